@@ -150,6 +150,28 @@ int clinux_fuse_mount(int directory, const char *subtype, const char *source, co
     return 0;
 }
 
+int clinux_set_mount_read_only(int fd, bool read_only) {
+    struct mount_attr attributes = {0};
+    if (read_only)
+        attributes.attr_set = MOUNT_ATTR_RDONLY;
+    else
+        attributes.attr_clr = MOUNT_ATTR_RDONLY;
+    return (int)RETRY(syscall(SYS_mount_setattr, fd, "", AT_EMPTY_PATH, &attributes, sizeof attributes));
+}
+
+int clinux_clone_mount(int directory, const char *name, bool read_only) {
+    int root = (int)RETRY(syscall(SYS_open_tree, directory, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW));
+    if (root < 0 || !read_only) return root;
+    int result = clinux_set_mount_read_only(root, true);
+    if (result == 0) return root;
+    close(root);
+    return result;
+}
+
+int clinux_attach_mount(int root, int directory, const char *name) {
+    return (int)RETRY(syscall(SYS_move_mount, root, "", directory, name, MOVE_MOUNT_F_EMPTY_PATH));
+}
+
 int clinux_unmount_descriptor(int fd) {
     char link[40];
     magic_path(link, fd);

@@ -31,13 +31,14 @@ struct ChangeBroadcast: Sendable {
     ) throws(GrantError) -> [GrantChange] {
         let views = Set(grants.map(\.view))
         let deadline = Clock.deadline(seconds: seconds)
-        if !withdraws { try awaitOwnMounts(of: views, until: min(deadline, Clock.deadline(seconds: 2))) }
+        if !withdraws { try awaitOwnMounts(of: views, grants, until: min(deadline, Clock.deadline(seconds: 2))) }
         let records = try store.mounts().filter { views.contains(where: $0.shows) }
         let work: @Sendable () -> [Answer] = {
             let answers = inParallel(records) { record in ask(record, grants.filter { record.shows($0.view) }.map(\.id), seconds) }
             return reapDead(records, answers, until: deadline)
         }
         let answers = progress.map { waiting(for: work, records, grants.map(\.id), $0) } ?? work()
+        if !withdraws { awaitPlaces(of: grants, records, until: min(deadline, Clock.deadline(seconds: 1))) }
         return grants.map { grant in
             let mounts = zip(records, answers).compactMap { record, answer in
                 record.shows(grant.view) ? confirmation(of: grant, record, answer) : nil
@@ -48,7 +49,7 @@ struct ChangeBroadcast: Sendable {
 
     /// Waits until each of the views that has a mountpoint of its own (`ShownViews.mountpoints`) is mounted there: the first grant of a
     /// view causes that mount, which takes a moment.
-    private func awaitOwnMounts(of views: Set<ViewName>, until deadline: Int64) throws(GrantError) {
+    private func awaitOwnMounts(of views: Set<ViewName>, _ grants: [Grant], until deadline: Int64) throws(GrantError) {
         repeat {
             let records = try store.mounts()
             let wanted = records.flatMap { record in
@@ -57,9 +58,39 @@ struct ChangeBroadcast: Sendable {
             let isMounted = wanted.allSatisfy { place in
                 records.contains { $0.mountpoint == place && $0.connection != nil && $0.process.isRunning }
             }
-            if isMounted { return }
+            let modes = active(grants).filter { grant in records.contains { isMountpoint(of: grant, in: $0) } }
+            let areServed = modes.allSatisfy { grant in
+                records.contains { record in
+                    if case .part = record.shown {
+                        record.shown.opens(grant) && record.connection != nil && record.process.isRunning
+                    } else {
+                        false
+                    }
+                }
+            }
+            if isMounted, areServed { return }
             usleep(10_000)
         } while Clock.monotonic < deadline
+    }
+
+    private func active(_ grants: [Grant]) -> [Grant] {
+        let now = GrantAdministrator.now
+        return grants.filter { $0.state(at: now) == .active }
+    }
+
+    /// Whether the mount has a mountpoint for the grant, because that has another cache mode of its own.
+    private func isMountpoint(of grant: Grant, in record: MountRecord) -> Bool {
+        if case .main(grant.view, _) = record.shown { record.process.isRunning && !record.shown.opens(grant) } else { false }
+    }
+
+    /// Waits until grants that have a cache mode of their own are mounted in the mounts of their views.
+    private func awaitPlaces(of grants: [Grant], _ records: [MountRecord], until deadline: Int64) {
+        for record in records {
+            let wanted = active(grants).filter { isMountpoint(of: $0, in: record) }
+            if wanted.isEmpty { continue }
+            let placed = PlacedGrants(in: record, of: store)
+            while !placed.hold(wanted), Clock.monotonic < deadline { usleep(5_000) }
+        }
     }
 
     /// Runs `work` on another thread, and reports the mounts' progress meanwhile.

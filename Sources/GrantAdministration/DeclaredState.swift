@@ -10,6 +10,8 @@ public struct DeclaredState: Sendable {
         public let access: Access
         public let expires: Instant?
         public let coordination: Coordination
+        /// See `Grant.cache`.
+        public let cache: CacheMode?
         /// How a granted file is shown.
         public let form: DocumentBookmark.Form
         /// The location of the declaration, for people.
@@ -17,9 +19,9 @@ public struct DeclaredState: Sendable {
 
         public init(
             view: ViewName, name: GrantName?, path: [UInt8], access: Access, expires: Instant?, coordination: Coordination,
-            form: DocumentBookmark.Form = .file, place: String
+            cache: CacheMode? = nil, form: DocumentBookmark.Form = .file, place: String
         ) {
-            self.form = form
+            (self.form, self.cache) = (form, cache)
             (self.view, self.name, self.path, self.access) = (view, name, path, access)
             (self.expires, self.coordination, self.place) = (expires, coordination, place)
         }
@@ -39,10 +41,11 @@ public struct ApplyPlan: Sendable {
         public var access: Access?
         public var expires: Instant??
         public var coordination: Coordination?
+        public var cache: CacheMode??
 
         public init() {}
 
-        public var isEmpty: Bool { access == nil && expires == nil && coordination == nil }
+        public var isEmpty: Bool { access == nil && expires == nil && coordination == nil && cache == nil }
     }
 
     public enum Step: Sendable {

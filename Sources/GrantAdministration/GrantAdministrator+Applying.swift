@@ -22,8 +22,9 @@ extension GrantAdministrator {
         for case .change(let grant, let change) in plan.steps {
             changes.append(
                 try set(
-                    grant, access: change.access, name: nil, expires: change.expires, coordination: change.coordination, timeout: timeout,
-                    progress: progress))
+                    grant, access: change.access, name: nil, expires: change.expires, coordination: change.coordination,
+                    cache: change.cache,
+                    timeout: timeout, progress: progress))
         }
         // After the changes: a restored grant comes back as it is declared.
         let back = plan.steps.compactMap { step in if case .restore(let grant) = step { grant } else { Grant?.none } }

@@ -15,8 +15,9 @@ extension GrantStore {
         }
     }
 
-    /// Returns all recorded grants that a mount shows, in the order of `grants(view:)`.
+    /// Returns all recorded grants that a mount shows, or has a mountpoint for (`ShownViews.main`), in the order of `grants(view:)`.
     public func grants(_ shown: ShownViews) throws(GrantError) -> [Grant] {
+        if case .part(let view, _) = shown { return try grants(view: view).filter { shown.opens($0) } }
         if let view = shown.onlyView { return try grants(view: view) }
         if case .mountpoints = shown { return [] }
         return try grants().filter { shown.shows($0.view) }
@@ -52,7 +53,7 @@ extension GrantStore {
             for grant in grants {
                 try requireFree(grant.name, in: grant.view, database)
                 try database.query(
-                    "INSERT INTO grants (\(GrantStore.columns)) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values(of: grant))
+                    "INSERT INTO grants (\(GrantStore.columns)) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values(of: grant))
                 let path = String(decoding: grant.bookmark.path, as: UTF8.self)
                 try log(.granted, grant, actor, "\(grant.access.rawValue) \(path)", in: database)
             }
@@ -109,11 +110,11 @@ extension GrantStore {
         }
     }
 
-    /// Changes a grant. `expires`: nil leaves it, `.some(nil)` removes it. A later expiry does not make an expired grant active;
+    /// Changes a grant. `expires`, `cache`: nil leaves it, `.some(nil)` removes it. A later expiry does not make an expired grant active;
     /// `restore` does. `.notFound`, `.alreadyExists`.
     public func update(
         _ id: GrantID, access: Access? = nil, name: GrantName? = nil, expires: Instant?? = nil, coordination: Coordination? = nil,
-        by actor: Actor
+        cache: CacheMode?? = nil, by actor: Actor
     ) throws(GrantError) -> Grant {
         let now = GrantStore.now
         return try write(withdraws: true) { (database) throws(GrantError) in
@@ -136,6 +137,10 @@ extension GrantStore {
             if let coordination, coordination != grant.coordination {
                 grant.coordination = coordination
                 changes.append("coordination \(coordination.rawValue)")
+            }
+            if let cache, cache != grant.cache {
+                grant.cache = cache
+                changes.append("cache \(cache?.rawValue ?? "as the mount's")")
             }
             if !changes.isEmpty {
                 try save(grant, in: database)

@@ -3,7 +3,8 @@ import GrantModel
 /// Conversion of rows of the table `grants`. Each row has a seal over all its columns, made with the store's key. A row that was
 /// edited, damaged, or comes from another store fails the check and is not a grant.
 extension GrantStore {
-    static let columns = "id, view, name, access, state, created, expires, activation, bookmark, seal, coordination, fleet_activation"
+    static let columns =
+        "id, view, name, access, state, created, expires, activation, bookmark, seal, coordination, fleet_activation, cache"
 
     func sealed(_ grant: Grant, bookmark: [UInt8]) -> Int64 {
         var writer = BinaryWriter()
@@ -23,6 +24,10 @@ extension GrantStore {
             writer.write("fleet")
             writer.write(activation)
         }
+        if let cache = grant.cache {
+            writer.write("cache")
+            writer.write(cache.rawValue)
+        }
         return Int64(bitPattern: seal.hash(writer.bytes))
     }
 
@@ -32,7 +37,7 @@ extension GrantStore {
             .blob(grant.id.bytes), .blob(Array(grant.view.description.utf8)), .blob(grant.name.bytes), .text(grant.access.rawValue),
             .text(grant.state.rawValue), .integer(grant.created.nanoseconds), Value(grant.expires?.nanoseconds),
             .integer(grant.activation), .blob(bookmark), .integer(sealed(grant, bookmark: bookmark)), .text(grant.coordination.rawValue),
-            Value(grant.fleetActivation),
+            Value(grant.fleetActivation), grant.cache.map { .text($0.rawValue) } ?? .null,
         ]
     }
 
@@ -43,11 +48,14 @@ extension GrantStore {
             let access = Access(rawValue: row.text(3)), let state = RecordedState(rawValue: row.text(4)),
             let coordination = Coordination(rawValue: row.text(10))
         else { throw StoreFailure.damaged(database.path, "a grant's record makes no sense") }
+        let cache = row.isNull(12) ? nil : CacheMode(rawValue: row.text(12))
+        if cache == nil, !row.isNull(12) { throw StoreFailure.damaged(database.path, "a grant's record makes no sense") }
         do throws(Bookmark.DecodingFlaw) {
             let grant = Grant(
                 id: id, view: view, name: name, bookmark: try Bookmark(encoded: bytes), access: access, state: state,
                 created: Instant(nanoseconds: row.integer(5)), expires: row.optionalInteger(6).map { Instant(nanoseconds: $0) },
-                activation: row.integer(7), coordination: coordination, fleetActivation: row.optionalInteger(11))
+                activation: row.integer(7), coordination: coordination, cache: cache,
+                fleetActivation: row.optionalInteger(11))
             if row.integer(9) == sealed(grant, bookmark: bytes) { return grant }
             flaw = "its seal does not fit: it was changed by something else than grantfs, or comes from another store"
         } catch {
@@ -69,7 +77,7 @@ extension GrantStore {
         try database.query(
             """
             UPDATE grants SET view = ?2, name = ?3, access = ?4, state = ?5, created = ?6, expires = ?7, activation = ?8,
-            bookmark = ?9, seal = ?10, coordination = ?11, fleet_activation = ?12 WHERE id = ?1
+            bookmark = ?9, seal = ?10, coordination = ?11, fleet_activation = ?12, cache = ?13 WHERE id = ?1
             """, values(of: grant))
     }
 

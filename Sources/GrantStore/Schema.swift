@@ -79,6 +79,9 @@ struct Schema: Sendable {
         """
         ALTER TABLE grants ADD COLUMN fleet_activation INTEGER;
         """,
+        """
+        ALTER TABLE grants ADD COLUMN cache TEXT CHECK (cache IN ('shared', 'exclusive', 'none'));
+        """,
     ])
 
     /// Sets the options that belong to a connection and are not stored in the file.

@@ -196,6 +196,11 @@ public enum Processes {
             return fields.count > 1 && fields[0] != "Z" && fields[1] == "\(parent)"
         }
     }
+    /// The process that has started another; 0 when that is not there.
+    public static func parent(of pid: pid_t) -> pid_t {
+        let fields = kernelText("/proc/\(pid)/stat").split(separator: ")").last?.split(separator: " ") ?? []
+        return fields.count > 1 ? pid_t(fields[1]) ?? 0 : 0
+    }
     public static func name(of pid: pid_t) -> String { kernelText("/proc/\(pid)/comm").trimmingCharacters(in: .whitespacesAndNewlines) }
     /// VmRSS; 0 when it is not there.
     public static func residentKilobytes(_ pid: pid_t) -> Int {

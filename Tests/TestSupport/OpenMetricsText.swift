@@ -42,6 +42,13 @@ public struct OpenMetricsText: Sendable {
         return found.count == 1 ? found[0].value : nil
     }
 
+    /// The sum of the samples that have these labels among their own.
+    public func sum(_ name: String, _ labels: [String: String]) -> Double {
+        families.flatMap(\.samples).reduce(0) { total, sample in
+            sample.name == name && labels.allSatisfy({ sample.labels[$0.key] == $0.value }) ? total + sample.value : total
+        }
+    }
+
     private mutating func read(_ line: String) throws {
         if line.isEmpty { throw TestFailure("an empty line") }
         guard line.hasPrefix("#") else { return try readSample(line) }

@@ -47,7 +47,7 @@ public final class VirtualDirectories: Sendable {
 
     /// How long the kernel may cache a name after its lookup, at most, in nanoseconds: `ViewFS.nameTimeout`, which the kernel rounds up to
     /// its ticks of up to 10 ms (fs/fuse/dir.c, fuse_time_to_jiffies), and the time that the reply takes.
-    static let expiry: Int64 = 80_000_000
+    public static let expiry: Int64 = 80_000_000
     /// The limit of directories in the nursery. They go when the kernel forgets them, but a program decides how many it looks up.
     private static let maxInNursery = 4096
 
@@ -98,7 +98,12 @@ public final class VirtualDirectories: Sendable {
     }
 
     /// Makes a mountpoint at the root for each of these names, and no longer lists those of other names. Returns whether anything changed.
-    public func setMountpoints(_ names: Set<GrantName>) -> Bool { table.withLock { $0.setMountpoints(names) } }
+    ///
+    /// `keepsOthers`: a lookup finds those of other names for as long as the mount lives. Otherwise it does not, and then the kernel detaches
+    /// what is mounted there.
+    public func setMountpoints(_ names: Set<GrantName>, keepsOthers: Bool = true) -> Bool {
+        table.withLock { $0.setMountpoints(names, keepsOthers: keepsOthers) }
+    }
 
     // MARK: requests
 
@@ -108,10 +113,10 @@ public final class VirtualDirectories: Sendable {
             guard let directory = table.directories[id] else { return .nothing }
             if let next = directory.directories[name] {
                 // An empty directory is not found. Programs that have it open keep it, and see in it what is granted next.
-                let isThere = id == nursery || table.directories[next].map { !$0.isEmpty || $0.isFixed || $0.isMountpoint } ?? false
-                guard isThere else { return .nothing }
-                table.directories[next]?.lookups += 1
-                return .directory(next)
+                if id == nursery || table.directories[next]?.isFound == true {
+                    table.directories[next]?.lookups += 1
+                    return .directory(next)
+                }
             }
             if let place = directory.places[name] {
                 if case .open(let scope) = place { scope.named.store(Clock.monotonic, ordering: .relaxed) }

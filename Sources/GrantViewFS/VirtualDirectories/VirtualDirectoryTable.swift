@@ -27,6 +27,8 @@ struct VirtualDirectoryTable {
         var listed: [ListedEntry]?
 
         var isEmpty: Bool { places.isEmpty && directories.isEmpty }
+        /// Whether a lookup of its name finds it, and no place of the same name.
+        var isFound: Bool { !isEmpty || isFixed || isMountpoint }
     }
 
     var refusals: [GrantID: VirtualDirectories.Refusals] = [:]
@@ -96,7 +98,9 @@ struct VirtualDirectoryTable {
         guard let directory = directories[id] else { return nil }
         if let listed = directory.listed { return listed }
         var listed = directory.places.compactMap { name, place -> ListedEntry? in
-            guard case .open(let scope) = place, directory.directories[name] == nil else { return nil }
+            guard case .open(let scope) = place, directory.directories[name].map({ directories[$0]?.isFound == true }) != true else {
+                return nil
+            }
             return (name, directory.positions[name] ?? 3, .scope(scope))
         }
         for (name, id) in directory.directories {
@@ -164,7 +168,7 @@ struct VirtualDirectoryTable {
     }
 
     /// See `VirtualDirectories.setMountpoints`.
-    mutating func setMountpoints(_ names: Set<GrantName>) -> Bool {
+    mutating func setMountpoints(_ names: Set<GrantName>, keepsOthers: Bool) -> Bool {
         var isChanged = false
         for name in names {
             guard let id = directories[Self.root]?.directories[name] ?? make(name, in: Self.root) else { continue }
@@ -175,6 +179,8 @@ struct VirtualDirectoryTable {
         }
         for (name, id) in directories[Self.root]?.directories ?? [:] where !names.contains(name) && directories[id]?.isFixed == true {
             directories[id]?.isFixed = false
+            directories[id]?.isMountpoint = keepsOthers
+            if !keepsOthers { prune(id) }
             isChanged = true
         }
         if isChanged { markChanged(Self.root) }

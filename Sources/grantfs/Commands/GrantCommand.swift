@@ -15,18 +15,24 @@ enum GrantCommand {
             OptionDeclaration("expires", value: "WHEN", help: "when it ends by itself: 90s, 2h, 7d, or an ISO 8601 time"),
             OptionDeclaration(
                 "as-directory", help: "shows a file in a directory of its own, in which programs can save it by a rename"),
+            CommonOptions.cache,
             OptionDeclaration("tag", help: "the directory gets a tag, an extended attribute by which a restored copy is recognised"),
             FleetOptions.fleet, FleetOptions.hosts, FleetOptions.filesystem, FleetOptions.dryRun, CommonOptions.timeout, CommonOptions.json,
         ],
         notes: [
-            "What is granted already in the same way (directory, view, name, access, expiry) is left as it is: its id is printed, and the exit status is 0. Of "
+            "What is granted already in the same way (directory, view, name, access, expiry, cache) is left as it is: its id is printed, and the exit status is 0. Of "
                 + "several directories all are granted or none.",
             "A tag never gives access by itself: a directory that carries the tag of a lost one is entered after grantfs confirm.",
         ],
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        if try arguments.isAboutFleet() { return try FleetGrants.grant(arguments) }
+        if try arguments.isAboutFleet() {
+            if arguments.has("cache") {
+                throw GrantError(.usage, "grant: --cache is for grants of this host", advice: "mount with -o cache=MODE")
+            }
+            return try FleetGrants.grant(arguments)
+        }
         let timeout = try arguments.timeout()
         let directory = try arguments.storeDirectory()
         let choices = try choices(arguments, store: directory)
@@ -66,6 +72,7 @@ enum GrantCommand {
         var expires: Instant?
         if let text = try arguments.text("expires") { expires = try Expiry.parse(text, now: Instant(nanoseconds: Clock.realtime)) }
         var choices: [GrantAdministrator.Choice] = []
+        let cache = try arguments.text("cache").map { (text) throws(GrantError) in try CommonOptions.cacheMode(text) }
         let form = arguments.has("as-directory") ? DocumentBookmark.Form.directory : .file
         for operand in arguments.operands {
             let proposal = try GrantAdministrator.propose(
@@ -84,7 +91,7 @@ enum GrantCommand {
                 GrantAdministrator.Choice(
                     proposal, name: proposal.name, view: view, access: arguments.has("read-only") ? .readOnly : .readWrite,
                     expires: expires,
-                    isTagged: arguments.has("tag")))
+                    isTagged: arguments.has("tag"), cache: cache))
         }
         return choices
     }

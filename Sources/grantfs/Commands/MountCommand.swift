@@ -16,6 +16,8 @@ enum MountCommand {
                 "views", help: "VIEW is a pattern, such as 'build-*': each view that matches is shown in a directory of its name"),
             OptionDeclaration("foreground", short: "f", help: "stay in the foreground"),
             OptionDeclaration("mountpoints", help: "the mountpoints of -o separate alone", isHidden: true),
+            OptionDeclaration("main", help: "a mount of several cache modes, with mountpoints for the other modes", isHidden: true),
+            OptionDeclaration("part", help: "the grants with this cache mode of their own alone", isHidden: true),
             OptionDeclaration("private", help: "the mountpoints are for this user alone", isHidden: true),
             OptionDeclaration("below", help: "on a mountpoint of a mount of several views or not at all", isHidden: true),
             OptionDeclaration("portal", help: "the documents of the desktop's programs, for grantfs portal", isHidden: true),
@@ -57,6 +59,12 @@ enum MountCommand {
         if case .mountpoints = shown, !arguments.has("mountpoints") {
             return try mountSeparately(shown, mountpoint, directory, parser, arguments)
         }
+        if case .one(let view) = shown, !arguments.has("temporary"), !arguments.has("below"),
+            CacheMounts.areNeeded(for: view, options.cache, store: directory)
+        {
+            if !options.recovers { return try mountMixed(view, mountpoint, directory, options.cache, arguments) }
+            Terminal.note("with -o recover every grant has the cache mode of the mount: what they have of their own is passed over")
+        }
 
         let temporary = try arguments.text("temporary")
         let store = try GrantStore(directory: directory, create: true, survivesPowerLoss: temporary == nil)
@@ -83,17 +91,37 @@ enum MountCommand {
     private static func mountSeparately(
         _ shown: ShownViews, _ mountpoint: Mountpoint, _ directory: String, _ parser: MountOptionParser, _ arguments: ParsedArguments
     ) throws(GrantError) -> Int32 {
-        let store = try GrantStore(directory: directory, create: true)
+        let mounts = ViewMounts(
+            store: try GrantStore(directory: directory, create: true), shown: shown, mountpoint: mountpoint, options: parser.options,
+            lists: try lists(arguments))
+        return mounts.run(ready: try settle(arguments))
+    }
+
+    /// Mounts a view in which grants have a cache mode of their own: this process starts daemons and serves no mount itself.
+    private static func mountMixed(
+        _ view: ViewName, _ mountpoint: Mountpoint, _ directory: String, _ mode: CacheMode, _ arguments: ParsedArguments
+    ) throws(GrantError) -> Int32 {
+        let mounts = CacheMounts(
+            store: try GrantStore(directory: directory, create: true), view: view, mode: mode, mountpoint: mountpoint,
+            lists: try lists(arguments))
+        return mounts.run(ready: try settle(arguments))
+    }
+
+    private static func lists(_ arguments: ParsedArguments) throws(GrantError) -> [String] {
+        var lists: [String] = []
+        for list in arguments.options["options"] ?? [] { lists.append(try ParsedArguments.text(list, "the value of -o")) }
+        return lists
+    }
+
+    /// Becomes a process that starts daemons. Returns what is to be called when they answer, or have failed.
+    private static func settle(_ arguments: ParsedArguments) throws(GrantError) -> (GrantError?) -> Void {
         let ready = try arguments.text("ready-fd").flatMap { Int32($0) }
         if ready != nil {
             BackgroundStart.settle()
             ServiceManager.leave()
         }
         SystemLog.open(isForeground: ready == nil)
-        var lists: [String] = []
-        for list in arguments.options["options"] ?? [] { lists.append(try ParsedArguments.text(list, "the value of -o")) }
-        let mounts = ViewMounts(store: store, shown: shown, mountpoint: mountpoint, options: parser.options, lists: lists)
-        return mounts.run { error in
+        return { error in
             if let error {
                 Terminal.report(error)
             } else if let ready {
@@ -116,6 +144,8 @@ enum MountCommand {
         let isPortal = arguments.has("portal")
         let isSeparate = parser.isSeparate || arguments.has("mountpoints")
         guard isPortal || arguments.has("views") || parser.hasSeveralViews || arguments.has("mountpoints") else {
+            if arguments.has("main") { return .main(try view(word), parser.options.cache) }
+            if arguments.has("part") { return .part(try view(word), parser.options.cache) }
             if !isSeparate { return .one(try view(word)) }
             throw GrantError(
                 .usage, "the mount option “separate” is for several views", advice: "grantfs mount --views PATTERN MOUNTPOINT -o separate")

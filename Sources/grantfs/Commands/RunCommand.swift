@@ -13,8 +13,9 @@ enum RunCommand {
         options: [
             OptionDeclaration("view", value: "V", help: "the view; “default” when left out"),
             OptionDeclaration(
-                "grant", value: "PATH[:ro]",
-                help: "a view for this program alone, of this directory or file, at its own path too; :ro to read",
+                "grant", value: "PATH[:ro][:exclusive]",
+                help:
+                    "a view for this program alone, of this directory or file, at its own path too; :ro to read, :exclusive where nobody else works meanwhile",
                 isRepeatable: true),
             OptionDeclaration("at", value: "PATH", help: "where the program finds the view, and there alone; /grants when left out"),
             OptionDeclaration(
@@ -59,7 +60,7 @@ enum RunCommand {
         let label = TemporaryMount.newLabel()
         // Only a view of its own is sure to have a mount of its own.
         let daemon =
-            request.grants.isEmpty ? nil : try? BackgroundStart.Waiting(words: daemonWords(label, store: directory, arguments))
+            request.grants.isEmpty ? nil : try? BackgroundStart.Waiting(words: daemonWords(label, store: directory, request, arguments))
         // Runs in the background while the directories are looked up and the view is mounted.
         let files = SystemFiles(isRoot: geteuid() == 0, hasNetwork: request.hasNetwork)
         let system = Ahead { files.find(firstDescriptor: SandboxProcess.firstHanded) }
@@ -85,10 +86,10 @@ enum RunCommand {
         for bind in layout.binds { try administrator.checkShown(bind.source) }
         if arguments.has("view") { try administrator.requireKnown(view) }
         var refused: (refused: [Refusal], others: Int) = ([], 0)
-        let start = { (mountpoint: [UInt8]) throws(GrantError) in
+        let start = { (mountpoint: [UInt8], others: [GrantName: [UInt8]]) throws(GrantError) in
             let proxy = try SandboxProxy(request.hosts)
             let sandbox = Sandbox(
-                view: mountpoint, layout: layout, request: request,
+                view: mountpoint, others: others, layout: layout, request: request,
                 current: try? CanonicalPath.resolve(Array(".".utf8)))
             let status = try SandboxProcess.run(sandbox, command: arguments.operands, system, proxy)
             if let proxy {
@@ -97,7 +98,7 @@ enum RunCommand {
             }
             return status
         }
-        if choices.isEmpty, let live = try administrator.liveMount(of: view) { return try start(live.mountpoint) }
+        if choices.isEmpty, let live = try administrator.liveMount(of: view) { return try start(live.mountpoint, [:]) }
         let audit: SandboxAudit? =
             if let file = arguments.bytes("audit") {
                 try SandboxAudit(file, granted: choices.map(\.proposal.bookmark.path), store)
@@ -106,8 +107,13 @@ enum RunCommand {
         let temporary = try TemporaryMount.create(in: store, hasOwnView: !choices.isEmpty, label: label)
         do throws(GrantError) {
             let shown = try grant(choices, to: temporary, administrator) ?? view
-            try mount(shown, temporary, store, isAudited: arguments.has("audit"), by: daemon)
-            let status = try start(Array(temporary.mountpoint.utf8))
+            try mount(
+                shown, temporary, store, isAudited: arguments.has("audit"), isMixed: choices.contains { $0.cache != nil },
+                by: daemon)
+            let exclusive = try ExclusiveGrants(
+                choices.filter { $0.cache == .exclusive }.map(\.name), of: shown, store, isAudited: arguments.has("audit"))
+            let status = try start(Array(temporary.mountpoint.utf8), exclusive?.places ?? [:])
+            try exclusive?.end()
             try audit?.write(shown, store, refused: refused.refused)
             try end(temporary, store, daemon)
             try ending?.end()
@@ -119,7 +125,7 @@ enum RunCommand {
         }
     }
 
-    private typealias Chosen = (proposal: GrantAdministrator.Proposal, name: GrantName, access: Access)
+    private typealias Chosen = (proposal: GrantAdministrator.Proposal, name: GrantName, access: Access, cache: CacheMode?)
 
     /// Returns what to grant, each under a distinct name: directories with the same last name get a number.
     private static func proposals(_ request: SandboxRequest, in store: String) throws(GrantError) -> [Chosen] {
@@ -138,7 +144,7 @@ enum RunCommand {
                 number += 1
                 name = try numbered(proposal.name, number)
             }
-            chosen.append((proposal, name, wish.access))
+            chosen.append((proposal, name, wish.access, wish.cache))
         }
         return chosen
     }
@@ -181,16 +187,18 @@ enum RunCommand {
         if choices.isEmpty { return nil }
         let view = try ParsedArguments.view(named: temporary.label)
         _ = try administrator.grant(
-            choices.map { GrantAdministrator.Choice($0.proposal, name: $0.name, view: view, access: $0.access) })
+            choices.map { GrantAdministrator.Choice($0.proposal, name: $0.name, view: view, access: $0.access, cache: $0.cache) })
         return view
     }
 
     /// Mounts with a daemon of its own, which cleans up when this process dies. `daemon`: one that was started ahead and waits for the
     /// command.
     static func mount(
-        _ view: ViewName, _ temporary: TemporaryMount, _ store: GrantStore, isAudited: Bool, by daemon: BackgroundStart.Waiting? = nil
+        _ view: ViewName, _ temporary: TemporaryMount, _ store: GrantStore, isAudited: Bool, isMixed: Bool = false,
+        by daemon: BackgroundStart.Waiting? = nil
     ) throws(GrantError) {
-        let words = words(view.description, temporary.file, store: store.directory, at: temporary.mountpoint, isAudited: isAudited)
+        let words = words(
+            view.description, temporary.file, store: store.directory, at: temporary.mountpoint, isAudited: isAudited, isMixed: isMixed)
         let status: Int32
         do {
             // The store may be elsewhere than expected when the daemon was started.
@@ -206,18 +214,21 @@ enum RunCommand {
     }
 
     /// The daemon's arguments for a view with this label, in a store that may not exist yet.
-    private static func daemonWords(_ label: String, store: String, _ arguments: ParsedArguments) -> [[UInt8]] {
+    private static func daemonWords(
+        _ label: String, store: String, _ request: SandboxRequest, _ arguments: ParsedArguments
+    ) -> [[UInt8]] {
         let store = String(decoding: CanonicalPath.resolveWhatExists(Array(store.utf8)), as: UTF8.self)
         return words(
             label, TemporaryMount.file(label: label, hasOwnView: true), store: store,
-            at: store + "/run/" + label, isAudited: arguments.has("audit"))
+            at: store + "/run/" + label, isAudited: arguments.has("audit"), isMixed: request.grants.contains { $0.cache != nil })
     }
 
     private static func words(
-        _ view: String, _ file: String, store: String, at mountpoint: String, isAudited: Bool
+        _ view: String, _ file: String, store: String, at mountpoint: String, isAudited: Bool, isMixed: Bool
     ) -> [[UInt8]] {
         let words =
-            ["grantfs", "mount", "--store", store, "--temporary", file] + (isAudited ? ["-o", "audit"] : []) + ["--", view, mountpoint]
+            ["grantfs", "mount", "--store", store, "--temporary", file] + (isMixed ? ["--main"] : []) + (isAudited ? ["-o", "audit"] : [])
+            + ["--", view, mountpoint]
         return words.map { Array($0.utf8) }
     }
 

@@ -15,19 +15,27 @@ enum SetCommand {
             OptionDeclaration(
                 "coordination", value: "C", help: "advisory: claims bind claimants; mandatory: all who come through a mount",
                 choices: ["advisory", "mandatory"]),
+            OptionDeclaration(
+                "cache", value: "MODE", help: "shared, exclusive or none: a mode of its own; mount: as its mounts have it",
+                choices: CacheMode.allCases.map(\.rawValue) + ["mount"]),
             FleetOptions.fleet, FleetOptions.dryRun, CommonOptions.timeout, CommonOptions.json,
         ],
-        notes: [CommonOptions.selectorNote, "Narrowing is a revocation of what is taken away: handles opened before are narrowed too."],
+        notes: [
+            CommonOptions.selectorNote, "Narrowing is a revocation of what is taken away: handles opened before are narrowed too.",
+            "With another --cache the grant is shown by another mount: what is open through the former one is refused, and is opened anew.",
+        ],
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let (view, timeout, selectors) = (try arguments.view(), try arguments.timeout(), try arguments.selectors())
         let (access, name, expires) = (try access(arguments), try arguments.name(), try expiry(arguments))
         let coordination = try coordination(arguments)
-        if access == nil, name == nil, expires == nil, coordination == nil {
-            throw GrantError(.usage, "set: nothing is to be changed", advice: "--access, --name, --expires or --coordination")
+        let cache = try cache(arguments)
+        if access == nil, name == nil, expires == nil, coordination == nil, cache == nil {
+            throw GrantError(.usage, "set: nothing is to be changed", advice: "--access, --name, --expires, --coordination or --cache")
         }
         if try arguments.isAboutFleet() {
+            if cache != nil { throw GrantError(.usage, "set: --cache is for grants of this host", advice: "mount with -o cache=MODE") }
             return try FleetGrants.set(arguments, access: access, name: name, expires: expires, coordination: coordination)
         }
         let administrator = GrantAdministrator.command(try arguments.openStore())
@@ -35,7 +43,7 @@ enum SetCommand {
         let progress = ProgressOutput(isJSON: arguments.wantsJSON)
         defer { progress.end() }
         let change = try administrator.set(
-            grant, access: access, name: name, expires: expires, coordination: coordination, timeout: timeout,
+            grant, access: access, name: name, expires: expires, coordination: coordination, cache: cache, timeout: timeout,
             progress: { progress.show($0) },
             recorded: {
                 Interruption.says(
@@ -52,6 +60,7 @@ enum SetCommand {
         let after = change.grant
         let isSame =
             (after.access, after.name, after.expires, after.coordination) == (grant.access, grant.name, grant.expires, grant.coordination)
+            && after.cache == grant.cache
         return try Confirmation.print([change], isSame ? "unchanged:" : "changed", "the change", arguments: arguments, timeout: timeout)
     }
 
@@ -69,6 +78,12 @@ enum SetCommand {
             throw GrantError(.usage, "“\(text)” is no coordination", advice: "advisory or mandatory")
         }
         return coordination
+    }
+
+    private static func cache(_ arguments: ParsedArguments) throws(GrantError) -> CacheMode?? {
+        guard let text = try arguments.text("cache") else { return nil }
+        if text == "mount" { return .some(nil) }
+        return .some(try CommonOptions.cacheMode(text))
     }
 
     private static func expiry(_ arguments: ParsedArguments) throws(GrantError) -> Instant?? {

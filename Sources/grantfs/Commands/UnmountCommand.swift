@@ -23,7 +23,7 @@ enum UnmountCommand {
         }
         if let store { for record in records ?? [] { record.abortIfDefunct(in: store) } }
         var below: [MountRecord] = []
-        if let store, let above = records?.last(where: { $0.shown.onlyView == nil }) { below = try unmountViews(of: above, store) }
+        if let store, let above = records?.last(where: \.shown.hasMountpoints) { below = try unmountViews(of: above, store) }
         try mountpoint.unmount()
         awaitEnd(of: (records ?? []) + below)
         return 0
@@ -32,6 +32,7 @@ enum UnmountCommand {
     /// Unmounts the views that are mounted on the mountpoints of the mount `above`, and returns their records. `.mountFailed` for the
     /// first that is busy.
     private static func unmountViews(of above: MountRecord, _ store: GrantStore) throws(GrantError) -> [MountRecord] {
+        if case .main(let view, _) = above.shown { return try unmountParts(of: view, in: above, store) }
         let below = try store.mounts().filter { record in
             let name = record.shown.onlyView.flatMap { above.shown.mountpoint(of: $0) }
             return name.map { CanonicalPath.join(above.mountpoint, $0.bytes) == record.mountpoint } ?? false
@@ -42,6 +43,17 @@ enum UnmountCommand {
             if try mountpoint.mounted()?.type == GrantAdministrator.filesystemType { try mountpoint.unmount() }
         }
         return below
+    }
+
+    /// Unmounts what `CacheMounts` has mounted in the mount `above`, and returns the records of the mounts that it is of.
+    private static func unmountParts(of view: ViewName, in above: MountRecord, _ store: GrantStore) throws(GrantError) -> [MountRecord] {
+        let parts = try store.mounts().filter { record in if case .part(view, _) = record.shown { true } else { false } }
+        let devices = parts.compactMap(\.connection?.device)
+        for entry in (try? MountTable.current())?.entries ?? []
+        where devices.contains(entry.device) && MountTable.path(entry.mountpoint, isAtOrBelow: above.mountpoint) {
+            try Mountpoint(canonical: entry.mountpoint).unmount()
+        }
+        return parts
     }
 
     private static func place(_ arguments: ParsedArguments) throws(GrantError) -> Mountpoint {

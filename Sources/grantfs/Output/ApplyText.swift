@@ -59,11 +59,14 @@ enum ApplyText {
         var text = "\(Terminal.visible(choice.proposal.bookmark.path)), \(choice.access.rawValue)"
         if let expires = choice.expires { text += ", until \(Timestamp.local(expires))" }
         if choice.coordination != .advisory { text += ", \(choice.coordination.rawValue)" }
+        if let cache = choice.cache { text += ", cache \(cache.rawValue)" }
         return text
     }
 
     private static func differences(_ grant: Grant, _ change: ApplyPlan.Change) -> [String] {
-        differences((grant.access, grant.expires, grant.coordination), change.access, change.expires, change.coordination)
+        let shown = { (cache: CacheMode?) in cache?.rawValue ?? "as the mount's" }
+        return differences((grant.access, grant.expires, grant.coordination), change.access, change.expires, change.coordination)
+            + (change.cache.map { ["cache \(shown(grant.cache)) → \(shown($0))"] } ?? [])
     }
 
     /// Returns the differences of a grant; nil values stay.
@@ -125,7 +128,7 @@ enum ApplyText {
         [("view", .string(choice.view.description))] + JSON.members("name", choice.name.bytes)
             + JSON.members("path", choice.proposal.bookmark.path) + [
                 ("access", .string(choice.access.rawValue)), ("expires", JSON.time(choice.expires)),
-                ("coordination", .string(choice.coordination.rawValue)),
+                ("coordination", .string(choice.coordination.rawValue)), ("cache", choice.cache.map { .string($0.rawValue) } ?? .null),
             ]
     }
 
@@ -134,6 +137,7 @@ enum ApplyText {
         [("view", .string(grant.view.description))] + JSON.members("name", grant.name.bytes) + JSON.members("path", grant.bookmark.path) + [
             ("access", .string((change.access ?? grant.access).rawValue)), ("expires", JSON.time(change.expires ?? grant.expires)),
             ("coordination", .string((change.coordination ?? grant.coordination).rawValue)),
+            ("cache", (change.cache ?? grant.cache).map { .string($0.rawValue) } ?? .null),
         ]
     }
 }

@@ -11,6 +11,8 @@ import GrantSystem
 struct Sandbox {
     /// The mountpoint of the view outside; absolute.
     let view: [UInt8]
+    /// Where grants are mounted outside that another mount than the view's shows.
+    let others: [GrantName: [UInt8]]
     let layout: SandboxLayout
     let hasNetwork: Bool
     let home: [UInt8]
@@ -22,8 +24,9 @@ struct Sandbox {
     let homeFiles: [(name: String, contents: [UInt8])]
 
     /// `current`: the caller's working directory, canonical.
-    init(view: [UInt8], layout: SandboxLayout, request: SandboxRequest, current: [UInt8]?) {
+    init(view: [UInt8], others: [GrantName: [UInt8]] = [:], layout: SandboxLayout, request: SandboxRequest, current: [UInt8]?) {
         self.view = view
+        self.others = others
         self.layout = layout
         hasNetwork = request.hasNetwork
         home = SandboxPlaces.home(beside: [layout.view] + layout.places)
@@ -60,9 +63,13 @@ struct Sandbox {
         }
         words.add("--bind")
         words.add(view, layout.view)
+        for (name, place) in others {
+            words.add("--bind")
+            words.add(place, CanonicalPath.join(layout.view, name.bytes))
+        }
         for (name, path) in layout.directories {
             words.add("--bind")
-            words.add(view + [UInt8(ascii: "/")] + name.bytes, path)
+            words.add(others[name] ?? CanonicalPath.join(view, name.bytes), path)
         }
         for bind in layout.binds {
             words.add("--ro-bind")

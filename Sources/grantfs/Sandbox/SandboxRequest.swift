@@ -10,6 +10,8 @@ struct SandboxRequest {
     struct Wish {
         let path: [UInt8]
         let access: Access
+        /// See `Grant.cache`.
+        var cache: CacheMode?
     }
 
     private(set) var grants: [Wish] = []
@@ -68,15 +70,20 @@ struct SandboxRequest {
         }
     }
 
-    /// `DIR`, `DIR:ro`, and `DIR:rw` for a directory whose name ends in `:ro`.
+    /// `DIR`, `DIR:ro`, and `DIR:rw` for a directory whose name ends in `:ro` or `:exclusive`; each may have `:exclusive` behind it.
     private static func wishes(_ words: [[UInt8]]) throws(GrantError) -> [Wish] {
         var wishes: [Wish] = []
-        for word in words {
+        for given in words {
+            let mark = Array(":\(CacheMode.exclusive.rawValue)".utf8)
+            let isExclusive = given.suffix(mark.count).elementsEqual(mark)
+            let word = isExclusive ? Array(given.dropLast(mark.count)) : given
             let ending = word.suffix(3)
             let isMarked = ending.elementsEqual(":ro".utf8) || ending.elementsEqual(":rw".utf8)
             let path = isMarked ? Array(word.dropLast(3)) : word
             if path.isEmpty { throw GrantError(.usage, "the value of --grant is empty") }
-            wishes.append(Wish(path: path, access: ending.elementsEqual(":ro".utf8) ? .readOnly : .readWrite))
+            wishes.append(
+                Wish(
+                    path: path, access: ending.elementsEqual(":ro".utf8) ? .readOnly : .readWrite, cache: isExclusive ? .exclusive : nil))
         }
         return wishes
     }

@@ -1,0 +1,31 @@
+import CGrantSystem
+import Glibc
+
+/// A directory of one mount that is mounted at another place as well, as by `mount --bind`. Takes root with CAP_SYS_ADMIN.
+public struct BoundDirectory: Sendable {
+    private let identity: MountIdentity
+
+    /// Mounts the directory `name` of `source` on the directory `name` of `target`; links at both names are refused. Asks both filesystems
+    /// for the name, so it hangs when one of them does.
+    ///
+    /// `readOnly`: the kernel refuses to write through it (EROFS), whatever the filesystem says.
+    public init(
+        _ name: [UInt8], of source: borrowing FileDescriptor, in target: borrowing FileDescriptor, readOnly: Bool
+    ) throws(Errno) {
+        let root = FileDescriptor(owning: try Errno.check(withCString(name) { clinux_clone_mount(source.number, $0, readOnly) }))
+        _ = try Errno.check(withCString(name) { clinux_attach_mount(root.number, target.number, $0) })
+        identity = try MountIdentity(of: root)
+    }
+
+    /// Lets the kernel refuse writing through it, or not any more. Throws EBUSY while a file is open for writing, ENOENT when it is mounted
+    /// no longer.
+    public func set(readOnly: Bool) throws(Errno) {
+        guard let entry = identity.entry(in: try MountTable.current()) else { throw Errno(ENOENT) }
+        let root = try FileDescriptor.openWithoutLinks(entry.mountpoint)
+        guard try MountIdentity(of: root).isSame(as: identity) else { throw Errno(ENOENT) }
+        _ = try Errno.check(clinux_set_mount_read_only(root.number, readOnly))
+    }
+
+    /// Detaches it; who has something of it open keeps that. Does nothing when it is mounted no longer.
+    public func detach() throws(Errno) { try identity.detach() }
+}

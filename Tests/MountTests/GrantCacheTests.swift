@@ -1,0 +1,206 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    /// A grant with a cache mode of its own, in a mount with another: `grant --cache`, `set --cache`.
+    @Suite(.enabled(if: Identity.isRoot, "only root's mounts have several cache modes")) struct ACacheModeOfAGrant {
+        private let fixture: MountFixture
+        private let mountpoint: String
+
+        init() throws {
+            fixture = try MountFixture()
+            mountpoint = try fixture.directory("mount")
+            for (name, mode) in [("alone", "exclusive"), ("other", nil)] {
+                let source = try fixture.source(name)
+                try Data(name.utf8).write(to: URL(fileURLWithPath: source + "/file"))
+                try fixture.grantfs(["grant", source] + (mode.map { ["--cache", $0] } ?? [])).orThrow()
+            }
+        }
+
+        private func read(_ path: String) throws -> Output { try Command.run(["cat", mountpoint + "/" + path], within: 30) }
+
+        private func names() throws -> [String] { try Command.run(["ls", mountpoint], within: 30).orThrow().lines }
+
+        /// What is mounted at a name: its device, and whether the kernel lets nobody write.
+        private func mounted(_ name: String) throws -> (device: String, isReadOnly: Bool)? {
+            let output = try Command.run(["findmnt", "-rno", "MAJ:MIN,VFS-OPTIONS", mountpoint + "/" + name])
+            let words = output.trimmed.split(separator: " ").map(String.init)
+            guard output.status == 0, words.count == 2 else { return nil }
+            return (words[0], words[1].split(separator: ",").contains("ro"))
+        }
+
+        /// A program that works in a directory and has a file of it open. It says what it gets for each line it is sent.
+        private func holder(of name: String) throws -> Child {
+            let loop = "while read -r line; do echo $(cat /proc/self/fd/5 2>&1; cat file 2>&1; ls . 2>&1); done"
+            return try Child(["sh", "-c", "cd \"$1\" && exec 5<file && \(loop)", "sh", mountpoint + "/" + name])
+        }
+
+        private func ask(_ holder: Child) -> String {
+            holder.send("?")
+            return holder.line() ?? ""
+        }
+
+        @Test("the mount answers with every grant in its place, the one in a mount of its own, and lists them all")
+        func shown() throws {
+            try fixture.mount()
+            #expect(try names() == ["alone", "other"])
+            #expect(try read("alone/file").text == "alone" && read("other/file").text == "other")
+            #expect(try mounted("alone") != nil && mounted("other") == nil)
+            #expect(try fixture.list().map(\.name) == ["alone", "other"])
+            let listed = try fixture.grantfs("list", "--json").orThrow().text
+            #expect(listed.contains("\"cache\":\"exclusive\"") && listed.contains("\"cache\":null"))
+        }
+
+        @Test("opening what is cached makes no request in an exclusive grant, and does in the other")
+        func requests() throws {
+            try fixture.mount()
+            func openings(_ name: String) throws -> Double {
+                for _ in 0..<2 { #expect(try read(name + "/file").text == name) }
+                let before = try fixture.metrics().sum("grantfs_requests_total", ["kind": "OPEN"])
+                for _ in 0..<20 { _ = try read(name + "/file") }
+                return try fixture.metrics().sum("grantfs_requests_total", ["kind": "OPEN"]) - before
+            }
+            #expect(try openings("other") == 20)
+            #expect(try openings("alone") == 0)
+        }
+
+        @Test("a revocation refuses new paths, descriptors and working directories; restored, the grant is there when the command returns")
+        func revoked() throws {
+            try fixture.mount()
+            let holder = try holder(of: "alone")
+            #expect(ask(holder).contains("alone"))
+            for round in 0..<5 {
+                let revoked = try fixture.revoke("alone")
+                #expect(revoked[0].isConfirmed && revoked[0].mounts.count == 2)
+                let after = try read("alone/file")
+                #expect(after.status != 0 && after.errors.contains("Permission denied"), "round \(round): \(after)")
+                #expect(try names() == ["other"])
+                try fixture.restore("alone")
+                #expect(try read("alone/file").text == "alone", "round \(round)")
+                #expect(try names() == ["alone", "other"])
+            }
+            let line = ask(holder)
+            #expect(!line.contains("alone") && line.contains("Permission denied"), "\(line)")
+        }
+
+        @Test(
+            "set --cache moves a grant to another mount and back: what was open is refused, and the name leads on at once",
+            arguments: [("other", ["exclusive", "mount"]), ("alone", ["none", "exclusive", "shared", "mount"])])
+        func changed(_ name: String, _ modes: [String]) throws {
+            try fixture.mount()
+            for mode in modes {
+                let (holder, before) = (try holder(of: name), try mounted(name)?.device)
+                #expect(ask(holder).contains(name))
+                try fixture.grantfs("set", name, "--cache", mode).orThrow()
+                #expect(try read(name + "/file").text == name, "\(mode)")
+                #expect(try (mounted(name) != nil) == ["exclusive", "none"].contains(mode), "\(mode)")
+                // Both words mean the mode of this mount.
+                if try before == mounted(name)?.device { continue }
+                let line = ask(holder)
+                #expect(line.contains("Permission denied") && !line.contains(name + " "), "\(mode): \(line)")
+            }
+            #expect(try names() == ["alone", "other"])
+        }
+
+        @Test("a read-only grant is read-only to the kernel as well, and follows each change of its access")
+        func readOnly() throws {
+            try fixture.grantfs("set", "alone", "--access", "read-only").orThrow()
+            try fixture.mount()
+            #expect(try mounted("alone")?.isReadOnly == true)
+            #expect(try Command.run(["touch", mountpoint + "/alone/new"]).errors.contains("Read-only file system"))
+            try fixture.grantfs("set", "alone", "--access", "read-write").orThrow()
+            try Command.run(["touch", mountpoint + "/alone/new"]).orThrow()
+            #expect(try mounted("alone")?.isReadOnly == false)
+            try fixture.grantfs("set", "alone", "--access", "read-only").orThrow()
+            #expect(try Command.run(["touch", mountpoint + "/alone/newer"]).errors.contains("Read-only file system"))
+        }
+
+        @Test("a new name, a grant that comes later and one that is removed are followed")
+        func live() throws {
+            try fixture.mount()
+            try fixture.grantfs("set", "alone", "--name", "renamed").orThrow()
+            #expect(try names() == ["other", "renamed"] && read("renamed/file").text == "alone" && read("alone/file").status != 0)
+            let later = try fixture.source("later")
+            try Data("later".utf8).write(to: URL(fileURLWithPath: later + "/file"))
+            try fixture.grantfs("grant", later, "--cache", "none").orThrow()
+            #expect(try read("later/file").text == "later" && mounted("later") != nil)
+            try fixture.grantfs("remove", "later").orThrow()
+            #expect(try names() == ["other", "renamed"])
+            let gone = try Command.run(["stat", mountpoint + "/later"])
+            #expect(gone.errors.contains("No such file or directory"), "\(gone)")
+        }
+
+        @Test("grantfs unmount and umount -R take all of it away, and leave neither a process nor a file", arguments: [true, false])
+        func unmounted(_ isOwnCommand: Bool) throws {
+            try fixture.mount()
+            #expect(try read("alone/file").text == "alone")
+            if isOwnCommand {
+                try fixture.grantfs("unmount", mountpoint).orThrow()
+            } else {
+                try Command.run(["umount", "-R", mountpoint]).orThrow()
+            }
+            try fixture.wait(until: "nothing is mounted") { fixture.mountpoints.isEmpty }
+            try fixture.wait(until: "nothing is left in the store") {
+                try FileManager.default.contentsOfDirectory(atPath: fixture.store + "/run").isEmpty
+            }
+        }
+
+        @Test("when the process that has made the mounts is killed, its grant is refused, and the others go on")
+        func killed() throws {
+            try fixture.mount()
+            let holder = try holder(of: "alone")
+            #expect(ask(holder).contains("alone"))
+            let maker = Processes.parent(of: try fixture.daemon(at: mountpoint))
+            #expect(maker > 1 && kill(maker, SIGKILL) == 0)
+            try fixture.wait(until: "it is refused") { try read("alone/file").status != 0 }
+            #expect(!ask(holder).contains("alone"))
+            #expect(try read("other/file").text == "other")
+        }
+
+        @Test("when the daemon of the mode is killed, it is started again, and its grant is there")
+        func restarted() throws {
+            try fixture.mount()
+            let own = try #require(try fixture.status().mounts.first { $0.mountpoint != mountpoint })
+            #expect(kill(own.pid, SIGKILL) == 0)
+            try fixture.wait(until: "it is shown again") { try read("alone/file").text == "alone" }
+            #expect(try read("other/file").text == "other")
+        }
+
+        @Test("a mount that has the mode itself, and one with recover, show it as everything else")
+        func otherMounts() throws {
+            try fixture.mount(options: "cache=exclusive")
+            #expect(try mounted("alone") == nil && read("alone/file").text == "alone" && read("other/file").text == "other")
+            try fixture.grantfs("unmount", mountpoint).orThrow()
+            let said = try fixture.grantfs("mount", "default", mountpoint, "-o", "recover").orThrow()
+            #expect(said.errors.contains("recover"))
+            #expect(try mounted("alone") == nil && read("alone/file").text == "alone")
+        }
+
+        @Test("a file can have none, nor a grant of the fleet; a wrong word is an error of usage; granting again says how to change it")
+        func refused() throws {
+            let file = fixture.base + "/outside/report"
+            try Data("x".utf8).write(to: URL(fileURLWithPath: file))
+            let output = try fixture.grantfs("grant", file, "--cache", "exclusive")
+            #expect(output.status == 2 && output.errors.contains("for directories"), "\(output)")
+            try fixture.grantfs("grant", file).orThrow()
+            #expect(try fixture.grantfs("set", "report", "--cache", "none").status == 2)
+            #expect(try fixture.grantfs("set", "other", "--cache", "quick").status == 2)
+            #expect(try fixture.grantfs("grant", fixture.base + "/source/other", "--fleet", "--cache", "none").status == 2)
+            let again = try fixture.grantfs("grant", fixture.base + "/source/other", "--cache", "none")
+            #expect(again.status != 0 && again.errors.contains("set other --cache none"), "\(again)")
+        }
+
+        @Test("export writes it, apply reads it, and changes what differs")
+        func declared() throws {
+            let text = try fixture.grantfs("export").orThrow().text
+            #expect(text.contains("cache = \"exclusive\""))
+            let file = fixture.base + "/grants.toml"
+            let changed = text.replacingOccurrences(of: "cache = \"exclusive\"", with: "cache = \"none\"")
+            try Data(changed.utf8).write(to: URL(fileURLWithPath: file))
+            let applied = try fixture.grantfs("apply", file, "--yes").orThrow()
+            #expect(applied.text.contains("cache exclusive → none"), "\(applied)")
+            #expect(try fixture.grantfs("export").orThrow().text.contains("cache = \"none\""))
+        }
+    }
+}
