@@ -133,6 +133,19 @@ extension GrantPortalTests {
             try expect(nil, place, "all of it was")
         }
 
+        @Test("Signals that somebody else sends to the portal have it ask nobody anything; those of the permission store do")
+        func forgedToTheService() throws {
+            let place = try place()
+            usleep(300_000)
+            let before = try place.store.calls
+            try place.store.forge(place.id, count: 50)
+            usleep(300_000)
+            #expect(try place.store.calls == before)
+            try place.store.put(place.id, [:])
+            try expect(nil, place)
+            #expect(try place.store.calls > before)
+        }
+
         @Test(
             "What is taken away before a write of the portal's that has failed, or was not answered, is not brought back when it writes again",
             arguments: ["failed", "unanswered"])

@@ -23,6 +23,11 @@ final class PlayedStore {
     /// Somebody else's change, made now.
     func put(_ id: String, _ permissions: [String: [String]]) throws { try tell(["put": id, "permissions": permissions]) }
 
+    /// So many signals of somebody else's, who says to be the permission store.
+    func forge(_ id: String, count: Int) throws {
+        try tell(["forged": [id, [String: [String]]()] as [Any], "count": count])
+    }
+
     /// How often it was asked for something.
     var calls: Int {
         get throws {

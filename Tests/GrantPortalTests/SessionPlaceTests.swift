@@ -143,6 +143,23 @@ extension GrantPortalTests {
             #expect(session.fixture.mountpoints.isEmpty)
         }
 
+        @Test(
+            "With --replace a mount that is still where the documents are to be shown is waited for, and tried again when it is gone",
+            .enabled(if: Identity.isRoot, "needs root"))
+        func waitsForTheOthersEnd() throws {
+            let session = try PortalSession()
+            let doc = try session.fixture.directory("run/doc")
+            chmod(doc, 0o700)
+            try Command.run(["mount", "-t", "tmpfs", "none", doc]).orThrow()
+            try session.launch(["--replace"])
+            try session.fixture.wait(until: "the portal has the name") { try session.hasOwner("org.freedesktop.portal.Documents") }
+            usleep(500_000)
+            try Command.run(["umount", doc]).orThrow()
+            try session.waitForAnswer()
+            let id = try session.host.add(try session.file()).id
+            #expect(try session.host.read("\(doc)/\(id)/report.txt").texts == ["old\n"])
+        }
+
         @Test("A place that somebody names is used as it is named")
         func named() throws {
             let session = try PortalSession()
