@@ -125,7 +125,10 @@ final class Documents: Sendable {
         let unwritten = state.withLock { $0.unwritten[key] }
         var change = PermissionChange(old: unwritten?.known ?? old, new: new)
         var history = try ask(key, change.old, unwritten?.attempt) { () throws(BusError) in try permissions.follow(key) }
-        var result = change.applied(to: unwritten?.attempt == history.value ? history.before : history.value)
+        // What was written without an answer has overwritten what was there before it.
+        let isWritten = unwritten?.attempt == history.value
+        var result = change.applied(to: isWritten ? history.before : history.value)
+        if isWritten { change = PermissionChange(old: history.value, new: result) }
         var made = new
         var failure: PortalError?
         var writes = 0
