@@ -14,6 +14,7 @@
     F(sd_bus_get_fd)                                                                                                                    \
     F(sd_bus_get_events)                                                                                                                \
     F(sd_bus_process)                                                                                                                   \
+    F(sd_bus_get_n_queued_read)                                                                                                         \
     F(sd_bus_add_object_vtable)                                                                                                         \
     F(sd_bus_request_name)                                                                                                              \
     F(sd_bus_match_signal)                                                                                                              \
@@ -81,6 +82,18 @@ int cportal_descriptor(struct cportal_bus *bus) { return library.sd_bus_get_fd(b
 int cportal_events(struct cportal_bus *bus) { return library.sd_bus_get_events(bus_of(bus)); }
 int cportal_process(struct cportal_bus *bus) { return library.sd_bus_process(bus_of(bus), NULL); }
 
+int cportal_process_received(struct cportal_bus *bus) {
+    uint64_t count = 0;
+    int result;
+    while ((result = library.sd_bus_get_n_queued_read(bus_of(bus), &count)) >= 0 && count > 0) {
+        // With messages in the queue it reads no further ones.
+        result = library.sd_bus_process(bus_of(bus), NULL);
+        if (result < 0)
+            break;
+    }
+    return result;
+}
+
 /// What sd-bus calls, and what that calls. One of each kind is enough, also for the connections that follow the first one.
 struct receiver {
     cportal_handler handler;
@@ -89,16 +102,21 @@ struct receiver {
 
 static struct receiver receivers[16];
 static size_t receiver_count;
+static pthread_mutex_t receiver_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct receiver *receiver(cportal_handler handler, void *context) {
-    for (size_t index = 0; index < receiver_count; index++) {
+    struct receiver *found = NULL;
+    pthread_mutex_lock(&receiver_lock);
+    for (size_t index = 0; index < receiver_count && found == NULL; index++) {
         if (receivers[index].handler == handler && receivers[index].context == context)
-            return &receivers[index];
+            found = &receivers[index];
     }
-    if (receiver_count == sizeof receivers / sizeof *receivers)
-        return NULL;
-    receivers[receiver_count] = (struct receiver){handler, context};
-    return &receivers[receiver_count++];
+    if (found == NULL && receiver_count < sizeof receivers / sizeof *receivers) {
+        receivers[receiver_count] = (struct receiver){handler, context};
+        found = &receivers[receiver_count++];
+    }
+    pthread_mutex_unlock(&receiver_lock);
+    return found;
 }
 
 static int on_message(sd_bus_message *message, void *userdata, sd_bus_error *error) {

@@ -57,7 +57,9 @@ public struct Mountpoint: Sendable {
     ) throws(GrantError) {
         while let entry = try mounted() {
             guard entry.type == GrantAdministrator.filesystemType else {
-                throw problem("something of type \(entry.type) is mounted there already")
+                guard isDead() else { throw problem("something of type \(entry.type) is mounted there already") }
+                let command = geteuid() == 0 ? "umount -l" : "fusermount3 -u -z"
+                throw problem("what is left of a mount of type \(entry.type) is there", advice: "\(command) \(shown) takes it away")
             }
             try clean(entry, shown.label, store, cleaned)
         }

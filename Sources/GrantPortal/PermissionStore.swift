@@ -6,8 +6,18 @@ struct PermissionStore: Sendable {
     static let object = "/org/freedesktop/impl/portal/PermissionStore"
     static let table = "documents"
 
-    let bus: BusClient
-    let own: OwnDocuments
+    private let bus: BusClient
+    private let own: OwnDocuments
+    private let histories = PermissionHistories()
+
+    init(own: OwnDocuments) {
+        self.own = own
+        // By the same connection as the answers, so that they come in the order in which the permission store has made them.
+        bus = BusClient(
+            hears: BusClient.Signal(service: Self.service, path: Self.object, interface: Self.service, member: "Changed") {
+                [histories] values in Self.hear(values, histories)
+            })
+    }
 
     /// The ids of all documents; none where nothing was ever kept.
     func list() throws(BusError) -> [String] {
@@ -48,10 +58,39 @@ struct PermissionStore: Sendable {
             [.text(Self.table), .bool(true), .text(document.id), permissions, .variant(signature: "(ayttu)", data)])
     }
 
-    /// Without permissions the application goes from the document's list.
-    func set(_ permissions: Permissions, of app: String, for id: String) throws(BusError) {
-        _ = try call(
-            "SetPermission", "sbssas", [.text(Self.table), .bool(false), .text(id), .text(app), .texts(permissions.words)])
+    /// What it has of an application's permissions. From this answer on it is followed what becomes of them, until `endFollowing`. nil when there is no such document.
+    func follow(_ key: DocumentState.Key) throws(BusError) -> PermissionHistory? {
+        guard let document = try document(key.id) else { return nil }
+        return histories.follow(key, document.permissions[key.app] ?? [])
+    }
+
+    /// Writes permissions that are followed; without permissions the application goes from the document's list. What has become of them since is the result: what they are,
+    /// and what was overwritten, where others have changed them meanwhile. nil when there is no such document any more.
+    func set(_ permissions: Permissions, of key: DocumentState.Key) throws(BusError) -> PermissionHistory? {
+        let changes = histories.history(of: key)?.changes
+        do throws(BusError) {
+            _ = try call(
+                "SetPermission", "sbssas",
+                [.text(Self.table), .bool(false), .text(key.id), .text(key.app), .texts(permissions.words)])
+        } catch {
+            if error.isUnknownEntry { return nil }
+            throw error
+        }
+        // It says what it has changed before it answers. One that does not is asked, and has said it before that answer.
+        guard let history = histories.history(of: key), history.changes != changes else { return try follow(key) }
+        return history
+    }
+
+    func endFollowing(_ key: DocumentState.Key) { histories.end(key) }
+
+    /// Nothing of the document is followed any more.
+    func endFollowing(_ id: String) { histories.end(id) }
+
+    /// A signal of the permission store, as far as it can be read: table, id, whether it was deleted, data, permissions.
+    private static func hear(_ values: [BusValue], _ histories: PermissionHistories) {
+        guard values.count >= 2, values[0].text == table, let id = values[1].text else { return }
+        let isThere = values.count == 5 && values[2].bool == false
+        histories.hear(id, isThere ? permissions(values[4]) : [:])
     }
 
     func delete(_ id: String) throws(BusError) {
@@ -73,11 +112,17 @@ struct PermissionStore: Sendable {
             let flags = parts[3].unsigned.flatMap({ UInt32(exactly: $0) })
         else { return nil }
         var document = Document(id: id, path: path, device: device, inode: inode, flags: DocumentFlags(rawValue: flags))
-        for case .pair(.text(let app), let words) in permissions.list ?? [] {
-            let known = Permissions(stored: words.texts ?? [])
-            if DocumentNames.isApp(app), !known.isEmpty { document.permissions[app] = known }
-        }
+        document.permissions = Self.permissions(permissions)
         return document
+    }
+
+    private static func permissions(_ value: BusValue) -> [String: Permissions] {
+        var result: [String: Permissions] = [:]
+        for case .pair(.text(let app), let words) in value.list ?? [] {
+            let known = Permissions(stored: words.texts ?? [])
+            if DocumentNames.isApp(app), !known.isEmpty { result[app] = known }
+        }
+        return result
     }
 }
 

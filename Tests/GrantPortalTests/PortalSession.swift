@@ -6,6 +6,8 @@ import Testing
 /// A session of its own: a bus, the permission store of xdg-desktop-portal, and `grantfs portal`, all below a fixture's directory.
 final class PortalSession {
     static let permissionStore = "/usr/libexec/xdg-permission-store"
+    static let storeName = "org.freedesktop.impl.portal.PermissionStore"
+    static let storeObject = "/org/freedesktop/impl/portal/PermissionStore"
     static let isPossible =
         Machine.hasFUSE && Machine.offers("dbus-daemon") && access(permissionStore, X_OK) == 0 && pythonHasGLib
         && access("/usr/bin/python3", X_OK) == 0
@@ -96,13 +98,13 @@ final class PortalSession {
 
     func startStore() throws {
         store = try Child([Self.permissionStore], identity: fixture.owner, environment: fixture.environment)
-        try fixture.wait(until: "the permission store is there") { try hasOwner("org.freedesktop.impl.portal.PermissionStore") }
+        try fixture.wait(until: "the permission store is there") { try hasOwner(Self.storeName) }
     }
 
     /// The permission store ends; the next one reads what it had written.
     func endStore() throws {
         store?.kill()
-        try fixture.wait(until: "the permission store is gone") { try !hasOwner("org.freedesktop.impl.portal.PermissionStore") }
+        try fixture.wait(until: "the permission store is gone") { try !hasOwner(Self.storeName) }
     }
 
     /// The bus ends, as at the end of a session.
@@ -256,16 +258,14 @@ final class PortalSession {
     /// What the permission store has of a document; nil when it has none.
     func permissions(of id: String) throws -> [String: [String]]? {
         let answer = try host.call(
-            "Lookup", "(ss)", ["documents", id], service: "org.freedesktop.impl.portal.PermissionStore",
-            object: "/org/freedesktop/impl/portal/PermissionStore")
+            "Lookup", "(ss)", ["documents", id], service: Self.storeName, object: Self.storeObject)
         return answer.values.first as? [String: [String]]
     }
 
     /// Changes it there, as Flatpak's commands do.
     func store(_ member: String, _ signature: String, _ arguments: [Any]) throws {
         let answer = try host.call(
-            member, signature, arguments, service: "org.freedesktop.impl.portal.PermissionStore",
-            object: "/org/freedesktop/impl/portal/PermissionStore")
+            member, signature, arguments, service: Self.storeName, object: Self.storeObject)
         guard answer.error == nil else { throw TestFailure("\(member): \(answer)") }
     }
 }

@@ -21,6 +21,8 @@ int cportal_descriptor(struct cportal_bus *bus);
 int cportal_events(struct cportal_bus *bus);
 /// Handles one message. 0 when there was nothing to do. `-ENOTCONN`, `-ECONNRESET`: the bus has gone.
 int cportal_process(struct cportal_bus *bus);
+/// Handles what was read while somebody waited for an answer, and came before that, and nothing else.
+int cportal_process_received(struct cportal_bus *bus);
 
 /// Has every call of the document portal's interfaces at `path` answered by `handler`, which replies when it likes.
 int cportal_serve_documents(struct cportal_bus *bus, const char *path, cportal_handler handler, void *context);

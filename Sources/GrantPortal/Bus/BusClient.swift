@@ -23,6 +23,24 @@ struct BusError: Error {
 ///
 /// Locking: calls wait for each other, and each for its answer.
 final class BusClient: Sendable {
+    /// A signal of a service that is called, which is heard in order with its answers: when a call has returned, all that was said before the answer has been acted upon, and
+    /// nothing of what was said after it.
+    final class Signal: Sendable {
+        let (service, path, interface, member): (String, String, String, String)
+        /// With the values that it carries, as far as they can be read; it calls nobody.
+        let act: @Sendable ([BusValue]) -> Void
+        /// Whose answers came last, and before those: the connections of the service. Nobody else is listened to as if it were that.
+        fileprivate let senders = Lock<[String]>([])
+
+        init(service: String, path: String, interface: String, member: String, act: @escaping @Sendable ([BusValue]) -> Void) {
+            (self.service, self.path, self.interface, self.member, self.act) = (service, path, interface, member, act)
+        }
+
+        fileprivate func hasAnswered(_ sender: String) {
+            senders.withLock { if $0.last != sender { $0 = $0.suffix(1) + [sender] } }
+        }
+    }
+
     private struct Connection: @unchecked Sendable {
         // Safe to share: used by whoever has the lock.
         var bus: OpaquePointer?
@@ -32,6 +50,9 @@ final class BusClient: Sendable {
     private static let largest = BusLoad(calls: 1, values: .max, bytes: .max, descriptors: 16)
 
     private let connection = Lock(Connection())
+    private let signal: Signal?
+
+    init(hears signal: Signal? = nil) { self.signal = signal }
 
     deinit { connection.withLock { if let bus = $0.bus { cportal_close(bus) } } }
 
@@ -42,7 +63,7 @@ final class BusClient: Sendable {
     ) throws(BusError) -> [BusValue] {
         try connection.withLock { (connection: inout Connection) -> Result<[BusValue], BusError> in
             do throws(Errno) {
-                let bus = try BusClient.open(&connection.bus)
+                let bus = try self.open(&connection.bus)
                 var call: OpaquePointer?
                 _ = try Errno.check(cportal_new_call(bus, &call, service, path, interface, member))
                 guard let call else { throw Errno(ENOMEM) }
@@ -53,6 +74,9 @@ final class BusClient: Sendable {
                 var text = [CChar](repeating: 0, count: 1024)
                 let result = cportal_call(bus, call, seconds * 1_000_000, &reply, &name, name.count, &text, text.count)
                 defer { if let reply { cportal_drop(reply) } }
+                if let reply, let sender = cportal_sender(reply) { self.signal?.hasAnswered(String(cString: sender)) }
+                // What has come before the answer.
+                _ = cportal_process_received(bus)
                 if result < 0 {
                     let error = BusError(name: BusClient.text(name), text: BusClient.text(text))
                     // The next one connects anew.
@@ -74,11 +98,32 @@ final class BusClient: Sendable {
         }.get()
     }
 
-    private static func open(_ bus: inout OpaquePointer?) throws(Errno) -> OpaquePointer {
+    private func open(_ bus: inout OpaquePointer?) throws(Errno) -> OpaquePointer {
         if let bus { return bus }
-        _ = try Errno.check(cportal_open_session(&bus))
-        guard let bus else { throw Errno(ENOTCONN) }
-        return bus
+        var opened: OpaquePointer?
+        _ = try Errno.check(cportal_open_session(&opened))
+        guard let opened else { throw Errno(ENOTCONN) }
+        if let signal {
+            do throws(Errno) {
+                let context = Unmanaged.passUnretained(signal).toOpaque()
+                _ = try Errno.check(
+                    cportal_match(opened, signal.service, signal.path, signal.interface, signal.member, Self.receiveSignal, context))
+            } catch {
+                cportal_close(opened)
+                throw error
+            }
+        }
+        bus = opened
+        return opened
+    }
+
+    private static let receiveSignal: @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Int32 = { message, context in
+        guard let message, let context, let sender = cportal_sender(message) else { return 0 }
+        let signal = Unmanaged<Signal>.fromOpaque(context).takeUnretainedValue()
+        let name = String(cString: sender)
+        guard signal.senders.withLock({ $0.contains(name) }) else { return 0 }
+        signal.act(BusMessage(pointer: message).readableValues(within: largest))
+        return 0
     }
 
     private static func text(_ bytes: [CChar]) -> String {

@@ -40,6 +40,14 @@ struct BusMessage {
         return (try values(&load, most), load)
     }
 
+    /// The values before the first that cannot be read.
+    func readableValues(within most: BusLoad) -> [BusValue] {
+        var load = BusLoad(calls: 1)
+        var result: [BusValue] = []
+        while let value = try? next(&load, most) { result.append(value) }
+        return result
+    }
+
     private func values(_ load: inout BusLoad, _ most: BusLoad) throws(Errno) -> [BusValue] {
         var result: [BusValue] = []
         while let value = try next(&load, most) { result.append(value) }

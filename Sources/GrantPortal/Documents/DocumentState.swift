@@ -17,8 +17,16 @@ struct DocumentState: Sendable {
     /// Which application has made a document since this program began, and how many there are of each.
     private var makers: [String: String] = [:]
     private var made: [String: Int] = [:]
-    /// Permissions that the permission store has not taken: what it has instead is not to be believed.
-    var unwritten: Set<Key> = []
+    /// A change of permissions that was not written, or of which it is not known.
+    struct Unwritten: Sendable {
+        /// What the permission store had, by what it said last. What it is to have is what the document has.
+        let known: Permissions
+        /// What it may have taken, without having said so.
+        var attempt: Permissions?
+    }
+
+    /// What the permission store has of these is not to be believed.
+    var unwritten: [Key: Unwritten] = [:]
     /// Documents that the permission store has not deleted yet.
     var undeleted: Set<String> = []
     /// Whether permissions are kept by the permission store.
@@ -43,7 +51,7 @@ struct DocumentState: Sendable {
         for key in keys(of: id) { set(nil, for: key) }
         documents[id] = nil
         apps[id] = nil
-        unwritten = unwritten.filter { $0.id != id }
+        unwritten = unwritten.filter { $0.key.id != id }
         if let app = makers.removeValue(forKey: id) { made[app] = made[app].flatMap { $0 > 1 ? $0 - 1 : nil } }
     }
 

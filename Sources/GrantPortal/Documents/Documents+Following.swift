@@ -65,14 +65,12 @@ extension Documents {
         for app in Set(known.permissions.keys).union(stored.permissions.keys) {
             let new = stored.permissions[app] ?? []
             let old = known.permissions[app] ?? []
-            guard old != new else {
-                state.withLock { _ = $0.unwritten.remove(DocumentState.Key(app: app, id: known.id)) }
+            let key = DocumentState.Key(app: app, id: known.id)
+            if let unwritten = state.withLock({ $0.unwritten[key] }) {
+                do throws(PortalError) { try write(old, insteadOf: unwritten.known, of: app, for: known.id) } catch { failure = error }
                 continue
             }
-            if state.withLock({ $0.unwritten.contains(DocumentState.Key(app: app, id: known.id)) }) {
-                try store(old, of: app, for: known.id)
-                continue
-            }
+            guard old != new else { continue }
             // One that cannot be changed does not keep another from losing what it has.
             do throws(PortalError) { try adjust(known.id, app, to: Self.access(new)) } catch { failure = error }
             state.withLock { $0.set(new, of: app, for: known.id) }

@@ -83,6 +83,7 @@ extension Documents {
             for document in kept where ids.contains(document.id) { state.set(document) }
             return ended
         }
+        for id in ended { permissions.endFollowing(id) }
         let stay = state.withLock { ids.union($0.documents.values.filter(\.isTransient).map(\.id)) }
         try removeLeftovers(grants, stay, ended)
         set(grants)
@@ -157,7 +158,7 @@ extension Documents {
                 if isActive(grant), grant?.access != Self.access(left) { try adjust(document.id, app, to: Self.access(left)) }
                 if left != permissions {
                     state.withLock { $0.set(left, of: app, for: document.id) }
-                    try store(left, of: app, for: document.id)
+                    try write(left, insteadOf: permissions, of: app, for: document.id)
                     say(.notice, "document \(document.id): \(app) loses permissions whose grant was withdrawn")
                 }
             } catch {

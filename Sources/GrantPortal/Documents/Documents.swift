@@ -28,10 +28,10 @@ final class Documents: Sendable {
     let isSilent = Atomic(false)
     private let turn = Semaphore()
 
-    init(_ administrator: GrantAdministrator, _ bus: BusClient, say: @escaping @Sendable (SystemLog.Level, String) -> Void) {
+    init(_ administrator: GrantAdministrator, say: @escaping @Sendable (SystemLog.Level, String) -> Void) {
         (self.administrator, self.say) = (administrator, say)
         own = OwnDocuments(in: administrator.store.directory)
-        permissions = PermissionStore(bus: bus, own: own)
+        permissions = PermissionStore(own: own)
         turn.post()
     }
 
@@ -112,43 +112,68 @@ final class Documents: Sendable {
         if let failure { throw failure }
     }
 
-    /// Writes a change of permissions into the permission store. What others have taken away or given there meanwhile stands, and is made true. The right to change is held.
-    func write(_ new: Permissions, insteadOf old: Permissions, of app: String, for id: String) throws(PortalError) {
-        let key = DocumentState.Key(app: app, id: id)
-        guard state.withLock({ $0.isKept(id) && !$0.unwritten.contains(key) }) else { return try store(new, of: app, for: id) }
-        let stored: Document?
-        do throws(BusError) {
-            stored = try permissions.document(id)
-        } catch {
-            state.withLock { _ = $0.unwritten.insert(key) }
-            throw PortalError(.failed, "the permission store does not answer: \(error.text)")
-        }
-        guard let stored else {
-            try drop(id, inStore: false)
-            throw PortalError.noDocument(id)
-        }
-        let now = stored.permissions[app] ?? []
-        let result = now.union(new.subtracting(old)).subtracting(old.subtracting(new))
-        var failure: PortalError?
-        if result != new {
-            do throws(PortalError) { try adjust(id, app, to: Self.access(result)) } catch { failure = error }
-            state.withLock { $0.set(result, of: app, for: id) }
-        }
-        if result != now { try store(result, of: app, for: id) }
-        if let failure { throw failure }
-    }
+    /// How often permissions are written that others change each time.
+    private static let mostWrites = 8
 
-    /// Writes permissions into the permission store, where the document is kept there.
-    func store(_ new: Permissions, of app: String, for id: String) throws(PortalError) {
+    /// Writes a change of permissions into the permission store. What others have taken away or given there meanwhile stands, and is made true. The right to change is held.
+    ///
+    /// Between what the permission store answers and what is written by that others may change the same permissions. That is heard of when it was overwritten; then it is made
+    /// good.
+    func write(_ new: Permissions, insteadOf old: Permissions, of app: String, for id: String) throws(PortalError) {
         guard state.withLock({ $0.isKept(id) }) else { return }
         let key = DocumentState.Key(app: app, id: id)
+        let unwritten = state.withLock { $0.unwritten[key] }
+        var change = PermissionChange(old: unwritten?.known ?? old, new: new)
+        var history = try ask(key, change.old, unwritten?.attempt) { () throws(BusError) in try permissions.follow(key) }
+        // What was written without an answer has overwritten what was there before it.
+        let isWritten = unwritten?.attempt == history.value
+        var result = change.applied(to: isWritten ? history.before : history.value)
+        if isWritten { change = PermissionChange(old: history.value, new: result) }
+        var made = new
+        var failure: PortalError?
+        var writes = 0
+        while true {
+            if result != made {
+                do throws(PortalError) { try adjust(id, app, to: Self.access(result)) } catch { failure = error }
+                state.withLock { $0.set(result, of: app, for: id) }
+                made = result
+            }
+            guard result != history.value else {
+                state.withLock { $0.unwritten[key] = nil }
+                permissions.endFollowing(key)
+                if let failure { throw failure }
+                return
+            }
+            guard writes < Self.mostWrites else {
+                state.withLock { $0.unwritten[key] = DocumentState.Unwritten(known: change.old) }
+                throw PortalError(.failed, "somebody else changes the same permissions again and again")
+            }
+            writes += 1
+            history = try ask(key, change.old, result) { () throws(BusError) in try permissions.set(result, of: key) }
+            // What was there immediately before is what should have been changed; what somebody wrote after it stands.
+            let wanted = history.value == result ? change.applied(to: history.before) : history.value
+            change = PermissionChange(old: history.value, new: wanted)
+            result = wanted
+        }
+    }
+
+    /// Asks the permission store, or has it written to. Where it does not answer, or has failed, that is noted, and tried again. `.notFound` when it has no such document: that is
+    /// withdrawn then. `attempt`: what it may have taken.
+    private func ask(
+        _ key: DocumentState.Key, _ known: Permissions, _ attempt: Permissions?, _ body: () throws(BusError) -> PermissionHistory?
+    ) throws(PortalError) -> PermissionHistory {
+        let history: PermissionHistory?
         do throws(BusError) {
-            try permissions.set(new, of: app, for: id)
-            state.withLock { _ = $0.unwritten.remove(key) }
+            history = try body()
         } catch {
-            state.withLock { _ = $0.unwritten.insert(key) }
+            state.withLock { $0.unwritten[key] = DocumentState.Unwritten(known: known, attempt: attempt) }
             throw PortalError(.failed, "the permission store has not taken the permissions: \(error.text)")
         }
+        guard let history else {
+            try drop(key.id, inStore: false)
+            throw PortalError.noDocument(key.id)
+        }
+        return history
     }
 
     /// The name by which the document's file is in its directory.
@@ -163,6 +188,7 @@ final class Documents: Sendable {
         let (grants, isKept) = state.withLock { state in
             (state.keys(of: id).compactMap { state.grants[$0] }, state.isKept(id))
         }
+        permissions.endFollowing(id)
         // First, so that nobody takes it over again whose entry is still there, whatever ends meanwhile.
         if isKept { note([id]) }
         do throws(GrantError) {

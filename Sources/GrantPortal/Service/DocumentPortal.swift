@@ -63,7 +63,7 @@ public final class DocumentPortal: @unchecked Sendable {
     private(set) var bus: BusService?
 
     public init(_ administrator: GrantAdministrator, mount: Mount, say: @escaping @Sendable (SystemLog.Level, String) -> Void) {
-        documents = Documents(administrator, BusClient(), say: say)
+        documents = Documents(administrator, say: say)
         (self.mount, self.say) = (mount, say)
         callers = CallerIdentification(bus: BusClient(), connections: connections)
         arrivals = CallerIdentification(bus: BusClient(), connections: connections)

@@ -53,16 +53,9 @@ enum PortalCommand {
         return 0
     }
 
-    /// The place that was named, made when it is missing.
+    /// The place that was named, or the session's, made when it is missing.
     private static func place(_ arguments: ParsedArguments) throws(GrantError) -> Mountpoint {
-        var path = arguments.bytes("mountpoint") ?? []
-        if path.isEmpty {
-            guard let runtime = getenv("XDG_RUNTIME_DIR").map({ String(cString: $0) }), runtime.hasPrefix("/") else {
-                throw GrantError(
-                    .usage, "there is no place for the documents", cause: "$XDG_RUNTIME_DIR is not set", advice: "--mountpoint DIR")
-            }
-            path = Array("\(runtime)/doc".utf8)
-        }
+        guard let path = arguments.bytes("mountpoint"), !path.isEmpty else { return try SessionPlace.mountpoint() }
         if withCString(path, { mkdir($0, 0o700) }) != 0, errno != EEXIST {
             throw GrantError(
                 .mountFailed, "\(String(decoding: path, as: UTF8.self)) cannot be made", cause: Errno(errno).description)

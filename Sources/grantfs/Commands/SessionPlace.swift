@@ -1,0 +1,58 @@
+import Glibc
+import GrantAdministration
+import GrantModel
+import GrantSystem
+
+/// Where a session shows its documents: `doc` in $XDG_RUNTIME_DIR. That directory has to be the user's own, and nobody else's to write to: whoever else may put something there
+/// would decide where the documents are shown.
+enum SessionPlace {
+    private static let name = Array("doc".utf8)
+
+    /// The place, made when it is missing. No link is followed at its end or at the directory's, and nothing that is mounted there is asked.
+    /// `.usage` when nothing says where that is; `.mountFailed` when it is not to be used.
+    static func mountpoint() throws(GrantError) -> Mountpoint {
+        let runtime = getenv("XDG_RUNTIME_DIR").map { String(cString: $0) } ?? ""
+        guard runtime.hasPrefix("/") else {
+            let cause = runtime.isEmpty ? "$XDG_RUNTIME_DIR is not set" : "$XDG_RUNTIME_DIR, \(runtime), is not an absolute path"
+            throw GrantError(.usage, "there is no place for the documents", cause: cause, advice: advice)
+        }
+        var path = Array(runtime.utf8)
+        // With a slash at the end a link would be followed.
+        while path.count > 1, path.last == 0x2F { path.removeLast() }
+        let directory = try asking(path) { () throws(Errno) in try FileDescriptor.open(path, OpenFlags.path | O_NOFOLLOW) }
+        if let problem = problem(try asking(path) { () throws(Errno) in try directory.status() }) { throw refusal(path, problem) }
+        let place = CanonicalPath.join(try asking(path) { () throws(Errno) in try directory.path() }, name)
+        if mkdirat(directory.number, "doc", 0o700) != 0, errno != EEXIST { throw refusal(place, Errno(errno).description) }
+        let mountpoint = Mountpoint(canonical: place)
+        // What is mounted there is looked at by whoever mounts.
+        guard try mountpoint.mounted() == nil else { return mountpoint }
+        let status = try asking(place) { () throws(Errno) in try DirectoryEntry.status(directory.number, name) }
+        if let problem = problem(status) { throw refusal(place, problem) }
+        return mountpoint
+    }
+
+    private static func asking<Result: ~Copyable>(_ path: [UInt8], _ body: () throws(Errno) -> Result) throws(GrantError) -> Result {
+        do throws(Errno) {
+            return try body()
+        } catch {
+            throw refusal(path, error == Errno(ENOENT) ? "there is no such directory" : error.description)
+        }
+    }
+
+    private static let advice = "--mountpoint DIR shows them elsewhere"
+
+    private static func refusal(_ path: [UInt8], _ cause: String) -> GrantError {
+        GrantError(
+            .mountFailed, "the documents cannot be shown at \(String(decoding: path, as: UTF8.self))", cause: cause, advice: advice)
+    }
+
+    /// Why such a directory is not to be used; nil when it is.
+    private static func problem(_ status: FileStatus) -> String? {
+        let mode = status.st.st_mode
+        if mode & S_IFMT == S_IFLNK { return "it is a symbolic link" }
+        if mode & S_IFMT != S_IFDIR { return "it is not a directory" }
+        if status.st.st_uid != geteuid() { return "it belongs to another user, of the number \(status.st.st_uid)" }
+        if mode & 0o022 != 0 { return "others may write to it, by its mode 0\(String(mode & 0o7777, radix: 8))" }
+        return nil
+    }
+}
