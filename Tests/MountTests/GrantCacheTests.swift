@@ -202,5 +202,71 @@ extension MountTests {
             #expect(applied.text.contains("cache exclusive → none"), "\(applied)")
             #expect(try fixture.grantfs("export").orThrow().text.contains("cache = \"none\""))
         }
+
+        @Test("a mount that was made before any grant had a mode goes on with its own, and that is said")
+        func later() throws {
+            try fixture.grantfs("set", "alone", "--cache", "mount").orThrow()
+            try fixture.mount()
+            let said = try fixture.grantfs("set", "alone", "--cache", "exclusive").orThrow()
+            #expect(said.errors.contains(mountpoint) && said.errors.contains("mounts it again"), "\(said)")
+            #expect(try mounted("alone") == nil && read("alone/file").text == "alone")
+        }
+    }
+
+    /// `run --grant DIR:exclusive`.
+    @Suite(.enabled(if: Machine.hasSandboxes, "bubblewrap cannot make a sandbox here")) struct ACacheModeInASandbox {
+        /// Who can have sandboxes here.
+        private static let owners = [Identity.current] + (Machine.usersCanMount ? [Machine.plainUser].compactMap(\.self) : [])
+
+        @Test("shows each grant in its place, at its own path too, the one by a mount of its own, and leaves nothing", arguments: owners)
+        func shown(_ owner: Identity) throws {
+            let fixture = try MountFixture(owner: owner)
+            for name in ["alone", "other"] {
+                let file = try fixture.source(name) + "/file"
+                try Data(name.utf8).write(to: URL(fileURLWithPath: file))
+                chown(file, owner.uid, owner.gid)
+            }
+            let source = fixture.base + "/source"
+            let script = """
+                cat \(source)/alone/file \(source)/other/file /grants/alone/file; echo
+                touch /grants/alone/new \(source)/other/new; stat -c %d \(source)/alone \(source)/other /grants/alone | uniq | wc -l
+                """
+            let output = try fixture.grantfs(
+                "run", "--grant", source + "/alone:exclusive", "--grant", source + "/other", "--", "sh", "-c", script)
+            #expect(output.lines == ["aloneotheralone", "3"], "\(output)")
+            for name in ["alone", "other"] { #expect(FileManager.default.fileExists(atPath: source + "/\(name)/new")) }
+            #expect(try fixture.list("--all").isEmpty && fixture.mountpoints.isEmpty)
+            #expect(try FileManager.default.contentsOfDirectory(atPath: fixture.store + "/run").isEmpty)
+        }
+
+        @Test("takes it back while the program runs: what is open and what is named is refused")
+        func revoked() throws {
+            let fixture = try MountFixture()
+            let source = try fixture.source("alone")
+            try Data("alone".utf8).write(to: URL(fileURLWithPath: source + "/file"))
+            let loop = "exec 5<file; while read -r line; do echo $(cat /proc/self/fd/5 file /grants/alone/file 2>&1); done"
+            let program = try Child(
+                [Programs.grantfs(for: .current), "run", "--grant", source + ":exclusive", "--", "sh", "-c", "cd \(source); \(loop)"],
+                environment: fixture.environment)
+            program.send("?")
+            #expect(program.line() == "alonealonealone")
+            let revoked = try fixture.revoke("alone")
+            #expect(revoked[0].isConfirmed)
+            program.send("?")
+            let line = program.line() ?? ""
+            #expect(!line.contains("alonealone") && line.components(separatedBy: "Permission denied").count == 4, "\(line)")
+            program.closeInput()
+            #expect(program.wait() == 0)
+        }
+
+        @Test("a directory whose name ends in :exclusive is named with :rw behind it")
+        func endings() throws {
+            let fixture = try MountFixture()
+            let source = try fixture.source("x:exclusive")
+            let output = try fixture.grantfs("run", "--grant", source + ":rw", "--", "ls", "/grants").orThrow()
+            #expect(output.lines == ["x:exclusive"])
+            let read = try fixture.grantfs("run", "--grant", source + ":ro:exclusive", "--", "touch", "/grants/x:exclusive/new")
+            #expect(read.status != 0 && read.errors.contains("Read-only"), "\(read)")
+        }
     }
 }

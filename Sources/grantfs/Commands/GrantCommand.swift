@@ -56,6 +56,7 @@ enum GrantCommand {
         }
         for grant in existing { Terminal.note("“\(grant.name)” is granted to the view “\(grant.view)” already, in the same way") }
         for change in made {
+            for line in try OwnCacheText.lines(of: change.grant, in: administrator.store) { Terminal.note(line) }
             let others = try administrator.overlaps(with: change.grant, view: change.grant.view)
             if let text = OverlapText.beside(change.grant, others) { Terminal.note(text) }
         }

@@ -58,6 +58,9 @@ enum SetCommand {
             return Confirmation.exitStatus(of: [change], "the change", timeout: timeout)
         }
         let after = change.grant
+        if after.cache != grant.cache {
+            for line in try OwnCacheText.lines(of: after, in: administrator.store) { Terminal.note(line) }
+        }
         let isSame =
             (after.access, after.name, after.expires, after.coordination) == (grant.access, grant.name, grant.expires, grant.coordination)
             && after.cache == grant.cache
