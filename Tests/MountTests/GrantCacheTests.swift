@@ -158,6 +158,20 @@ extension MountTests {
             #expect(try read("other/file").text == "other")
         }
 
+        @Test("one that was revoked and restored before the process that mounts has seen either is mounted anew")
+        func atOnce() throws {
+            try fixture.mount()
+            let maker = Processes.parent(of: try fixture.daemon(at: mountpoint))
+            #expect(maker > 1 && kill(maker, SIGSTOP) == 0)
+            defer { kill(maker, SIGCONT) }
+            #expect(try fixture.revoke("alone")[0].isConfirmed)
+            let restoring = try Child(
+                [Programs.grantfs(for: .current), "restore", "alone", "--timeout", "60"], environment: fixture.environment)
+            try fixture.wait(until: "it is recorded") { try fixture.list().map(\.name) == ["alone", "other"] }
+            #expect(kill(maker, SIGCONT) == 0 && restoring.wait() == 0)
+            try fixture.wait(until: "it is shown") { try read("alone/file").text == "alone" }
+        }
+
         @Test("when the daemon of the mode is killed, it is started again, and its grant is there")
         func restarted() throws {
             try fixture.mount()
