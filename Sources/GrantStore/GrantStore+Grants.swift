@@ -140,6 +140,8 @@ extension GrantStore {
             }
             if let cache, cache != grant.cache {
                 grant.cache = cache
+                // Another mount shows it, from the beginning.
+                grant.activation &+= 1
                 changes.append("cache \(cache?.rawValue ?? "as the mount's")")
             }
             if !changes.isEmpty {

@@ -26,6 +26,9 @@ public struct BoundDirectory: Sendable {
         _ = try Errno.check(clinux_set_mount_read_only(root.number, readOnly))
     }
 
+    /// Whether it is mounted, by this table.
+    public func isMounted(in table: MountTable) -> Bool { identity.entry(in: table) != nil }
+
     /// Detaches it; who has something of it open keeps that. Does nothing when it is mounted no longer.
     public func detach() throws(Errno) { try identity.detach() }
 }

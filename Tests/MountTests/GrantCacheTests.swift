@@ -120,6 +120,9 @@ extension MountTests {
         func live() throws {
             try fixture.mount()
             try fixture.grantfs("set", "alone", "--name", "renamed").orThrow()
+            let made = try mounted("renamed")
+            try Command.run(["umount", mountpoint + "/renamed"]).orThrow()
+            try fixture.wait(until: "what was unmounted by itself is mounted again") { try mounted("renamed")?.device == made?.device }
             #expect(try names() == ["other", "renamed"] && read("renamed/file").text == "alone" && read("alone/file").status != 0)
             let later = try fixture.source("later")
             try Data("later".utf8).write(to: URL(fileURLWithPath: later + "/file"))

@@ -23,8 +23,14 @@ enum UnmountCommand {
         }
         if let store { for record in records ?? [] { record.abortIfDefunct(in: store) } }
         var below: [MountRecord] = []
-        if let store, let above = records?.last(where: \.shown.hasMountpoints) { below = try unmountViews(of: above, store) }
-        try mountpoint.unmount()
+        if let store, let above = records?.last(where: \.shown.hasMountpoints) {
+            // What is mounted in it may come back before it is unmounted itself.
+            for _ in 0..<3 {
+                below = try unmountViews(of: above, store)
+                if (try? mountpoint.unmount()) != nil { break }
+            }
+        }
+        if try mountpoint.mounted()?.device == entry.device { try mountpoint.unmount() }
         awaitEnd(of: (records ?? []) + below)
         return 0
     }

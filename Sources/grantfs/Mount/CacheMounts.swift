@@ -186,6 +186,8 @@ final class CacheMounts {
                 placed[id] = known
                 return
             }
+            // One that could not be unmounted yet: it is in the way.
+            if known.wanted != wanted { return }
             if known.isReadOnly != isReadOnly {
                 // While a file is open for writing the kernel refuses it, and the daemon refuses the writing.
                 try? known.directory?.set(readOnly: isReadOnly)
@@ -228,8 +230,13 @@ final class CacheMounts {
         return placing
     }
 
-    /// Detaches what is not wanted any more.
+    /// Detaches what is not wanted any more, and forgets what somebody else has detached: the kernel does when a name was gone meanwhile.
     private func take(awayUnless wanted: [GrantID: Wanted]) {
+        if let table = try? MountTable.current() {
+            for (id, item) in placed {
+                if let directory = item.directory, !directory.isMounted(in: table) { placed[id] = nil }
+            }
+        }
         for (id, item) in placed where wanted[id] != item.wanted {
             // What is still being mounted is left until that is done.
             guard item.directory != nil || item.failure != nil else { continue }
