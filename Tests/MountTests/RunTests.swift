@@ -76,14 +76,90 @@ extension MountTests {
             try expectNothingLeft("after none was begun")
         }
 
-        @Test("as root, does not see what only root may read in /etc", .enabled(if: Identity.isRoot, "needs root"))
-        func rootsFiles() throws {
-            let output = try run("ls /etc/shadow /etc/gshadow /etc/sudoers /etc/passwd 2>/dev/null", "--grant", source)
+        /// With the kernel's view of it as others have it, and without, where that is not to be had.
+        private static let waysOfEtc: [[String: String]] = [[:], ["GRANTFS_TEST_COPY_ETC": "1"]]
+
+        @Test("as root, does not read what only root may read in /etc", .enabled(if: Identity.isRoot, "needs root"), arguments: waysOfEtc)
+        func rootsFiles(_ way: [String: String]) throws {
+            fixture.switches = way
+            let files = "/etc/shadow /etc/gshadow /etc/sudoers /etc/passwd"
+            let output = try run("for file in \(files); do cat $file >/dev/null 2>&1 && echo $file; done", "--grant", source)
             #expect(output.lines == ["/etc/passwd"], "\(output)")
         }
 
-        @Test("as root, has what everybody may read in /etc as it was, by few mounts", .enabled(if: Identity.isRoot, "needs root"))
-        func publicFiles() throws {
+        @Test(
+            "as root, reads in the system's configuration what others may, also of files that come later, and changes nothing",
+            .enabled(if: Identity.isRoot, "needs root"), arguments: waysOfEtc)
+        func filesOfRoot(_ way: [String: String]) throws {
+            fixture.switches = way
+            let directory = "/usr/local/etc/grantfs-test-\(UUID().uuidString)"
+            try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+            defer { try? FileManager.default.removeItem(atPath: directory) }
+            let modes: [(name: String, mode: mode_t)] = [
+                ("own", 0o600), ("group", 0o660), ("others", 0o604), ("exchanged", 0o644), ("all", 0o666),
+            ]
+            for (name, mode) in modes {
+                #expect(FileManager.default.createFile(atPath: directory + "/" + name, contents: Data("of \(name)\n".utf8)))
+                #expect(chmod(directory + "/" + name, mode) == 0)
+            }
+            try FileManager.default.createDirectory(atPath: directory + "/private", withIntermediateDirectories: false)
+            #expect(FileManager.default.createFile(atPath: directory + "/private/file", contents: Data("of private\n".utf8)))
+            #expect(chmod(directory + "/private", 0o700) == 0)
+            let script = """
+                cd \(directory); echo begun; read word
+                cat own group others exchanged all late private/file 2>/dev/null
+                for file in own all new; do (echo LEAK > $file) 2>/dev/null && echo LEAK $file; done
+                chmod 777 own 2>/dev/null && echo LEAK mode; umount /usr/local/etc 2>/dev/null && echo LEAK mount
+                echo done
+                """
+            let child = try Child(
+                [Programs.grantfs, "run", "--grant", source, "--", "sh", "-c", script], environment: fixture.environment)
+            try child.expect("begun")
+            // What only root may read takes the place of what everybody may, and comes beside it.
+            for name in ["exchanged", "late"] {
+                #expect(FileManager.default.createFile(atPath: directory + "/new-" + name, contents: Data("SECRET\n".utf8)))
+                #expect(chmod(directory + "/new-" + name, 0o640) == 0)
+                #expect(rename(directory + "/new-" + name, directory + "/" + name) == 0)
+            }
+            child.send("on")
+            child.closeInput()
+            let said = try #require(child.collected(within: 60))
+            let lines = String(decoding: said.output, as: UTF8.self).split(separator: "\n").map(String.init)
+            let before = way.isEmpty ? [] : ["of exchanged"]
+            #expect(lines == ["of others"] + before + ["of all", "done"], "\(lines)")
+            #expect(child.wait(within: 60) == 0)
+            // Nothing of it is there for the machine.
+            #expect(!Processes.kernelText("/proc/self/mountinfo").contains(" /usr/local/etc "))
+            var status = stat()
+            #expect(stat("/etc/passwd", &status) == 0 && status.st_uid == 0)
+        }
+
+        @Test("begins when the daemon of its view is confined and has its keeper")
+        func confinedBefore() throws {
+            // In the place of bwrap: waits for what that waits for, and looks.
+            let programs = fixture.base + "/programs"
+            try FileManager.default.createDirectory(atPath: programs, withIntermediateDirectories: true)
+            let script = """
+                #!/bin/sh
+                exec 8<&6; echo '{"child-pid": 99999999}' >&3
+                cat <&8 >/dev/null 2>&1 || exit 1
+                daemon=$(ps -o pid= --ppid $PPID | while read -r pid; do grep -qa mount /proc/$pid/cmdline && echo $pid; done | head -n 1)
+                grep Seccomp: /proc/$daemon/status; ps -o args= --ppid $daemon | cut -d ' ' -f 1,2
+                """
+            try Data(script.utf8).write(to: URL(fileURLWithPath: programs + "/bwrap"))
+            #expect(chmod(programs, 0o755) == 0 && chmod(programs + "/bwrap", 0o755) == 0)
+            let output = try Command.shell(
+                "PATH=\"$1:$PATH\" exec \"$2\" run --store \"$3\" --grant \"$4\" -- true", programs, Programs.grantfs(for: fixture.owner),
+                fixture.store, source, as: fixture.owner)
+            #expect(output.lines.first?.split(separator: "\t").last == "2", "\(output)")
+            #expect(output.lines.last == "grantfs keeper", "\(output)")
+        }
+
+        @Test(
+            "as root, has what everybody may read in /etc, by few mounts", .enabled(if: Identity.isRoot, "needs root"), arguments: waysOfEtc
+        )
+        func publicFiles(_ way: [String: String]) throws {
+            fixture.switches = way
             let script =
                 "cat /etc/passwd; stat -c '%a %F' /etc/passwd /etc/group; grep -c ' /etc/passwd ' /proc/self/mountinfo; touch /etc/passwd"
             let output = try run(script, "--grant", source)
