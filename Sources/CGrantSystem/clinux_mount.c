@@ -4,8 +4,6 @@
 #include <fcntl.h>
 #include <linux/mount.h>
 #include <linux/openat2.h>
-#include <sched.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +11,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 // <linux/mount.h> and <linux/stat.h> of 6.8; older headers lack them.
@@ -193,68 +190,6 @@ int clinux_fuse_generation(const char *path, uint32_t *generation) {
     memcpy(words, space.handle.f_handle, sizeof words);
     *generation = words[2];
     return 0;
-}
-
-// Shares the starter's memory, so it may do nothing but system calls.
-static int await_hang_up(void *ends) {
-    char byte;
-    close(((int *)ends)[1]);
-    while (read(((int *)ends)[0], &byte, 1) == -1 && errno == EINTR) {}
-    _exit(0);
-}
-
-static int write_file(pid_t process, const char *name, const char *text) {
-    char path[48];
-    snprintf(path, sizeof path, "/proc/%d/%s", process, name);
-    int file = open(path, O_WRONLY | O_CLOEXEC);
-    if (file == -1) return -errno;
-    ssize_t written = write(file, text, strlen(text));
-    int result = written == (ssize_t)strlen(text) ? 0 : written == -1 ? -errno : -EIO;
-    close(file);
-    return result;
-}
-
-int clinux_namespace_of_others(void) {
-    // No thread can have a user namespace of its own, so a process makes it. It sends no signal at its end.
-    static char __thread stack[16384] __attribute__((aligned(16)));
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) == -1) return -errno;
-    pid_t child = clone(await_hang_up, stack + sizeof stack, CLONE_VM | CLONE_NEWUSER, ends);
-    int result = child == -1 ? -errno : 0;
-    if (result == 0) result = write_file(child, "uid_map", "0 65534 1\n");
-    if (result == 0) result = write_file(child, "gid_map", "0 65534 1\n");
-    if (result == 0) {
-        char path[48];
-        snprintf(path, sizeof path, "/proc/%d/ns/user", child);
-        result = open(path, O_RDONLY | O_CLOEXEC);
-        if (result == -1) result = -errno;
-    }
-    close(ends[1]);
-    if (child != -1) {
-        while (waitpid(child, NULL, __WCLONE) == -1 && errno == EINTR) {}
-    }
-    close(ends[0]);
-    return result;
-}
-
-int clinux_tree_of_others(const char *path, int user_namespace) {
-    int tree = (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_SYMLINK_NOFOLLOW);
-    if (tree == -1) return -errno;
-    struct mount_attr attributes = {.attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
-                                    .userns_fd = (uint64_t)user_namespace};
-    if (syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attributes, sizeof attributes) == 0) return tree;
-    int error = -errno;
-    close(tree);
-    return error;
-}
-
-int clinux_mounts_unshare(void) {
-    if (unshare(CLONE_NEWNS) == -1) return -errno;
-    return syscall(SYS_mount, NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) == -1 ? -errno : 0;
-}
-
-int clinux_tree_attach(int tree, const char *path) {
-    return syscall(SYS_move_mount, tree, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) == -1 ? -errno : 0;
 }
 
 static int64_t nanoseconds(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }

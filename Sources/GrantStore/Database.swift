@@ -42,13 +42,6 @@ final class Database {
     /// everything before durable too.
     func setWaitsForDisk(_ waits: Bool) throws(GrantError) { try execute("PRAGMA synchronous = \(waits ? "FULL" : "NORMAL")") }
 
-    /// Leaves the write-ahead log to others at the end, which costs a wait for the disk at each end and at each beginning. It is written
-    /// into the database when it has so many pages, one mebibyte: who opens the database next reads it.
-    func keepLog() throws(GrantError) {
-        try check(csqlite_keep_log(handle))
-        try execute("PRAGMA wal_autocheckpoint = 256")
-    }
-
     /// Runs statements that return no rows.
     func execute(_ sql: String) throws(GrantError) {
         try check(sqlite3_exec(handle, sql, nil, nil, nil))

@@ -31,10 +31,7 @@ public final class GrantStore: Sendable {
     public convenience init(directory: String, create: Bool, survivesPowerLoss: Bool = true) throws(GrantError) {
         try self.init(directory: directory, create: create, schema: .current, survivesPowerLoss: survivesPowerLoss)
         if !survivesPowerLoss {
-            try connection.withLock { (database: inout Database) throws(GrantError) in
-                try database.setWaitsForDisk(false)
-                try database.keepLog()
-            }
+            try connection.withLock { (database: inout Database) throws(GrantError) in try database.setWaitsForDisk(false) }
         }
     }
 

@@ -1,4 +1,6 @@
 import Glibc
+import GrantSystem
+import TestSupport
 import Testing
 
 @testable import grantfs
@@ -25,5 +27,16 @@ import Testing
         barrier = nil
         var byte: UInt8 = 0
         #expect(read(file, &byte, 1) == -1 && errno == ECONNRESET)
+    }
+
+    @Test(.enabled(if: Machine.hasSandboxes, "needs bubblewrap"), arguments: [true, false])
+    func bubblewrapBeginsNothingUnlessItIsReleased(isReleased: Bool) throws {
+        var barrier: SandboxBarrier? = try SandboxBarrier()
+        let words = ["bwrap", "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--ro-bind-data", "3", "/tmp/file", "--", "true"]
+        let child = try ChildProcess.spawn(
+            "bwrap", arguments: words.map { Array($0.utf8) }, silent: true, descriptors: [try #require(barrier).file.number])
+        if isReleased { barrier?.release() }
+        barrier = nil
+        #expect(try (ChildProcess.wait(child) == 0) == isReleased)
     }
 }

@@ -47,17 +47,6 @@ int clinux_unmount_in(int parent, const char *name);
 int clinux_remount(int fd, bool read_only, bool set_id, bool devices, bool no_execute, bool no_access_time,
                    bool no_directory_access_time);
 
-// Makes a user namespace with one mapping, of user and group 0 to 65534, for clinux_tree_of_others. Returns its descriptor. Needs root.
-int clinux_namespace_of_others(void);
-// A detached copy of the tree at `path`, with what is mounted below, read-only, and with the ids of its files mapped by the user
-// namespace: to its root no file belongs to user or group 0, so that even root without capabilities may do what others may. Returns a
-// descriptor of its root. Uses open_tree(2) and mount_setattr(2) (Linux 5.12). -EINVAL for a filesystem that cannot map ids.
-int clinux_tree_of_others(const char *path, int user_namespace);
-// Gives the calling thread, and what it starts, a mount namespace of its own, to which mounts and unmounts of the other one still come.
-int clinux_mounts_unshare(void);
-// Puts the detached tree on the directory at `path`, a symbolic link in the last component not followed.
-int clinux_tree_attach(int tree, const char *path);
-
 // The generation that a FUSE daemon gave the node of `path`, links followed, from the file handle that the kernel builds without
 // asking the daemon (name_to_handle_at(2)). 0 for the root. -EOPNOTSUPP for files without such a handle.
 int clinux_fuse_generation(const char *path, uint32_t *generation);

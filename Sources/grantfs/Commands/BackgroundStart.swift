@@ -83,7 +83,7 @@ enum BackgroundStart {
         }
     }
 
-    /// In the daemon: the socket to a starter that waits for this process's end.
+    /// In the daemon: the socket to a starter that waits for this process's end, which alone closes it.
     private final class Starter: Sendable {
         let socket: UnixSocket
         init(_ socket: consuming UnixSocket) { self.socket = socket }
@@ -103,13 +103,6 @@ enum BackgroundStart {
         dup2(errors[0], Terminal.standardError)
         close(errors[0])
         return true
-    }
-
-    /// In the daemon: tells a starter that waits for this process's end that nothing is left to be done but that.
-    static func farewell() {
-        starter.withLock { starter in
-            if let starter { shutdown(starter.socket.number, Int32(SHUT_RDWR)) }
-        }
     }
 
     private static func spawn(

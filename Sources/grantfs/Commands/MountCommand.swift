@@ -76,7 +76,6 @@ enum MountCommand {
         }
         let ready = try arguments.text("ready-fd").flatMap { Int32($0) }
         if ready != nil { BackgroundStart.settle() }
-        defer { BackgroundStart.farewell() }
         return Daemon.run(
             store: store, shown: shown, mountpoint: mountpoint.path, options: options, isBackground: ready != nil, temporary: temporary,
             attached: { if goes != nil, let ready { BackgroundStart.announceAttached(on: ready) } }

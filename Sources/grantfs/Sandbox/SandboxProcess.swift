@@ -50,7 +50,7 @@ final class SandboxProcess {
             // The program can read bwrap's environment, so bwrap gets only the program's.
             let variables = sandbox.environment.map { Array($0.name.utf8) + [UInt8(ascii: "=")] + $0.value }
             let descriptors = [pipe.writing.number, options.number, filter.number, barrier.file.number] + handed.numbers
-            child = try SandboxStarter.start(hasNetwork: sandbox.hasNetwork, found.covers) { () throws(Errno) in
+            child = try SandboxStarter.start(hasNetwork: sandbox.hasNetwork) { () throws(Errno) in
                 // In a process group of its own: Ctrl-C is forwarded, and does not end bwrap, which would kill the program.
                 try ChildProcess.spawn(
                     SandboxProcess.program, arguments: words, environment: variables, inGroup: true, descriptors: descriptors)

@@ -6,10 +6,8 @@ import GrantSystem
 /// the keys of the session.
 enum SandboxStarter {
     /// Runs `start`, which returns a process. The thread lives until that has ended, because a sandbox ends with the thread that
-    /// started it. `covers`: what the sandbox is to have in the place of the machine's own directories; without them it is not started.
-    static func start(hasNetwork: Bool, _ covers: TreesOfOthers?, _ start: @escaping @Sendable () throws(Errno) -> Int32) throws(Errno)
-        -> Int32
-    {
+    /// started it.
+    static func start(hasNetwork: Bool, _ start: @escaping @Sendable () throws(Errno) -> Int32) throws(Errno) -> Int32 {
         let result = Lock<Result<Int32, Errno>?>(nil)
         let isStarted = Semaphore()
         let thread = try WorkerThread.start("sandbox") {
@@ -19,7 +17,6 @@ enum SandboxStarter {
             // A network namespace of its own has no others' sockets. A bwrap that needs its set-uid bit could not work afterwards.
             if hasNetwork, !needsSetID { try? SharedResources.leaveAbstractSockets() }
             do throws(Errno) {
-                try covers?.cover()
                 let child = try start()
                 result.withLock { $0 = .success(child) }
                 isStarted.post()

@@ -12,12 +12,10 @@ struct SystemFiles: Sendable {
         fileprivate(set) var words: [[UInt8]] = []
         /// Open files; the first has the requested number. The caller closes them.
         fileprivate(set) var files: [Int32] = []
-        /// What the thread that starts bwrap has to see in the place of the machine's own.
-        fileprivate(set) var covers: TreesOfOthers?
     }
 
-    /// Collects the files. For root, /etc is bound as others see it. Where the kernel or the filesystem has no such mounts, its small
-    /// files are copied, because binding each would take most of the time to make a sandbox.
+    /// Collects the files. For root, small files of /etc are copied, because binding each would take most of the time to make a
+    /// sandbox.
     func find(firstDescriptor: Int32) -> Found {
         var words = Words()
         words.add("--ro-bind", "/usr", "/usr")
@@ -27,14 +25,8 @@ struct SystemFiles: Sendable {
             return Found(words: words.list)
         }
         // Even without capabilities, root owns files that only their owner may read: keys, passwords.
-        let owned = ["/etc", "/usr/local/etc"].filter { kind(of: Array($0.utf8)) == S_IFDIR }
-        // For tests: what a machine without such mounts does.
-        if getenv("GRANTFS_TEST_COPY_ETC") == nil, let covers = try? TreesOfOthers(of: owned) {
-            for directory in owned { words.add("--ro-bind", directory, directory) }
-            return Found(words: words.list, covers: covers)
-        }
         var files = PublicFiles(firstDescriptor: firstDescriptor)
-        for directory in owned {
+        for directory in ["/etc", "/usr/local/etc"] where kind(of: Array(directory.utf8)) == S_IFDIR {
             words.add("--tmpfs", directory)
             files.add(below: Array(directory.utf8), to: &words)
             words.add("--remount-ro", directory)
