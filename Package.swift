@@ -175,7 +175,7 @@ let package = Package(
         tests("GrantProxyTests", ["GrantProxy", "GrantModel"]),
         tests("GrantFilesTests", ["GrantFiles", "GrantModel"]),
         tests("GrantFleetTests", ["CGrantHTTP", "GrantFleet", "GrantModel", "TestSupport"]),
-        tests("CommandLineTests", ["grantfs", "GrantControl", "GrantAdministration", "GrantModel", "TestSupport"]),
+        tests("CommandLineTests", ["grantfs", "GrantControl", "GrantAdministration", "GrantModel", "GrantSystem", "TestSupport"]),
     ],
     cxxLanguageStandard: .cxx17
 )

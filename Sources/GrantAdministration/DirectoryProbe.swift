@@ -10,6 +10,8 @@ public enum DirectoryProbe: Sendable {
     /// In helper processes: a program, found as execvp(3) does, that calls `DirectoryProbe.serve` on descriptor 3, and its arguments, the name
     /// first. A request fails when its filesystem has not answered for a second.
     case helper(program: String, arguments: [String])
+    /// The same, and the first helper is a process that is there already.
+    case standing(StandingProbe, program: String, arguments: [String])
 
     /// How long a filesystem may take for one answer: nanoseconds.
     static let answerTimeout: Int64 = 1_000_000_000
@@ -18,9 +20,13 @@ public enum DirectoryProbe: Sendable {
 
     /// Returns an answer to each request, in order. Different filesystems that may hang are asked concurrently.
     func ask(_ requests: [ProbeRequest]) -> [ProbeAnswer] {
-        guard case .helper(let program, let arguments) = self else {
+        let (standing, program, arguments): (StandingProbe?, String, [String])
+        switch self {
+        case .inProcess:
             let resolver = BookmarkResolver()
             return requests.map { $0.answer(resolver) }
+        case .helper(let named, let words): (standing, program, arguments) = (nil, named, words)
+        case .standing(let probe, let named, let words): (standing, program, arguments) = (probe, named, words)
         }
         let table = (try? MountTable.current()) ?? MountTable(entries: [])
         // One helper serves all disks; each remote or user-space filesystem gets its own.
@@ -31,7 +37,10 @@ public enum DirectoryProbe: Sendable {
             groups[slow, default: []].append(index)
         }
         let results = inParallel(Array(groups)) { group in
-            (group.value, DirectoryProbe.answers(to: group.value.map { requests[$0] }, isOneMount: group.key != nil, program, arguments))
+            (
+                group.value,
+                DirectoryProbe.answers(to: group.value.map { requests[$0] }, isOneMount: group.key != nil, standing, program, arguments)
+            )
         }
         var answers = [ProbeAnswer](repeating: .unresponsive, count: requests.count)
         for (indices, found) in results {
@@ -40,14 +49,17 @@ public enum DirectoryProbe: Sendable {
         return answers
     }
 
-    private static func answers(to requests: [ProbeRequest], isOneMount: Bool, _ program: String, _ arguments: [String]) -> [ProbeAnswer] {
+    private static func answers(
+        to requests: [ProbeRequest], isOneMount: Bool, _ standing: StandingProbe?, _ program: String, _ arguments: [String]
+    ) -> [ProbeAnswer] {
         var answers: [ProbeAnswer] = []
         var unresponsive = 0
         while answers.count < requests.count {
             do throws(Errno) {
-                let helper = try ProbeHelper(program, arguments)
+                let lent = standing?.take()
+                let helper = if let lent { lent } else { try ProbeHelper(program, arguments) }
                 helper.ask(requests[answers.count...]) { answers.append($0) }
-                helper.end()
+                if lent == nil || answers.count < requests.count { helper.end() } else { standing?.putBack(helper) }
             } catch {
                 // Out of processes: it runs in this one.
                 let resolver = BookmarkResolver()

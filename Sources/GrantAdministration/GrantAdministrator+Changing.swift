@@ -9,14 +9,15 @@ extension GrantAdministrator {
     /// `endsHolders`: kills the processes that hold something of a mount whose daemon has died, because nothing else makes the kernel
     /// drop its cache. They may hold something of any grant of that mount.
     ///
-    /// `recorded` is called once the revocation is on disk, before any mount is asked.
+    /// `recorded` is called once the revocation is on disk, before any mount is asked. Without `waitsForDisk` it may not be yet: for
+    /// grants that are removed next.
     public func revoke(
-        _ grants: [Grant], timeout: Double = standardTimeout, endsHolders: Bool = false, progress: ((CoordinationProgress) -> Void)? = nil,
-        recorded: (() -> Void)? = nil
+        _ grants: [Grant], timeout: Double = standardTimeout, endsHolders: Bool = false, waitsForDisk: Bool = true,
+        progress: ((CoordinationProgress) -> Void)? = nil, recorded: (() -> Void)? = nil
     ) throws(GrantError) -> [GrantChange] {
         let withdrawn: [Grant]
         do throws(GrantError) {
-            withdrawn = try store.revoke(grants.map(\.id), by: actor)
+            withdrawn = try store.revoke(grants.map(\.id), by: actor, waitsForDisk: waitsForDisk)
         } catch {
             let shut = ChangeBroadcast(store: store, withdraws: true).close(grants, timeout: timeout)
             throw GrantError(

@@ -5,7 +5,7 @@ import GrantModel
 import GrantSystem
 
 /// A helper process that looks at directories for this one.
-struct ProbeHelper: ~Copyable {
+final class ProbeHelper: Sendable {
     /// A heartbeat, sent in the place of an answer.
     fileprivate static let heartbeat: [UInt8] = [0]
     /// A heartbeat sent before the mount table is read: the kernel blocks that while others mount and unmount, but it waits for no
@@ -21,6 +21,14 @@ struct ProbeHelper: ~Copyable {
 
     private let socket: UnixSocket
     private let pid: Int32
+    /// Whether it has said that it is there.
+    private let hasBegun = Lock(false)
+
+    /// A child of this process that calls `DirectoryProbe.serve` on the other end.
+    init(_ socket: consuming UnixSocket, pid: Int32) {
+        self.socket = socket
+        self.pid = pid
+    }
 
     init(_ program: String, _ arguments: [String]) throws(Errno) {
         let pair = try UnixSocket.pair()
@@ -30,7 +38,10 @@ struct ProbeHelper: ~Copyable {
 
     /// Passes on the answers as they come. Ends early if none comes for a while, or the process has ended.
     func ask(_ requests: ArraySlice<ProbeRequest>, _ answered: (ProbeAnswer) -> Void) {
-        guard (try? Frame.receive(over: socket, deadline: Clock.monotonic + ProbeHelper.startTimeout)) != nil else { return }
+        if !hasBegun.withLock({ $0 }) {
+            guard (try? Frame.receive(over: socket, deadline: Clock.monotonic + ProbeHelper.startTimeout)) != nil else { return }
+            hasBegun.withLock { $0 = true }
+        }
         var rest = requests
         while !rest.isEmpty {
             let batch = rest.prefix(ProbeHelper.batch)
@@ -79,12 +90,47 @@ struct ProbeHelper: ~Copyable {
     }
 
     /// Asks the process to end as soon as it can, which may be never; does not wait for that.
-    consuming func end() {
+    func end() {
         let pid = pid
         kill(pid, SIGKILL)
         // Reaped by a thread, so that no zombie is left in a long-lived process. Without a thread the parent's end does the same.
         try? WorkerThread.start("reap") { _ = try? ChildProcess.wait(pid) }.detach()
     }
+}
+
+/// A child of this process that waits for something else and looks at directories meanwhile: one process less is started.
+public final class StandingProbe: Sendable {
+    private enum State {
+        case free(ProbeHelper)
+        case lent
+        case ended
+    }
+
+    private let state: Lock<State>
+
+    /// `socket`: the other end of that on which the child calls `DirectoryProbe.serve`. Its standard error must be at /dev/null.
+    public init(_ socket: consuming UnixSocket, pid: Int32) { state = Lock(.free(ProbeHelper(socket, pid: pid))) }
+
+    /// Ends the child's `serve`. Returns false if a filesystem that hangs holds the child up: it was killed then and is reaped when it can
+    /// be.
+    public func end() -> Bool {
+        state.withLock { state in
+            defer { state = .ended }
+            if case .lent = state { return false }
+            return true
+        }
+    }
+
+    /// Returns it to one caller at a time, and to none after one that has not put it back.
+    func take() -> ProbeHelper? {
+        state.withLock { state in
+            guard case .free(let helper) = state else { return nil }
+            state = .lent
+            return helper
+        }
+    }
+
+    func putBack(_ helper: ProbeHelper) { state.withLock { $0 = .free(helper) } }
 }
 
 extension DirectoryProbe {

@@ -107,7 +107,8 @@ public final class TemporaryMount: Sendable {
         let grants = try store.grants(view: view)
         if grants.isEmpty { return }
         let administrator = GrantAdministrator(store: store)
-        _ = try administrator.revoke(grants, timeout: 2)
+        // On disk they are when they are removed. Should the machine stop before, the lock file is left, and the next command cleans up.
+        _ = try administrator.revoke(grants, timeout: 2, waitsForDisk: false)
         // Nobody has to be told that the names are unknown now instead of refused: the mount is about to go.
         try store.remove(grants.map(\.id), by: administrator.actor)
     }

@@ -62,8 +62,10 @@ extension GrantStore {
 
     /// Revokes the grants in one transaction, and returns them as they are afterwards. Revoked ones stay revoked; missing ones are left
     /// out.
-    public func revoke(_ ids: [GrantID], by actor: Actor) throws(GrantError) -> [Grant] {
-        try write(withdraws: true) { (database) throws(GrantError) in
+    ///
+    /// Without `waitsForDisk` it survives the end of any process alone: for grants that are removed next.
+    public func revoke(_ ids: [GrantID], by actor: Actor, waitsForDisk: Bool = true) throws(GrantError) -> [Grant] {
+        try write(withdraws: waitsForDisk) { (database) throws(GrantError) in
             var result: [Grant] = []
             for id in ids {
                 guard var grant = try find(id, in: database) else { continue }

@@ -82,6 +82,31 @@ extension MountTests {
             #expect(output.lines == ["/etc/passwd"], "\(output)")
         }
 
+        @Test("begins when the daemon of its view is confined and has its keeper")
+        func confinedBefore() throws {
+            // In the place of bwrap: stops the daemon, tries whether it may go on nevertheless, and waits for what bwrap waits for.
+            let programs = try fixture.directory("programs")
+            let script = """
+                #!/bin/sh
+                exec 8<&6; read -r daemon others < /proc/$PPID/task/$PPID/children
+                kill -STOP "$daemon"
+                echo '{"child-pid": 99999999}' >&3
+                filters() { sed -n 's/^Seccomp:.//p' "/proc/$daemon/status"; }
+                timeout 0.5 cat <&8 && [ "$(filters)" = 0 ] && echo LEAK
+                kill -CONT "$daemon"
+                cat <&8 >/dev/null 2>&1 || exit 1
+                filters; ps -o args= --ppid "$daemon" | cut -d ' ' -f 1,2
+                """
+            // By another process, because a child of another test may hold a program that this one writes.
+            try Command.shell("printf '%s\\n' \"$2\" > \"$1/bwrap\" && chmod 755 \"$1/bwrap\"", programs, script).orThrow()
+            for _ in 0..<5 {
+                let output = try Command.shell(
+                    "PATH=\"$1:$PATH\" exec \"$2\" run --store \"$3\" --grant \"$4\" -- true", programs,
+                    Programs.grantfs(for: fixture.owner), fixture.store, source, as: fixture.owner)
+                #expect(output.lines == ["2", "grantfs keeper"], "\(output)")
+            }
+        }
+
         @Test("as root, has what everybody may read in /etc as it was, by few mounts", .enabled(if: Identity.isRoot, "needs root"))
         func publicFiles() throws {
             let script =
@@ -141,6 +166,40 @@ extension MountTests {
             program.closeInput()
             #expect(program.wait(within: 30) == 0, "it ends by itself")
             if throwAway { try expectNothingLeft("after a revocation") }
+        }
+
+        /// SQLite drops a log from its first damaged page on, and copies of a store are made of its database.
+        @Test("leaves no log beside the store's database, which has a revocation as soon as that is made")
+        func storeFiles() throws {
+            try fixture.grant(try fixture.source("kept"))
+            let files = { Set(try FileManager.default.contentsOfDirectory(atPath: fixture.store)) }
+            let before = try files()
+            let program = try Child(
+                [Programs.grantfs, "run", "--grant", source, "--", "sh", "-c", "echo ready; read x; true"], environment: fixture.environment
+            )
+            try program.expect("ready")
+            #expect(try fixture.revoke("kept", "docs").count == 2)
+            let copy = try fixture.directory("copy")
+            try Command.shell(
+                "cp -p \"$1\"/grants.sqlite \"$1\"/key \"$2\" && chmod 700 \"$2\"", fixture.store, copy, as: fixture.owner
+            ).orThrow()
+            let copied: [GrantDocument] = try fixture.grantfs("list", "--store", copy, "--all", "--json").orThrow().decoded()
+            #expect(!copied.isEmpty && copied.allSatisfy { $0.state == "revoked" }, "\(copied)")
+            program.closeInput()
+            #expect(program.wait(within: 30) == 0)
+            #expect(try files() == before)
+            #expect(try fixture.list("--all").map(\.state) == ["revoked"])
+            for _ in 0..<20 {
+                try run("true", "--grant", source).orThrow()
+                #expect(try files() == before)
+            }
+        }
+
+        @Test("leaves no store where none was when a directory is not there")
+        func noStore() throws {
+            #expect(try run("true", "--grant", source + "/absent").status == 1)
+            #expect(try run("true", "--grant", source, "--grant", source + "/absent").status == 1)
+            #expect(!FileManager.default.fileExists(atPath: fixture.store))
         }
 
         @Test("has the mount that the view has already, and leaves it; else one of its own that goes with it")

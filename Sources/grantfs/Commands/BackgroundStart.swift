@@ -1,4 +1,5 @@
 import Glibc
+import GrantAdministration
 import GrantStore
 import GrantSystem
 
@@ -17,33 +18,45 @@ enum BackgroundStart {
         return try outcome(of: child, pipe)
     }
 
-    /// A daemon that is started in advance, so that its start takes no time later. It does nothing until `go`, and ends silently if its starter
-    /// ends before. When this value is freed before `go`, it waits for the daemon's end.
+    /// A daemon that is started in advance, so that its start takes no time later. Until `go` it looks at directories for its starter, and ends
+    /// silently if that ends before. When this value is freed before `go`, it waits for the daemon's end, unless a directory hangs.
     final class Waiting {
         let words: [[UInt8]]
         private let child: Int32
         private var ready: (reading: Int32, writing: Int32)?
         /// The daemon has the other end open as long as it lives.
         private let socket: UnixSocket
+        private let looks: StandingProbe
 
         /// `words`: as for `run`.
         init(words: [[UInt8]]) throws(Errno) {
             self.words = words
             let ready = try PipePair()
             let pair = try UnixSocket.pair()
-            child = try spawn(words, ["--ready-fd=3", "--go-fd=4"], [ready.writing.number, pair.other.number])
+            let looks = try UnixSocket.pair()
+            // Of standard error it gets to know with `go`: a directory that hangs may hold it up before, and a reader of the starter's must not
+            // wait for that.
+            child = try spawn(
+                words, ["--ready-fd=3", "--go-fd=4", "--look-fd=5"],
+                [ready.writing.number, pair.other.number, looks.other.number], silent: true)
             socket = pair.closeOther()
+            self.looks = StandingProbe(looks.closeOther(), pid: child)
             self.ready = ready.release()
         }
 
-        /// Has the daemon mount. Returns the same as `run`.
-        func go() throws(Errno) -> Int32 {
-            guard let ready else { throw Errno(EINVAL) }
+        /// Has the daemon look at directories.
+        var probe: DirectoryProbe { .standing(looks, program: DirectoryProbe.lookProgram, arguments: DirectoryProbe.lookArguments) }
+
+        /// Has the daemon mount. Returns the same as `run`. `attached` is called when the mount is there: what is asked of it has an answer once
+        /// it is served.
+        func go(attached: () -> Void) throws(Errno) -> Int32 {
+            guard let ready, looks.end() else { throw Errno(EINVAL) }
             self.ready = nil
             close(ready.writing)
+            let reading = FileDescriptor(owning: ready.reading)
             // If it has ended, the missing answer tells so below.
-            _ = send(socket.number, BackgroundStart.word, BackgroundStart.word.count, Int32(truncatingIfNeeded: MSG_NOSIGNAL))
-            let status = try outcome(of: child, said: answer(on: FileDescriptor(owning: ready.reading))).status
+            try? socket.send(descriptors: [Terminal.standardError], deadline: Clock.monotonic + 10_000_000_000)
+            let status = try outcome(of: child, said: answer(on: reading, attached)).status
             isServing = status == 0
             return status
         }
@@ -66,36 +79,42 @@ enum BackgroundStart {
             close(ready.reading)
             close(ready.writing)
             shutdown(socket.number, Int32(SHUT_RDWR))
-            _ = try? ChildProcess.wait(child)
+            if looks.end() { _ = try? ChildProcess.wait(child) }
         }
     }
 
-    /// In the daemon: waits for `go`. Returns false if it will not come.
+    /// In the daemon: the socket to a starter that waits for this process's end, which alone closes it.
+    private final class Starter: Sendable {
+        let socket: UnixSocket
+        init(_ socket: consuming UnixSocket) { self.socket = socket }
+    }
+    private static let starter = Lock<Starter?>(nil)
+
+    /// In the daemon: waits for `go`, which brings standard error. Returns false if it will not come.
     ///
     /// The descriptor stays open under a high number, because its end tells the starter that this process ends. The kernel closes the
     /// descriptors of an ending process from the highest number on (task_work_run), so this one comes before those that take long.
     static func mayGo(_ descriptor: Int32) -> Bool {
-        var said = [UInt8](repeating: 0, count: word.count)
         let last = fcntl(descriptor, F_DUPFD_CLOEXEC, 900)
         if last >= 0 { close(descriptor) } else { _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC) }
-        let descriptor = last >= 0 ? last : descriptor
-        while true {
-            var set = PollSet()
-            set.add(descriptor)
-            guard (try? set.wait(until: nil)) == true else { return false }
-            let count = read(descriptor, &said, said.count)
-            if count >= 0 || (errno != EINTR && errno != EAGAIN) { return said == word }
-        }
+        let starter = Starter(UnixSocket(connected: FileDescriptor(owning: last >= 0 ? last : descriptor)))
+        self.starter.withLock { $0 = starter }
+        guard let errors = try? starter.socket.receive(descriptors: 1, deadline: .max) else { return false }
+        dup2(errors[0], Terminal.standardError)
+        close(errors[0])
+        return true
     }
 
-    private static func spawn(_ words: [[UInt8]], _ added: [String], _ descriptors: [Int32]) throws(Errno) -> Int32 {
+    private static func spawn(
+        _ words: [[UInt8]], _ added: [String], _ descriptors: [Int32], silent: Bool = false
+    ) throws(Errno) -> Int32 {
         // The runtime's backtracer, started by a crash with several threads, can hang and keep the mount from dying.
         setenv("SWIFT_BACKTRACE", "enable=no", 0)
         // They come before the command's own words, because behind a `--` they would be operands.
         let added = (added + ["--foreground"]).map { Array($0.utf8) }
         return try ChildProcess.spawn(
             "/proc/self/exe", arguments: [words.first ?? Array("grantfs".utf8)] + added + words.dropFirst(), detached: true,
-            descriptors: descriptors)
+            silent: silent, descriptors: descriptors)
     }
 
     private static func outcome(of child: Int32, _ pipe: consuming PipePair) throws(Errno) -> (status: Int32, said: [UInt8]) {
@@ -109,8 +128,8 @@ enum BackgroundStart {
         return (status == 0 ? 1 : status, [])
     }
 
-    /// Reads until the other end is closed.
-    private static func answer(on reading: consuming FileDescriptor) throws(Errno) -> [UInt8] {
+    /// Reads until the other end is closed. Calls `attached` as soon as that is said, and leaves it out.
+    private static func answer(on reading: consuming FileDescriptor, _ attached: () -> Void = {}) throws(Errno) -> [UInt8] {
         var said: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 64)
         while said.count < 4096 {
@@ -120,10 +139,20 @@ enum BackgroundStart {
                 if errno == EINTR { continue }
                 throw Errno(errno)
             }
-            said += buffer[..<count]
+            if said.isEmpty, buffer[0] == attachedMark {
+                said += buffer[1..<count]
+                attached()
+            } else {
+                said += buffer[..<count]
+            }
         }
         return said
     }
+
+    private static let attachedMark = UInt8(ascii: "m")
+
+    /// In the daemon: reports that the mount is there, and is served soon.
+    static func announceAttached(on descriptor: Int32) { _ = write(descriptor, [attachedMark], 1) }
 
     /// In the daemon, once every relative path has been resolved: changes to the root directory, so that the starter's can be unmounted.
     static func settle() {

@@ -15,7 +15,9 @@ enum LookCommand {
 
 extension DirectoryProbe {
     /// The probe of all commands. The arguments begin with the program's name, as ps(1) shows it.
-    static let command = DirectoryProbe.helper(program: "/proc/self/exe", arguments: ["grantfs", "look"])
+    static let command = DirectoryProbe.helper(program: lookProgram, arguments: lookArguments)
+    static let lookProgram = "/proc/self/exe"
+    static let lookArguments = ["grantfs", "look"]
 }
 
 extension GrantAdministrator {

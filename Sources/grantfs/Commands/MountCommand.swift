@@ -26,6 +26,7 @@ enum MountCommand {
             OptionDeclaration("temporary", value: "FILE", help: "the file of a mount that ends with another command", isHidden: true),
             OptionDeclaration("ready-fd", value: "N", help: "where to say that the mount answers", isHidden: true),
             OptionDeclaration("go-fd", value: "N", help: "where it is said that there is something to be mounted", isHidden: true),
+            OptionDeclaration("look-fd", value: "N", help: "where directories are to be looked at before that", isHidden: true),
         ],
         notes: [
             "Mount options: ro rw allow_other default_permissions nosuid nodev noexec noatime nodiratime store=DIR submounts audit audit-of=KINDS new views separate recover "
@@ -45,7 +46,15 @@ enum MountCommand {
         options.isPrivate = arguments.has("private")
         // Before there are threads: with several the kernel has to wait for an RCU grace period to grow the descriptor table.
         DescriptorTable.grow()
-        if let go = try arguments.text("go-fd").flatMap({ Int32($0) }), !BackgroundStart.mayGo(go) { return 1 }
+        if let look = try arguments.text("look-fd").flatMap({ Int32($0) }) { DirectoryProbe.serve(descriptor: look) }
+        // Of another command's store, which is there already in most cases, while that one gets ready.
+        let goes = try arguments.text("go-fd").flatMap { Int32($0) }
+        let early =
+            goes == nil
+            ? nil
+            : try? GrantStore(
+                directory: StoreLocation.directory(explicit: arguments.bytes("store")), create: false, survivesPowerLoss: false)
+        if let goes, !BackgroundStart.mayGo(goes) { return 1 }
         let shown = try shown(arguments, parser)
         let mountpoint = try Mountpoint(arguments.operands[1])
         if parser.isRemount { return try remount(mountpoint, options) }
@@ -67,7 +76,7 @@ enum MountCommand {
         }
 
         let temporary = try arguments.text("temporary")
-        let store = try GrantStore(directory: directory, create: true, survivesPowerLoss: temporary == nil)
+        let store = if let early { early } else { try GrantStore(directory: directory, create: true, survivesPowerLoss: temporary == nil) }
         // Held until the mount answers or has failed.
         var turn: MountLock? = try mountpoint.lockForMounting(in: store)
         try mountpoint.prepare(for: shown, store: store, probe: .command, isTemporary: temporary != nil, isBelow: arguments.has("below")) {
@@ -76,7 +85,8 @@ enum MountCommand {
         let ready = try arguments.text("ready-fd").flatMap { Int32($0) }
         if ready != nil { BackgroundStart.settle() }
         return Daemon.run(
-            store: store, shown: shown, mountpoint: mountpoint.path, options: options, isBackground: ready != nil, temporary: temporary
+            store: store, shown: shown, mountpoint: mountpoint.path, options: options, isBackground: ready != nil, temporary: temporary,
+            attached: { if goes != nil, let ready { BackgroundStart.announceAttached(on: ready) } }
         ) { error in
             turn.take()?.end()
             if let error {

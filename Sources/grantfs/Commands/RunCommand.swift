@@ -65,7 +65,7 @@ enum RunCommand {
         let files = SystemFiles(isRoot: geteuid() == 0, hasNetwork: request.hasNetwork)
         let system = Ahead { files.find(firstDescriptor: SandboxProcess.firstHanded) }
         // Checked first: a wrong directory leaves no trace.
-        let choices = try proposals(request, in: directory)
+        let choices = try proposals(request, in: directory, daemon?.probe ?? .command)
         let file = choices.first { $0.access == .readWrite && $0.proposal.bookmark.document != nil }
         if let file, arguments.has("snapshot") || arguments.has("review") || arguments.has("undo") {
             throw GrantError(
@@ -86,39 +86,58 @@ enum RunCommand {
         for bind in layout.binds { try administrator.checkShown(bind.source) }
         if arguments.has("view") { try administrator.requireKnown(view) }
         var refused: (refused: [Refusal], others: Int) = ([], 0)
-        let start = { (mountpoint: [UInt8], others: [GrantName: [UInt8]]) throws(GrantError) in
+        typealias Started = (program: SandboxProcess, proxy: SandboxProxy?)
+        let start = { (mountpoint: [UInt8], others: [GrantName: [UInt8]]) throws(GrantError) -> Started in
             let proxy = try SandboxProxy(request.hosts)
             let sandbox = Sandbox(
                 view: mountpoint, others: others, layout: layout, request: request,
                 current: try? CanonicalPath.resolve(Array(".".utf8)))
-            let status = try SandboxProcess.run(sandbox, command: arguments.operands, system, proxy)
-            if let proxy {
+            return (try SandboxProcess(sandbox, command: arguments.operands, system, proxy), proxy)
+        }
+        let run = { (started: Started) throws(GrantError) in
+            let status = try started.program.run()
+            if let proxy = started.proxy {
                 refused = proxy.end()
                 SandboxProxy.say(refused.refused, refused.others)
             }
             return status
         }
-        if choices.isEmpty, let live = try administrator.liveMount(of: view) { return try start(live.mountpoint, [:]) }
+        if choices.isEmpty, let live = try administrator.liveMount(of: view) { return try run(try start(live.mountpoint, [:])) }
         let audit: SandboxAudit? =
             if let file = arguments.bytes("audit") {
                 try SandboxAudit(file, granted: choices.map(\.proposal.bookmark.path), store)
             } else { nil }
         try ending?.begin(arguments.operands, store)
         let temporary = try TemporaryMount.create(in: store, hasOwnView: !choices.isEmpty, label: label)
+        // Freed before the view is taken away: what has been started of a sandbox ends with it.
+        var started: Started?
         do throws(GrantError) {
             let shown = try grant(choices, to: temporary, administrator) ?? view
-            try mount(
-                shown, temporary, store, isAudited: arguments.has("audit"), isMixed: choices.contains { $0.cache != nil },
-                by: daemon)
             let exclusive = try ExclusiveGrants(
                 choices.filter { $0.cache == .exclusive }.map(\.name), of: shown, store, isAudited: arguments.has("audit"))
-            let status = try start(Array(temporary.mountpoint.utf8), exclusive?.places ?? [:])
+            let (mountpoint, others) = (Array(temporary.mountpoint.utf8), exclusive?.places ?? [:])
+            var failure: GrantError?
+            try mount(
+                shown, temporary, store, isAudited: arguments.has("audit"), isMixed: exclusive != nil, by: daemon
+            ) {
+                guard Sandbox.canWait else { return }
+                do throws(GrantError) {
+                    started = try start(mountpoint, others)
+                } catch {
+                    failure = error
+                }
+            }
+            if let failure { throw failure }
+            let program = if let started { started } else { try start(mountpoint, others) }
+            let status = try run(program)
+            started = nil
             try exclusive?.end()
             try audit?.write(shown, store, refused: refused.refused)
             try end(temporary, store, daemon)
             try ending?.end()
             return status
         } catch {
+            started = nil
             try? end(temporary, store, daemon)
             ending?.abandon()
             throw error
@@ -128,12 +147,14 @@ enum RunCommand {
     private typealias Chosen = (proposal: GrantAdministrator.Proposal, name: GrantName, access: Access, cache: CacheMode?)
 
     /// Returns what to grant, each under a distinct name: directories with the same last name get a number.
-    private static func proposals(_ request: SandboxRequest, in store: String) throws(GrantError) -> [Chosen] {
+    private static func proposals(
+        _ request: SandboxRequest, in store: String, _ probe: DirectoryProbe
+    ) throws(GrantError) -> [Chosen] {
         var chosen: [Chosen] = []
         for wish in request.grants {
             // A writable file is shown in a directory of its own, because most programs save by replacing the file.
             let proposal = try GrantAdministrator.propose(
-                directory: wish.path, name: nil, store: store, document: wish.access == .readOnly ? .file : .directory, probe: .command)
+                directory: wish.path, name: nil, store: store, document: wish.access == .readOnly ? .file : .directory, probe: probe)
             let (identity, filesystem) = (proposal.bookmark.identity, proposal.bookmark.filesystem)
             if chosen.contains(where: { $0.proposal.bookmark.identity == identity && $0.proposal.bookmark.filesystem == filesystem }) {
                 throw GrantError(
@@ -192,17 +213,18 @@ enum RunCommand {
     }
 
     /// Mounts with a daemon of its own, which cleans up when this process dies. `daemon`: one that was started ahead and waits for the
-    /// command.
+    /// command. That one has `attached` called when the mount is there and not yet served.
     static func mount(
         _ view: ViewName, _ temporary: TemporaryMount, _ store: GrantStore, isAudited: Bool, isMixed: Bool = false,
-        by daemon: BackgroundStart.Waiting? = nil
+        by daemon: BackgroundStart.Waiting? = nil, attached: () -> Void = {}
     ) throws(GrantError) {
         let words = words(
             view.description, temporary.file, store: store.directory, at: temporary.mountpoint, isAudited: isAudited, isMixed: isMixed)
         let status: Int32
         do {
             // The store may be elsewhere than expected when the daemon was started.
-            status = if let daemon, daemon.words == words { try daemon.go() } else { try BackgroundStart.run(words: words) }
+            status =
+                if let daemon, daemon.words == words { try daemon.go(attached: attached) } else { try BackgroundStart.run(words: words) }
         } catch {
             throw GrantError(.mountFailed, "the daemon cannot be started", cause: error.description)
         }

@@ -12,6 +12,8 @@ enum Daemon {
     /// Serves `shown` at `mountpoint` (absolute, canonical) until it is unmounted or a signal ends it. `ready` is called once: with nil when
     /// the mount answers, or with the error. Returns the exit status.
     ///
+    /// `attached` is called once the mount is there and recorded; it may not be served yet.
+    ///
     /// `isBackground`: nobody reads its standard error, and it is not a service. `temporary`: the file of a mount that ends with the command
     /// that made it.
     ///
@@ -19,7 +21,7 @@ enum Daemon {
     /// command that changes the store either finds this mount and notifies it, or this mount has read the change.
     static func run(
         store: GrantStore, shown: ShownViews, mountpoint: [UInt8], options: MountOptions, isBackground: Bool = false,
-        temporary: String? = nil, ready: (GrantError?) -> Void
+        temporary: String? = nil, attached: () -> Void = {}, ready: (GrantError?) -> Void
     ) -> Int32 {
         let id = GrantID.random()
         // Before there are threads, and before this process drops rights that the next daemon needs.
@@ -74,6 +76,7 @@ enum Daemon {
                 (connection) throws(GrantError) in
                 record.connection = connection
                 try store.register(record)
+                attached()
             }
             mounted.identity.withLock { $0 = mount.identity }
             isTakenAway = false

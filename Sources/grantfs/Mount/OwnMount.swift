@@ -179,6 +179,7 @@ struct OwnMount: Sendable {
     /// Whether the kernel has ended the connection because its last mount is gone and no program holds a file of it.
     private func isGone(_ files: ViewFS) -> Bool {
         let deadline = Clock.deadline(seconds: 0.5)
+        var turn: UInt32 = 100
         while true {
             switch connection.presence {
             case .gone: return true
@@ -189,7 +190,8 @@ struct OwnMount: Sendable {
                 return !isMounted && !files.kernelOpens && files.files.count == 0 && files.directories.count == 0
             case .there:
                 if Clock.monotonic >= deadline { return false }
-                usleep(5_000)
+                usleep(turn)
+                turn = min(turn * 2, 5_000)
             }
         }
     }

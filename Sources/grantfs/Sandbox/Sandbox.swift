@@ -37,10 +37,13 @@ struct Sandbox {
         homeFiles = git.isEmpty ? [] : [(".gitconfig", git)]
     }
 
+    /// Whether bwrap can be started before the view is served.
+    static var canWait: Bool { access("/proc/keys", F_OK) == 0 }
+
     /// Returns the options for `bwrap --args`: on bwrap's command line the program could read them, with paths of this machine.
-    /// `filter` is the descriptor of a `SandboxFilter`, `empty` that of an empty file; `handed` gets others.
+    /// `filter` is the descriptor of a `SandboxFilter`, `barrier` that of a `SandboxBarrier`; `handed` gets others.
     func words(
-        _ system: SystemFiles.Found, statusDescriptor: Int32, filter: Int32, empty: Int32, _ handed: HandedDescriptors
+        _ system: SystemFiles.Found, statusDescriptor: Int32, filter: Int32, barrier: Int32, _ handed: HandedDescriptors
     ) throws(Errno) -> [[UInt8]] {
         var words = Words()
         words.add("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--die-with-parent", "--new-session")
@@ -48,10 +51,6 @@ struct Sandbox {
         words.add("--json-status-fd", String(statusDescriptor), "--seccomp", String(filter))
         words.add(contents: system.words)
         words.add("--proc", "/proc", "--dev", "/dev")
-        // /proc/keys has descriptions of keys of the program's user, which belong to other programs.
-        if access("/proc/keys", F_OK) == 0 { words.add("--perms", "0444", "--ro-bind-data", String(empty), "/proc/keys") }
-        // For files that root owns the kernel asks for no capability: /proc/sys, which bwrap leaves writable, and others.
-        if geteuid() == 0 { words.add("--remount-ro", "/proc") }
         for directory in ["/tmp", "/var/tmp"] { words.add("--perms", "1777", "--tmpfs", directory) }
         words.add("--tmpfs", "/run", "--perms", "0700", "--dir", SandboxEnvironment.runtimeDirectory)
         SystemFiles(isRoot: geteuid() == 0, hasNetwork: hasNetwork).addResolver(to: &words)
@@ -61,6 +60,11 @@ struct Sandbox {
             words.add("--perms", "0644", "--file", String(handed.hand(try MemoryFile.of(contents))))
             words.add(CanonicalPath.join(home, Array(name.utf8)))
         }
+        // /proc/keys has descriptions of keys of the program's user, which belong to other programs. bwrap waits here, before it looks at
+        // the view.
+        if Sandbox.canWait { words.add("--perms", "0444", "--ro-bind-data", String(barrier), "/proc/keys") }
+        // For files that root owns the kernel asks for no capability: /proc/sys, which bwrap leaves writable, and others.
+        if geteuid() == 0 { words.add("--remount-ro", "/proc") }
         words.add("--bind")
         words.add(view, layout.view)
         for (name, place) in others {

@@ -3,8 +3,8 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// Runs a program in its sandbox.
-enum SandboxProcess {
+/// A program in its sandbox, of which bwrap is the process here. It ends with this value, unless `run` was called.
+final class SandboxProcess {
     static let program = "bwrap"
     /// The first descriptor number that bwrap's arguments refer to, after its own descriptors.
     static let firstHanded: Int32 = 7
@@ -25,41 +25,68 @@ enum SandboxProcess {
         Terminal.note("in the sandbox there are the system's programs and what --grant, --ro-bind and --tool show")
     }
 
-    /// Runs the command, forwards the signals of people and service managers, and returns its exit status: 128 plus the number of a
-    /// signal that ended it; `notFound` if it could not be started. Must be called on the main thread.
-    static func run(
+    private let child: Int32
+    private let says: FileDescriptor
+    private let barrier: SandboxBarrier
+    private let terminal: SandboxTerminal?
+    private var hasEnded = false
+
+    /// Starts bwrap, which makes the sandbox up to where it needs the view, if `Sandbox.canWait`; otherwise the view has to be served. Must be
+    /// called on the main thread.
+    init(
         _ sandbox: Sandbox, command: [[UInt8]], _ system: Ahead<SystemFiles.Found>, _ proxy: SandboxProxy?
-    ) throws(GrantError) -> Int32 {
-        var signals = sigset_t()
-        sigemptyset(&signals)
-        for number in [SIGCHLD] + handedOn { sigaddset(&signals, number) }
-        var before = sigset_t()
-        pthread_sigmask(SIG_BLOCK, &signals, &before)
-        defer { pthread_sigmask(SIG_SETMASK, &before, nil) }
-        let status: Int32
-        let hasStarted: Bool
-        let hasBegun: Bool
+    ) throws(GrantError) {
         do throws(Errno) {
             let pipe = try PipePair()
             let filter = try SandboxFilter.file()
-            let empty = try MemoryFile.of([])
+            barrier = try SandboxBarrier()
             let found = system.value
-            let handed = HandedDescriptors(first: firstHanded, found.files)
-            let said = try sandbox.words(found, statusDescriptor: 3, filter: 5, empty: 6, handed)
+            let handed = HandedDescriptors(first: SandboxProcess.firstHanded, found.files)
+            let said = try sandbox.words(found, statusDescriptor: 3, filter: 5, barrier: 6, handed)
             let options = try MemoryFile.of(Array(said.joined(separator: [0])) + [0])
-            let terminal = SandboxTerminal()
+            terminal = SandboxTerminal()
             let beginning = try BeginCommand.words(for: sandbox.layout.binds, terminal, proxy, handed)
             let words = ["bwrap", "--args", "4", "--"].map { Array($0.utf8) } + beginning + command
             // The program can read bwrap's environment, so bwrap gets only the program's.
             let variables = sandbox.environment.map { Array($0.name.utf8) + [UInt8(ascii: "=")] + $0.value }
-            let descriptors = [pipe.writing.number, options.number, filter.number, empty.number] + handed.numbers
-            let child = try SandboxStarter.start(hasNetwork: sandbox.hasNetwork) { () throws(Errno) in
+            let descriptors = [pipe.writing.number, options.number, filter.number, barrier.file.number] + handed.numbers
+            child = try SandboxStarter.start(hasNetwork: sandbox.hasNetwork) { () throws(Errno) in
                 // In a process group of its own: Ctrl-C is forwarded, and does not end bwrap, which would kill the program.
-                try ChildProcess.spawn(program, arguments: words, environment: variables, inGroup: true, descriptors: descriptors)
+                try ChildProcess.spawn(
+                    SandboxProcess.program, arguments: words, environment: variables, inGroup: true, descriptors: descriptors)
             }
-            let says = pipe.closeWriting()
-            let leader = SandboxProcess.leader(saidBy: says)
+            says = pipe.closeWriting()
             handed.close()
+        } catch {
+            throw SandboxProcess.failure(error)
+        }
+    }
+
+    deinit {
+        if hasEnded { return }
+        kill(child, SIGKILL)
+        _ = try? ChildProcess.wait(child)
+    }
+
+    private static func failure(_ error: Errno) -> GrantError {
+        GrantError(.system, "the sandbox cannot be started", cause: error.description)
+    }
+
+    /// Begins the command, forwards the signals of people and service managers, and returns its exit status: 128 plus the number of a
+    /// signal that ended it; `notFound` if it could not be started. Must be called on the main thread.
+    func run() throws(GrantError) -> Int32 {
+        var signals = sigset_t()
+        sigemptyset(&signals)
+        for number in [SIGCHLD] + SandboxProcess.handedOn { sigaddset(&signals, number) }
+        var before = sigset_t()
+        pthread_sigmask(SIG_BLOCK, &signals, &before)
+        defer { pthread_sigmask(SIG_SETMASK, &before, nil) }
+        barrier.release()
+        let status: Int32
+        let hasStarted: Bool
+        let hasBegun: Bool
+        do throws(Errno) {
+            let leader = SandboxProcess.leader(saidBy: says)
             terminal?.begin()
             defer { terminal?.end() }
             while try !ChildProcess.hasEnded(child) {
@@ -80,15 +107,17 @@ enum SandboxProcess {
                     kill(child, SIGKILL)
                 }
             }
-            (status, hasStarted) = (try ChildProcess.wait(child), leader != nil)
+            status = try ChildProcess.wait(child)
+            hasEnded = true
+            hasStarted = leader != nil
             hasBegun = SandboxProcess.hasBegun(saidBy: says)
         } catch {
-            throw GrantError(.system, "the sandbox cannot be started", cause: error.description)
+            throw SandboxProcess.failure(error)
         }
         // bwrap has printed why.
         if hasStarted, status == 1, !hasBegun {
-            advise()
-            return notFound
+            SandboxProcess.advise()
+            return SandboxProcess.notFound
         }
         if hasStarted || status == 0 { return status }
         throw GrantError(
