@@ -45,6 +45,9 @@ final class CacheMounts {
         /// The earliest time for the next attempt.
         var notBefore: Int64 = 0
 
+        /// When (`Clock.monotonic`) it was found to be mounted no longer.
+        var goneSince: Int64?
+
         var directory: BoundDirectory? { try? placing.result.withLock { $0 }?.get() }
         var failure: Errno? {
             if case .failure(let error) = placing.result.withLock({ $0 }) { error } else { nil }
@@ -232,10 +235,13 @@ final class CacheMounts {
 
     /// Detaches what is not wanted any more, and forgets what somebody else has detached: the kernel does when a name was gone meanwhile.
     private func take(awayUnless wanted: [GrantID: Wanted]) {
-        if let table = try? MountTable.current() {
-            for (id, item) in placed {
-                if let directory = item.directory, !directory.isMounted(in: table) { placed[id] = nil }
-            }
+        let (table, now) = (try? MountTable.current(), Clock.monotonic)
+        for (id, item) in placed {
+            guard let table, let directory = item.directory, !directory.isMounted(in: table) else { continue }
+            // Somebody who unmounts all of it begins with what is mounted below.
+            let since = item.goneSince ?? now
+            placed[id]?.goneSince = since
+            if now >= since + Self.retryDelay { placed[id] = nil }
         }
         for (id, item) in placed where wanted[id] != item.wanted {
             // What is still being mounted is left until that is done.
