@@ -163,7 +163,7 @@ int clinux_clone_mount(int directory, const char *name, bool read_only) {
     int root = (int)RETRY(syscall(SYS_open_tree, directory, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW));
     if (root < 0 || !read_only) return root;
     int result = clinux_set_mount_read_only(root, true);
-    if (result == 0) return root;
+    if (result == 0 || result == -ENOSYS) return root;
     close(root);
     return result;
 }

@@ -175,6 +175,25 @@ extension MountTests {
             try fixture.wait(until: "it is shown") { try read("alone/file").text == "alone" }
         }
 
+        @Test("as long as its directory is not mounted, it is refused, and never an empty directory")
+        func notYet() throws {
+            try fixture.mount()
+            let maker = Processes.parent(of: try fixture.daemon(at: mountpoint))
+            #expect(maker > 1 && kill(maker, SIGSTOP) == 0)
+            defer { kill(maker, SIGCONT) }
+            let setting = try Child(
+                [Programs.grantfs(for: .current), "set", "other", "--cache", "exclusive", "--timeout", "60"],
+                environment: fixture.environment)
+            try fixture.wait(until: "it is refused") { try read("other/file").errors.contains("Permission denied") }
+            for _ in 0..<20 {
+                let listed = try Command.run(["ls", mountpoint + "/other"])
+                #expect(listed.status != 0 && listed.errors.contains("Permission denied"), "\(listed)")
+                usleep(10_000)
+            }
+            #expect(kill(maker, SIGCONT) == 0 && setting.wait() == 0)
+            #expect(try read("other/file").text == "other")
+        }
+
         @Test("when the daemon of the mode is killed, it is started again, and its grant is there")
         func restarted() throws {
             try fixture.mount()

@@ -23,6 +23,7 @@ extension ViewFS {
         }
         switch names.lookup(name, in: directory.rawValue) {
         case .nothing: request.reply(error: ENOENT)
+        case .refused: request.reply(error: EACCES)
         case .directory(let id): replyDirectory(NodeID(id), request)
         case .place(.refused(let grant)):
             names.countRefusal(of: grant, uid: request.caller.uid, thread: request.caller.pid)
@@ -108,6 +109,10 @@ extension ViewFS {
     func replyVirtualListing(_ request: consuming Request, _ id: NodeID, _ size: Int, _ offset: UInt64, plus: Bool) {
         guard let entries = names.listing(of: id.rawValue), let parent = names.status(of: id.rawValue)?.parent else {
             request.reply(error: ESTALE)
+            return
+        }
+        if names.isRefused(id.rawValue) {
+            request.reply(error: EACCES)
             return
         }
         var listing = Listing(buffer: request.worker.pointee.buffer, size: min(size, Worker.bufferSize), plus: plus)

@@ -21,6 +21,8 @@ public final class VirtualDirectories: Sendable {
         case place(Place)
         /// The id of a directory, whose lookup count has gone up by one.
         case directory(UInt64)
+        /// The directory in which it was looked up is a mountpoint on which nothing is mounted.
+        case refused
         case nothing
     }
 
@@ -100,7 +102,7 @@ public final class VirtualDirectories: Sendable {
     /// Makes a mountpoint at the root for each of these names, and no longer lists those of other names. Returns whether anything changed.
     ///
     /// `keepsOthers`: a lookup finds those of other names for as long as the mount lives. Otherwise it does not, and then the kernel detaches
-    /// what is mounted there.
+    /// what is mounted there; and before something is mounted on them they are refused, instead of being empty.
     public func setMountpoints(_ names: Set<GrantName>, keepsOthers: Bool = true) -> Bool {
         table.withLock { $0.setMountpoints(names, keepsOthers: keepsOthers) }
     }
@@ -111,6 +113,7 @@ public final class VirtualDirectories: Sendable {
     func lookup(_ name: GrantName, in id: UInt64) -> Found {
         table.withLock { table in
             guard let directory = table.directories[id] else { return .nothing }
+            if directory.isRefused { return .refused }
             if let next = directory.directories[name] {
                 // An empty directory is not found. Programs that have it open keep it, and see in it what is granted next.
                 if id == nursery || table.directories[next]?.isFound == true {
@@ -149,6 +152,9 @@ public final class VirtualDirectories: Sendable {
             }
         }
     }
+
+    /// Whether it is a mountpoint that is refused as long as nothing is mounted on it.
+    func isRefused(_ id: UInt64) -> Bool { table.withLock { $0.directories[id]?.isRefused == true } }
 
     /// Returns the entries of a directory, each with the position behind it. Positions stay valid when names come and go. nil when there is
     /// no such directory.

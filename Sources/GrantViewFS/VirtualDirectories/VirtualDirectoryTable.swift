@@ -23,6 +23,8 @@ struct VirtualDirectoryTable {
         /// Whether a view may be mounted on it. A lookup finds it for as long as this mount lives: the kernel drops a name that is no longer
         /// found, and what is mounted there (fs/dcache.c, d_invalidate).
         var isMountpoint = false
+        /// Whether it stands for what is to be mounted on it: nobody may take it for that and find it empty.
+        var isRefused = false
         var changed: Int64 = Clock.realtime
         var listed: [ListedEntry]?
 
@@ -173,6 +175,7 @@ struct VirtualDirectoryTable {
         for name in names {
             guard let id = directories[Self.root]?.directories[name] ?? make(name, in: Self.root) else { continue }
             if directories[id]?.isFixed == true { continue }
+            directories[id]?.isRefused = !keepsOthers
             directories[id]?.isFixed = true
             directories[id]?.isMountpoint = true
             isChanged = true

@@ -128,7 +128,7 @@ final class CacheMounts {
 
     // MARK: mounting
 
-    /// Takes one step towards what the store says. Waits for no granted filesystem.
+    /// Takes one step towards what the store says. Waits for no granted filesystem, but for a daemon that it starts, which waits a second.
     private func bringAbout() -> State {
         guard let records = try? store.mounts(), let grants = try? store.grants(view: view) else { return .finished }
         guard let main = records.last(where: { $0.mountpoint == mountpoint.path && isMain($0) && $0.process.isRunning }) else {
