@@ -97,7 +97,7 @@ extension GrantStore {
             id: desiredGrant.id, view: desiredGrant.view, name: desiredGrant.name, bookmark: bookmark, access: desiredGrant.access,
             created: desiredGrant.created,
             expires: desiredGrant.expires, coordination: desiredGrant.coordination, fleetActivation: desiredGrant.activation)
-        try database.query("INSERT INTO grants (\(GrantStore.columns)) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values(of: grant))
+        try add(grant, in: database)
         try log(.granted, grant, actor, desiredGrant.reason, in: database)
         result.changed.append(grant)
     }

@@ -52,8 +52,7 @@ extension GrantStore {
         try write { (database) throws(GrantError) in
             for grant in grants {
                 try requireFree(grant.name, in: grant.view, database)
-                try database.query(
-                    "INSERT INTO grants (\(GrantStore.columns)) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values(of: grant))
+                try add(grant, in: database)
                 let path = String(decoding: grant.bookmark.path, as: UTF8.self)
                 try log(.granted, grant, actor, "\(grant.access.rawValue) \(path)", in: database)
             }

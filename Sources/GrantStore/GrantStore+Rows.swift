@@ -72,6 +72,13 @@ extension GrantStore {
         return found
     }
 
+    /// Adds a row.
+    func add(_ grant: Grant, in database: Database) throws(GrantError) {
+        let values = values(of: grant)
+        let places = values.map { _ in "?" }.joined(separator: ", ")
+        try database.query("INSERT INTO grants (\(GrantStore.columns)) VALUES (\(places))", values)
+    }
+
     /// Writes all columns.
     func save(_ grant: Grant, in database: Database) throws(GrantError) {
         try database.query(
