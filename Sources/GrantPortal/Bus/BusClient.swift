@@ -79,8 +79,8 @@ final class BusClient: Sendable {
                 _ = cportal_process_received(bus)
                 if result < 0 {
                     let error = BusError(name: BusClient.text(name), text: BusClient.text(text))
-                    // The next one connects anew.
-                    if error.name.isEmpty || result == -ECONNRESET || result == -ENOTCONN {
+                    // The next one connects anew, also after a message that is too large for sd-bus (ENOBUFS), which would stay the first in line.
+                    if error.name.isEmpty || result == -ECONNRESET || result == -ENOTCONN || result == -ENOBUFS {
                         cportal_close(bus)
                         connection.bus = nil
                     }

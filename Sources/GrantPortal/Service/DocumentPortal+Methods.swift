@@ -99,8 +99,14 @@ extension DocumentPortal {
             guard DocumentNames.isApp(app) else { throw PortalError(.invalidArgument, "'\(app)' is not a valid app name") }
             let asked = try Permissions(asked: words)
             if gives { return try give(asked, of: id, to: app, caller) }
-            // Whoever has lost it takes nothing from others either.
-            if !caller.isOwner, app != caller.app { try documents.catchUp(with: [id]) }
+            do throws(PortalError) {
+                // What was given a moment ago by others is taken away as well.
+                try documents.catchUp(with: [id])
+            } catch {
+                // Whoever has lost it takes nothing from others either. What is known here is taken away though nobody answers.
+                if !caller.isOwner, app != caller.app { throw error }
+            }
+            guard documents.state.withLock({ $0.documents[id] != nil }) else { throw PortalError.noDocument(id) }
             guard documents.permissions(of: caller, by: DocumentSource(id: id, app: "")).contains(.grant) || app == caller.app else {
                 throw PortalError.notAllowed
             }
@@ -118,10 +124,10 @@ extension DocumentPortal {
         guard documents.permissions(of: caller, by: source).isSuperset(of: needed) else { throw PortalError.notAllowed }
         try documents.require(receiver: app, of: id, caller)
         let old = documents.recorded(of: app, for: id)
-        try documents.set(old.union(asked), of: app, for: id)
-        guard !caller.isOwner else { return }
-        // Whoever lost it while it was given on has given nothing on.
+        if caller.isOwner { return try documents.set(old.union(asked), of: app, for: id) }
+        // Whoever lost it while it was given on has given nothing on, also where that could not be written.
         do throws(PortalError) {
+            try documents.set(old.union(asked), of: app, for: id)
             try documents.catchUp(with: [id])
             guard documents.permissions(of: caller, by: source).isSuperset(of: needed) else { throw PortalError.notAllowed }
         } catch {
