@@ -168,8 +168,8 @@ int clinux_clone_mount(int directory, const char *name, bool read_only) {
     return result;
 }
 
-int clinux_attach_mount(int root, int directory, const char *name) {
-    return (int)RETRY(syscall(SYS_move_mount, root, "", directory, name, MOVE_MOUNT_F_EMPTY_PATH));
+int clinux_attach_mount(int root, int directory) {
+    return (int)RETRY(syscall(SYS_move_mount, root, "", directory, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH));
 }
 
 int clinux_unmount_descriptor(int fd) {

@@ -47,8 +47,8 @@ struct ChangeBroadcast: Sendable {
         }
     }
 
-    /// Waits until each of the views that has a mountpoint of its own (`ShownViews.mountpoints`) is mounted there: the first grant of a
-    /// view causes that mount, which takes a moment.
+    /// Waits until each of the views that has a mountpoint of its own (`ShownViews.mountpoints`) is mounted there, and until the cache mode of
+    /// each grant that has one has a mount (`ShownViews.part`): the first grant of a view or of a mode causes that mount, which takes a moment.
     private func awaitOwnMounts(of views: Set<ViewName>, _ grants: [Grant], until deadline: Int64) throws(GrantError) {
         repeat {
             let records = try store.mounts()

@@ -56,8 +56,8 @@ extension GrantAdministrator {
         return changes
     }
 
-    /// Changes a grant; `expires` and `cache` are as for `GrantStore.update`. `recorded` is called once the change is on disk. `.permission` if it
-    /// gives more than before and the administrator's policy denies it.
+    /// Changes a grant; `expires` and `cache` are as for `GrantStore.update`. `recorded` is called once the change is on disk. `.permission`
+    /// if it gives more than before and the administrator's policy denies it, `.usage` for a cache mode of a file.
     public func set(
         _ grant: Grant, access: Access?, name: GrantName?, expires: Instant??, coordination: Coordination? = nil, cache: CacheMode?? = nil,
         timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil, recorded: (() -> Void)? = nil

@@ -4,7 +4,7 @@ import GrantStore
 import GrantSystem
 
 /// The file in which the process behind a mount of several cache modes says which grants it has mounted there. Commands wait for that,
-/// because a grant's directory is empty until then.
+/// because a grant's name is refused until then.
 public struct PlacedGrants: Sendable {
     private let path: String
 

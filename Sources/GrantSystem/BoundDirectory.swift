@@ -5,15 +5,15 @@ import Glibc
 public struct BoundDirectory: Sendable {
     private let identity: MountIdentity
 
-    /// Mounts the directory `name` of `source` on the directory `name` of `target`; links at both names are refused. Asks both filesystems
-    /// for the name, so it hangs when one of them does.
+    /// Mounts the directory `name` of `source` (a link is refused) on the directory `place`, both O_PATH; no path is looked up twice. Asks the
+    /// filesystem of `source` for the name, so it hangs when that does.
     ///
     /// `readOnly`: the kernel refuses to write through it (EROFS), whatever the filesystem says.
     public init(
-        _ name: [UInt8], of source: borrowing FileDescriptor, in target: borrowing FileDescriptor, readOnly: Bool
+        _ name: [UInt8], of source: borrowing FileDescriptor, on place: borrowing FileDescriptor, readOnly: Bool
     ) throws(Errno) {
         let root = FileDescriptor(owning: try Errno.check(withCString(name) { clinux_clone_mount(source.number, $0, readOnly) }))
-        _ = try Errno.check(withCString(name) { clinux_attach_mount(root.number, target.number, $0) })
+        _ = try Errno.check(clinux_attach_mount(root.number, place.number))
         identity = try MountIdentity(of: root)
     }
 

@@ -103,6 +103,36 @@ extension MountTests {
             #expect(try names() == ["alone", "other"])
         }
 
+        @Test("the grant is there whenever the command returns, however quickly its mode goes back and forth under who looks at it")
+        func backAndForth() throws {
+            try fixture.mount()
+            for round in 0..<12 {
+                for mode in ["exclusive", "mount"] {
+                    try fixture.grantfs("set", "other", "--cache", mode).orThrow()
+                    for _ in 0..<3 { #expect(try read("other/file").text == "other", "round \(round), \(mode)") }
+                }
+            }
+        }
+
+        @Test("grantfs upgrade replaces the daemon of a mode, which shows what it showed, and leaves the main one to its own")
+        func upgraded() throws {
+            try fixture.mount()
+            let holder = try holder(of: "alone")
+            #expect(ask(holder).contains("alone"))
+            let before = try fixture.status().mounts
+            #expect(try fixture.grantfs("upgrade", "--all").status == 3)
+            let after = try fixture.status().mounts
+            for mount in after {
+                let old = try #require(before.first { $0.mountpoint == mount.mountpoint })
+                #expect((mount.pid == old.pid) == (mount.mountpoint == mountpoint))
+                #expect(mount.grants.map(\.name) == [mount.mountpoint == mountpoint ? "other" : "alone"])
+            }
+            #expect(ask(holder).contains("alone"))
+            #expect(try fixture.revoke("alone")[0].isConfirmed && !ask(holder).contains("alone"))
+            holder.kill()
+            try fixture.grantfs("unmount", mountpoint).orThrow()
+        }
+
         @Test("a read-only grant is read-only to the kernel as well, and follows each change of its access")
         func readOnly() throws {
             try fixture.grantfs("set", "alone", "--access", "read-only").orThrow()

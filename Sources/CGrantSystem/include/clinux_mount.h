@@ -45,11 +45,10 @@ int clinux_unmount_descriptor(int fd);
 int clinux_unmount_in(int parent, const char *name);
 // Clones the mount from `name` in `directory` on, as `mount --bind` does, following no link at `name`; nobody can write through it when
 // `read_only`. It asks the filesystem for `name`. Returns a descriptor of its root, which is mounted nowhere: open_tree(2), Linux 5.2, and
-// for `read_only` mount_setattr(2), without which (before Linux 5.12) the
-// filesystem alone refuses.
+// for `read_only` mount_setattr(2), Linux 5.12; before that nobody but the filesystem refuses.
 int clinux_clone_mount(int directory, const char *name, bool read_only);
-// Mounts what clinux_clone_mount returned on `name` in `directory`: move_mount(2).
-int clinux_attach_mount(int root, int directory, const char *name);
+// Mounts what clinux_clone_mount returned on the directory behind `directory` (O_PATH): move_mount(2).
+int clinux_attach_mount(int root, int directory);
 // Lets nobody, or everybody again, write through the mount whose root `fd` stands for: mount_setattr(2), Linux 5.12. -EBUSY while somebody
 // has a file open for writing.
 int clinux_set_mount_read_only(int fd, bool read_only);

@@ -69,6 +69,9 @@ public final class VirtualDirectories: Sendable {
     /// See `VirtualDirectoryTable.inode`.
     static func inode(of id: UInt64) -> UInt64 { VirtualDirectoryTable.inode(of: id) }
 
+    /// Whether a directory below the root with this inode number exists in the mount alone.
+    public static func isVirtual(inode: UInt64) -> Bool { VirtualDirectoryTable.isVirtual(inode: inode) }
+
     // MARK: grants' names
 
     public func place(_ path: ShownPath) -> Place? {

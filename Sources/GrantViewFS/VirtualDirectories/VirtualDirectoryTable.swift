@@ -61,7 +61,11 @@ struct VirtualDirectoryTable {
 
     /// The inode number of a directory. No number of a filesystem's file comes near: those have the index of the device in the upper bits,
     /// which is small (`InodeNumbering`).
-    static func inode(of id: UInt64) -> UInt64 { id == root ? 1 : 0x7FFF << 48 | number(id) }
+    static func inode(of id: UInt64) -> UInt64 { id == root ? 1 : mark << 48 | number(id) }
+
+    static func isVirtual(inode: UInt64) -> Bool { inode >> 48 == mark }
+
+    private static let mark: UInt64 = 0x7FFF
 
     // MARK: reading
 

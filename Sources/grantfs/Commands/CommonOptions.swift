@@ -12,15 +12,16 @@ enum CommonOptions {
         "cache", value: "MODE", help: "what the kernel may keep of it, whatever its mount has: shared, exclusive or none",
         choices: CacheMode.allCases.map(\.rawValue))
     static let timeout = OptionDeclaration("timeout", value: "S", help: "seconds for the mounts to confirm; 10 when left out")
+    static let selectorNote =
+        "SELECTOR is a grant's name, its id, or a unique prefix of the id of 8 characters or more. A name in several views needs --view."
+
+    /// Reads the value of `cache`; `.usage` for another word.
     static func cacheMode(_ text: String) throws(GrantError) -> CacheMode {
         guard let mode = CacheMode(rawValue: text) else {
             throw GrantError(.usage, "“\(text)” is no cache mode", advice: "shared, exclusive or none")
         }
         return mode
     }
-
-    static let selectorNote =
-        "SELECTOR is a grant's name, its id, or a unique prefix of the id of 8 characters or more. A name in several views needs --view."
 }
 
 extension ParsedArguments {

@@ -68,15 +68,15 @@ enum MountCommand {
         if case .mountpoints = shown, !arguments.has("mountpoints") {
             return try mountSeparately(shown, mountpoint, directory, parser, arguments)
         }
-        if case .one(let view) = shown, !arguments.has("temporary"), !arguments.has("below"),
-            CacheMounts.areNeeded(for: view, options.cache, store: directory)
-        {
-            if !options.recovers { return try mountMixed(view, mountpoint, directory, options.cache, arguments) }
-            Terminal.note("with -o recover every grant has the cache mode of the mount: what they have of their own is passed over")
-        }
 
         let temporary = try arguments.text("temporary")
         let store = if let early { early } else { try GrantStore(directory: directory, create: true, survivesPowerLoss: temporary == nil) }
+        if case .one(let view) = shown, temporary == nil, !arguments.has("below"),
+            try CacheMounts.areNeeded(for: view, options.cache, in: store)
+        {
+            if !options.recovers { return try mountMixed(view, mountpoint, store, options.cache, arguments) }
+            Terminal.note("with -o recover every grant has the cache mode of the mount: what they have of their own is passed over")
+        }
         // Held until the mount answers or has failed.
         var turn: MountLock? = try mountpoint.lockForMounting(in: store)
         try mountpoint.prepare(for: shown, store: store, probe: .command, isTemporary: temporary != nil, isBelow: arguments.has("below")) {
@@ -109,11 +109,10 @@ enum MountCommand {
 
     /// Mounts a view in which grants have a cache mode of their own: this process starts daemons and serves no mount itself.
     private static func mountMixed(
-        _ view: ViewName, _ mountpoint: Mountpoint, _ directory: String, _ mode: CacheMode, _ arguments: ParsedArguments
+        _ view: ViewName, _ mountpoint: Mountpoint, _ store: GrantStore, _ mode: CacheMode, _ arguments: ParsedArguments
     ) throws(GrantError) -> Int32 {
         let mounts = CacheMounts(
-            store: try GrantStore(directory: directory, create: true), view: view, mode: mode, mountpoint: mountpoint,
-            lists: try lists(arguments))
+            store: store, view: view, mode: mode, mountpoint: mountpoint, lists: try lists(arguments))
         return mounts.run(ready: try settle(arguments))
     }
 

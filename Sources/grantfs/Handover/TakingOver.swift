@@ -125,6 +125,9 @@ struct TakingOver {
         _ head: HandoverHead, _ listener: consuming FileDescriptor, _ reader: inout HandoverReader,
         previous: UnsafeMutablePointer<clinux_supervised>? = nil
     ) throws -> Taken {
+        // The store's record says what it shows: a view, or a part of one.
+        let shown = self.record.shown
+        guard shown.onlyView == head.view else { throw Errno(EBADMSG) }
         let recovery = head.options.recovers ? try DaemonRecovery(of: head.record, head.view, store, previous: previous) : nil
         // A service consists of the processes in its control group: in another one the service would count as ended.
         if previous == nil, !ControlGroup.join(that: self.record.pid), head.notifySocket != nil {
@@ -135,7 +138,7 @@ struct TakingOver {
         let audit = head.options.audit.map { _ in AuditTrail(of: head.options.auditKinds) }
         let files = Daemon.makeFiles(head.options, process, audit, generation: head.generation, supervisor: recovery?.supervisor)
         let mounted = MountedView(
-            store: store, shown: .one(head.view), mountpoint: head.mountpoint, options: head.options, files: files, since: head.since)
+            store: store, shown: shown, mountpoint: head.mountpoint, options: head.options, files: files, since: head.since)
         let claims = Daemon.makeClaims(mounted)
         let scopes = try mounted.takeOver(from: &reader, process.polling)
         guard let connection = record.connection else { throw Errno(EBADMSG) }
@@ -154,7 +157,7 @@ struct TakingOver {
         guard reader.isAtEnd else { throw Errno(EBADMSG) }
         let own = ProcessIdentity.own
         let record = MountRecord(
-            id: head.record, shown: .one(head.view), mountpoint: head.mountpoint, pid: getpid(), processStart: own?.start ?? 0,
+            id: head.record, shown: shown, mountpoint: head.mountpoint, pid: getpid(), processStart: own?.start ?? 0,
             bootID: own?.bootID ?? "", socket: head.socket, since: head.since, connection: connection)
         let mount = OwnMount.takeOver(files, at: head.mountpoint, head.identity, connection, recovery)
         mounted.identity.withLock { $0 = head.identity }

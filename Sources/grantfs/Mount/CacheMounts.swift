@@ -4,6 +4,7 @@ import GrantControl
 import GrantModel
 import GrantStore
 import GrantSystem
+import GrantViewFS
 
 /// The process behind root's `grantfs mount` of a view in which grants have a cache mode of their own, which a connection of FUSE has as a
 /// whole. It starts a daemon for the mount, with a mountpoint for each such grant, and a daemon for each of these modes, and mounts the
@@ -44,8 +45,9 @@ final class CacheMounts {
         var isReadOnly: Bool
         /// The earliest time for the next attempt.
         var notBefore: Int64 = 0
-
-        /// When (`Clock.monotonic`) it was found to be mounted no longer.
+        /// When (`Clock.monotonic`) it was first tried.
+        let begun = Clock.monotonic
+        /// When it was found to be mounted no longer.
         var goneSince: Int64?
 
         var directory: BoundDirectory? { try? placing.result.withLock { $0 }?.get() }
@@ -76,11 +78,10 @@ final class CacheMounts {
         daemons = ChildDaemons(store: store)
     }
 
-    /// Whether a mount of the view with this cache mode needs such a process. False if there is no store.
-    static func areNeeded(for view: ViewName, _ mode: CacheMode, store directory: String) -> Bool {
-        guard geteuid() == 0, let store = try? GrantStore(directory: directory, create: false) else { return false }
+    /// Whether a mount of the view with this cache mode needs such a process.
+    static func areNeeded(for view: ViewName, _ mode: CacheMode, in store: GrantStore) throws(GrantError) -> Bool {
         let main = ShownViews.main(view, mode)
-        return ((try? store.grants(view: view)) ?? []).contains { !main.opens($0) }
+        return geteuid() == 0 ? try store.grants(view: view).contains { !main.opens($0) } : false
     }
 
     /// Mounts, and returns the exit status when the mount is gone or a signal has come. Calls `ready` once: with nil when every grant that
@@ -145,7 +146,11 @@ final class CacheMounts {
         for (id, item) in wanted { place(item, id, in: main) }
         say(in: main)
         // One whose directory is missing is tried again once a second.
-        return placed.values.contains { $0.directory == nil && $0.failure == nil } ? .unfinished : .finished
+        let recent = Clock.monotonic - 1_000_000_000
+        let isUnfinished = placed.values.contains {
+            $0.directory == nil && ($0.failure == nil || ($0.failure == Errno(ESTALE) && $0.begun > recent))
+        }
+        return isUnfinished ? .unfinished : .finished
     }
 
     private func isMain(_ record: MountRecord) -> Bool { record.shown == .main(view, mode) }
@@ -219,7 +224,12 @@ final class CacheMounts {
                 guard try MountIdentity(of: source).device == devices.0, try MountIdentity(of: target).device == devices.1 else {
                     throw Errno(ESTALE)
                 }
-                result = .success(try BoundDirectory(name, of: source, in: target, readOnly: isReadOnly))
+                // The kernel may still have the name of what was shown here before.
+                let place = try FileDescriptor.openAt(target.number, name, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
+                guard try MountIdentity(of: place).device == devices.1,
+                    VirtualDirectories.isVirtual(inode: UInt64(try place.status().st.st_ino))
+                else { throw Errno(ESTALE) }
+                result = .success(try BoundDirectory(name, of: source, on: place, readOnly: isReadOnly))
             } catch {
                 result = .failure(error)
             }
@@ -257,7 +267,7 @@ final class CacheMounts {
 
     /// Says what is mounted, when that has changed.
     private func say(in main: MountRecord) {
-        let grants = placed.values.filter { $0.directory != nil }.map(\.wanted.grant).sorted {
+        let grants = placed.values.filter { $0.directory != nil && $0.goneSince == nil }.map(\.wanted.grant).sorted {
             $0.name.bytes.lexicographicallyPrecedes($1.name.bytes)
         }
         if let said, said.grants.elementsEqual(grants, by: PlacedGrants.isSame) { return }
