@@ -93,6 +93,41 @@ extension GrantPortalTests {
             try ownerIsAnswered(session, file)
         }
 
+        @Test("The largest message, sent to the connections by which the service asks, costs one call at the most for each of them")
+        func largestMessageToItsClients() throws {
+            let session = try PortalSession.started()
+            let id = try session.host.addFull([try session.file()], flags: 2, app: app, ["read"]).id
+            let bus = ("org.freedesktop.DBus", "/org/freedesktop/DBus")
+            func asked(_ member: String, _ signature: String, _ words: [Any]) throws -> PortalAnswer {
+                try session.host.call(member, signature, words, interface: bus.0, service: bus.0, object: bus.1)
+            }
+            let owner = try asked("GetNameOwner", "(s)", ["org.freedesktop.portal.Documents"]).id
+            let portal = try #require(session.portal).pid
+            let names = try #require(try asked("ListNames", "()", []).values.first as? [String])
+            var sent = 0
+            for name in names where name.hasPrefix(":") && name != owner {
+                let pid = try asked("GetConnectionUnixProcessID", "(s)", [name]).values.first as? Int
+                guard pid == Int(portal) else { continue }
+                let large = try Child(
+                    ["/usr/bin/python3", session.impostor, "largest", name], identity: session.fixture.owner,
+                    environment: session.fixture.environment)
+                try large.expect("ready")
+                large.send("")
+                try large.expect("sent")
+                sent += 1
+            }
+            #expect(sent >= 2, "its connections to the permission store and for callers")
+            func give() throws -> Bool {
+                try session.host.call("GrantPermissions", "(ssas)", [id, app, ["write"]]).error == nil
+            }
+            for _ in 0..<sent where try !give() {}
+            #expect(try give() && session.permissions(of: id)?[app] == ["read", "write"])
+            try session.store("SetPermission", "(sbssas)", ["documents", false, id, app, [String]()])
+            try session.fixture.wait(until: "what is removed in the permission store is withdrawn") {
+                text("\(session.view(of: app))/\(id)/report.txt") == nil
+            }
+        }
+
         @Test("The largest message that the bus takes, which its reader does not, ends neither the service nor what it serves")
         func largestMessage() throws {
             let session = try PortalSession.started()

@@ -47,6 +47,38 @@ extension GrantPortalTests {
             #expect(try listed(session).isEmpty && listed(session, app).isEmpty)
         }
 
+        @Test("What grantfs has given back this moment is taken away by RevokePermissions")
+        func takenAtOnce() throws {
+            let session = try PortalSession.started()
+            for number in 0..<3 {
+                let id = try session.host.addFull([try session.file("report-\(number)")], flags: 2, app: app, ["read"]).id
+                try take(id, .revoke, session)
+                try session.fixture.wait(until: "the permission store knows") { try session.permissions(of: id)?[app] == nil }
+                // The service has seen all of it, and is between two looks.
+                usleep(600_000)
+                try session.grantfs("restore", id, "--view", "app:\(app)").orThrow()
+                #expect(try session.host.call("RevokePermissions", "(ssas)", [id, app, ["read"]]).error == nil)
+                usleep(700_000)
+                #expect(try session.permissions(of: id)?[app] == nil && listed(session, app).isEmpty, "\(number)")
+                #expect(text("\(session.view(of: app))/\(id)/report-\(number)") == nil, "\(number)")
+            }
+        }
+
+        @Test("What an application gives on in the moment in which it loses it is nobody's, also when the permission store fails then")
+        func failedGiving() throws {
+            let session = try PortalSession(hasStore: false)
+            let store = try PlayedStore(session)
+            try session.start()
+            let program = try session.sandboxed(app)
+            let id = try session.host.addFull([try session.file()], flags: 2, app: app, ["read", "grant-permissions"]).id
+            try store.around([PlayedStep.set(id, app, []), PlayedStep.fail])
+            #expect(try program.call("GrantPermissions", "(ssas)", [id, other, ["read"]]).error != nil)
+            // Until the service has tried once more what had failed.
+            usleep(3_000_000)
+            #expect(try session.permissions(of: id)?[other] == nil && listed(session).isEmpty)
+            #expect(text("\(session.view(of: other))/\(id)/report.txt") == nil)
+        }
+
         @Test(
             "What is withdrawn while many calls give it on is withdrawn from all to whom it was given after that",
             arguments: Way.allCases)
