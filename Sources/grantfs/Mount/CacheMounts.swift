@@ -227,7 +227,7 @@ final class CacheMounts {
                 // The kernel may still have the name of what was shown here before.
                 let place = try FileDescriptor.openAt(target.number, name, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
                 guard try MountIdentity(of: place).device == devices.1,
-                    VirtualDirectories.isVirtual(inode: UInt64(try place.status().st.st_ino))
+                    VirtualDirectories.isVirtual(inode: UInt64(truncatingIfNeeded: try place.status().st.st_ino))
                 else { throw Errno(ESTALE) }
                 result = .success(try BoundDirectory(name, of: source, on: place, readOnly: isReadOnly))
             } catch {
