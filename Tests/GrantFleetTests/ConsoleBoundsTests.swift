@@ -155,7 +155,7 @@ extension GrantFleetTests {
                 ],
                 place: "0.0.0.0:0")
             console.options = [
-                "--insecure", "--max-time", "5", "--cert", place + "/named.pem", "--key", place + "/named.key", "--header",
+                "--insecure", "--max-time", "20", "--cert", place + "/named.pem", "--key", place + "/named.key", "--header",
                 "Host: 127.0.0.1:\(console.port)",
             ]
             let address = try #require(Flood.address)
@@ -166,8 +166,8 @@ extension GrantFleetTests {
             pause(milliseconds: 500)
             let statuses = try (0..<20).map { _ in try console.ask(target).status }
             #expect(flood.count > 200)
-            // One may be late on a machine that has other work.
-            #expect(statuses.count { $0 == 200 } >= 19, "\(statuses), \(flood.count) connections")
+            // Some may be late on a machine that has other work; without the bounds nearly all are.
+            #expect(statuses.count { $0 == 200 } >= 15, "\(statuses), \(flood.count) connections")
         }
 
         @Test(
@@ -198,25 +198,27 @@ extension GrantFleetTests {
             held.forEach { close($0) }
             held = []
             // Those that are gone again at once count as well. The machine's own users, who are many, may have more.
-            let isRefused = { (address: String, count: Int) in
-                (0..<10).contains { _ in
-                    for _ in 0..<count { Flood.connected(address, console.port).map { _ = close($0) } }
-                    guard let socket = Flood.connected(address, console.port) else { return false }
+            let isRefused = { (address: String) in
+                let (flood, end) = (Flood(address, console.port, holding: 0), Machine.milliseconds + 30_000)
+                defer { flood.end() }
+                while Machine.milliseconds < end {
+                    guard let socket = Flood.connected(address, console.port) else { continue }
                     defer { close(socket) }
-                    return !Flood.isOpen(socket, within: 2_000)
+                    if !Flood.isOpen(socket, within: 200) { return true }
                 }
+                return false
             }
-            #expect(isRefused(address, 100))
+            #expect(isRefused(address))
             let free = (0..<20).count { _ in
                 guard let socket = Flood.connected("127.0.0.1", console.port) else { return false }
                 defer { close(socket) }
                 return Flood.isOpen(socket, within: 10)
             }
             #expect(free == 20)
-            #expect(isRefused("127.0.0.1", 2_000))
+            #expect(isRefused("127.0.0.1"))
             pause(milliseconds: 1_000)
             hold(address, 1)
-            #expect(Flood.isOpen(held[0], within: 300))
+            #expect(Flood.isOpen(try #require(held.first), within: 300))
         }
 
         @Test("takes an address of IPv6 for its network, and all of the machine's own for one")
@@ -236,12 +238,12 @@ extension GrantFleetTests {
     }
 }
 
-/// Somebody who connects again and again, as fast as can be, and holds what he gets.
+/// Somebody who connects again and again, as fast as can be, and holds the newest of what he gets.
 private final class Flood: @unchecked Sendable {
     private let lock = NSLock()
     private var (isEnding, made, running) = (false, 0, 0)
 
-    init(_ address: String, _ port: Int) {
+    init(_ address: String, _ port: Int, holding count: Int = 100) {
         running = 2
         for _ in 0..<2 {
             Thread.detachNewThread { [self] in
@@ -249,7 +251,7 @@ private final class Flood: @unchecked Sendable {
                 while !locked({ isEnding }) {
                     if let socket = Flood.connected(address, port) { held.append(socket) }
                     locked { made += 1 }
-                    if held.count > 100 { close(held.removeFirst()) }
+                    if held.count > count { close(held.removeFirst()) }
                 }
                 held.forEach { close($0) }
                 locked { running -= 1 }

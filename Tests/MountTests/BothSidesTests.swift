@@ -30,7 +30,9 @@ extension MountTests {
                 while time.monotonic() < end:
                     name = f'src/{dice.randrange(30)}.c'
                     path, way = f'{host}/{name}', dice.choice(('place', 'rename', 'append', 'backup', 'remove'))
-                    text = b'%d\\n' % counts['edits'] * dice.randrange(1, 3000)
+                    text = b'%d\\n' % counts['edits'] * dice.randrange(1, 2700)
+                    # git maps files above 32 KiB, and ends by SIGBUS when one is truncated meanwhile: in the directory itself as well.
+                    if way == 'append' and os.path.exists(path) and os.path.getsize(path) > 16384: way = 'place'
                     if way == 'place': open(path, 'wb').write(text)
                     elif way == 'append':
                         with open(path, 'ab') as file: file.write(text)
