@@ -7,7 +7,7 @@ extension GrantPortalTests {
     /// Where the documents are shown when nobody names a place: `doc` in $XDG_RUNTIME_DIR, whatever that is.
     @Suite struct SessionPlaces {
         enum Runtime: String, CaseIterable, CustomTestStringConvertible {
-            case unset, empty, relative, missing, file, link, linkWithSlash, anothers, everybodys, groups
+            case unset, empty, relative, missing, file, link, linkWithSlash, anothers, everybodys, groups, belowAnothers, belowEverybodys
             var testDescription: String { rawValue }
         }
 
@@ -55,6 +55,11 @@ extension GrantPortalTests {
                     // So that a plain user may look into it.
                     chmod(place, 0o755)
                 }
+            case .belowAnothers, .belowEverybodys:
+                if kind == .belowAnothers, !Identity.isRoot { return }
+                chmod(try session.fixture.directory("place/run"), 0o700)
+                chmod(place, kind == .belowAnothers ? 0o755 : 0o777)
+                if kind == .belowAnothers { try #require(Glibc.chown(place, 4711, 4711) == 0) }
             default: break
             }
             session.fixture.switches["XDG_RUNTIME_DIR"] =
@@ -62,6 +67,7 @@ extension GrantPortalTests {
                 case .unset, .empty: ""
                 case .relative: "run"
                 case .linkWithSlash: place + "//"
+                case .belowAnothers, .belowEverybodys: place + "/run"
                 default: place
                 }
             let (text, path) =
@@ -74,6 +80,8 @@ extension GrantPortalTests {
                 case .anothers: ("it belongs to another user, of the number 4711", place)
                 case .everybodys: ("others may write to it, by its mode 01777", place)
                 case .groups: ("others may write to it, by its mode 0770", place)
+                case .belowAnothers: ("\(place), above it, belongs to another user, of the number 4711", place + "/run")
+                case .belowEverybodys: ("others may write to \(place), above it, by its mode 0777", place + "/run")
                 }
             try expectRefusal(session, text, path, unsets: kind == .unset)
             #expect(access(outside + "/doc", F_OK) != 0 && access(place + "/doc", F_OK) != 0)

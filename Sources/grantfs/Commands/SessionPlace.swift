@@ -3,8 +3,8 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// Where a session shows its documents: `doc` in $XDG_RUNTIME_DIR. That directory has to be the user's own, and nobody else's to write to: whoever else may put something there
-/// would decide where the documents are shown.
+/// Where a session shows its documents: `doc` in $XDG_RUNTIME_DIR. That directory has to be the user's own, and no other user may be able to put something else in its place:
+/// he would decide where the documents are shown.
 enum SessionPlace {
     private static let name = Array("doc".utf8)
 
@@ -21,7 +21,11 @@ enum SessionPlace {
         while path.count > 1, path.last == 0x2F { path.removeLast() }
         let directory = try asking(path) { () throws(Errno) in try FileDescriptor.open(path, OpenFlags.path | O_NOFOLLOW) }
         if let problem = problem(try asking(path) { () throws(Errno) in try directory.status() }) { throw refusal(path, problem) }
-        let place = CanonicalPath.join(try asking(path) { () throws(Errno) in try directory.path() }, name)
+        let found = try asking(path) { () throws(Errno) in try directory.path() }
+        if let problem = try asking(found, { () throws(Errno) in try problemOnTheWay(to: found, directory) }) {
+            throw refusal(path, problem)
+        }
+        let place = CanonicalPath.join(found, name)
         if mkdirat(directory.number, "doc", 0o700) != 0, errno != EEXIST { throw refusal(place, Errno(errno).description) }
         let mountpoint = Mountpoint(canonical: place)
         // What is mounted there is looked at by whoever mounts.
@@ -29,6 +33,29 @@ enum SessionPlace {
         let status = try asking(place) { () throws(Errno) in try DirectoryEntry.status(directory.number, name) }
         if let problem = problem(status) { throw refusal(place, problem) }
         return mountpoint
+    }
+
+    /// Why somebody else could exchange the directory after it was looked at; nil when only root and this user can.
+    /// It goes down from the root directory: what a trusted directory holds stays there until somebody trusted moves it.
+    /// `path`: canonical; `directory`: what has to be found there.
+    private static func problemOnTheWay(to path: [UInt8], _ directory: borrowing FileDescriptor) throws(Errno) -> String? {
+        var current = try FileDescriptor.open([0x2F], OpenFlags.path | O_DIRECTORY)
+        var shown = "/"
+        // In a namespace of users root may have no number here; everything below / is its owner's anyway.
+        let owner = try current.status().st.st_uid
+        for name in path.split(separator: 0x2F) {
+            let status = try current.status().st
+            let isTrusted = [0, geteuid(), owner].contains(status.st_uid)
+            // In a directory with the sticky bit nobody can rename what is another's; whose the next is is looked at next.
+            if !isTrusted { return "\(shown), above it, belongs to another user, of the number \(status.st_uid)" }
+            if status.st_mode & 0o022 != 0, status.st_mode & S_ISVTX == 0 {
+                return "others may write to \(shown), above it, by its mode 0\(String(status.st_mode & 0o7777, radix: 8))"
+            }
+            current = try FileDescriptor.openBeneath(current.number, name, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW, crossMounts: true)
+            shown = (shown == "/" ? "" : shown) + "/" + String(decoding: name, as: UTF8.self)
+        }
+        let (found, opened) = (try current.status().st, try directory.status().st)
+        return found.st_dev == opened.st_dev && found.st_ino == opened.st_ino ? nil : "something else has come into its place"
     }
 
     private static func asking<Result: ~Copyable>(_ path: [UInt8], _ body: () throws(Errno) -> Result) throws(GrantError) -> Result {
