@@ -117,19 +117,29 @@ public enum FleetSetup {
     }
 
     /// Takes a host out: its credentials become invalid, so its agent cannot renew its lease. Revocations wait for the lease as long as
-    /// it exists. What the host has written besides is deleted. `.notFound`.
+    /// it exists. What the host has written besides is deleted. `.notFound`; `.storeFull` when etcd's database is full: the credentials
+    /// are invalid and what the host has written is deleted then, but for the word that its agent is there, and once there is room the
+    /// same has to be done again.
     public static func remove(_ host: String, _ fleet: FleetStore) throws(GrantError) {
         guard Labels.isWord(host) else { throw GrantError(.notFound, "the fleet has no host “\(host)”", cause: "that is no id of one") }
         let client = fleet.client
         let seconds = try fleet.format().lease
-        let wasThere = try FleetStore.mapping("“\(host)” is not taken out") { () throws(EtcdFailure) -> Bool in
+        let wasThere = try FleetStore.mapping("“\(host)” is not taken out wholly") { () throws(EtcdFailure) -> Bool in
             let had = try client.removeUser(FleetRoles.host(host))
             _ = try client.removeRole(FleetRoles.host(host))
-            _ = try client.transaction(
-                then: [.delete(FleetKeys.registry(host)), FleetStore.signal(["host=\(host)"])]
-                    + (had ? fleet.logging("taken out", ("host", .string(host))) : []))
-            try expire(host, within: seconds, client)
-            return had
+            let isListed = try client.read(FleetKeys.registry(host)).entry != nil
+            let isKnown = had || isListed
+            do throws(EtcdFailure) {
+                try expire(host, within: seconds, client)
+                _ = try client.transaction(
+                    then: [.delete(FleetKeys.registry(host)), FleetStore.signal(["host=\(host)"])]
+                        + (isKnown ? fleet.logging("taken out", ("host", .string(host))) : []))
+            } catch {
+                // The host itself may have filled it. It stays known until this has been done again, so that nobody takes it for gone.
+                if error == .full { _ = try client.transaction(then: deletions(of: host)) }
+                throw error
+            }
+            return isKnown
         }
         if !wasThere { throw GrantError(.notFound, "the fleet has no host “\(host)”", advice: "grantfs fleet hosts lists them") }
     }
@@ -138,11 +148,11 @@ public enum FleetSetup {
     /// administrator's: the host may have given it one that lasts for ever, or none, and etcd lets everybody renew one. The agent cannot
     /// renew what counts for it, which is its user's, so it is fenced by then.
     private static func expire(_ host: String, within seconds: Int64, _ client: EtcdClient) throws(EtcdFailure) {
-        let (prefix, agent) = (FleetKeys.host(host), FleetKeys.agent(host))
+        let agent = FleetKeys.agent(host)
         // The lease that the agent had may end meanwhile. Nobody else can change anything: the host's user is gone.
         for _ in 0..<3 {
             let entry = try client.read(agent).entry
-            var operations: [EtcdOperation] = [.deleteRange(prefix, agent), .deleteRange(agent + "\0", EtcdClient.end(of: prefix))]
+            var operations = deletions(of: host)
             if let entry {
                 let lease = Int64(bitPattern: GrantID.random().low >> 1)
                 _ = try client.grantLease(lease, seconds: seconds)
@@ -150,5 +160,11 @@ public enum FleetSetup {
             }
             if try client.transaction([.modified(agent, entry?.modified ?? 0)], then: operations).succeeded { return }
         }
+    }
+
+    /// Deletes what it has written but for the word that its agent is there.
+    private static func deletions(of host: String) -> [EtcdOperation] {
+        let (prefix, agent) = (FleetKeys.host(host), FleetKeys.agent(host))
+        return [.deleteRange(prefix, agent), .deleteRange(agent + "\0", EtcdClient.end(of: prefix))]
     }
 }
