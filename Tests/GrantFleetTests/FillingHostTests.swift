@@ -43,10 +43,11 @@ extension GrantFleetTests {
                     struct Header: Decodable { let revision: Int }
                     let header: Header
                 }
-                let Status: Inner
+                let status: Inner
+                enum CodingKeys: String, CodingKey { case status = "Status" }
             }
             let said = try fleet.servers.etcdctl("endpoint", "status", "--write-out", "json", user: root).orThrow()
-            let revision = try #require(try JSONDecoder().decode([Status].self, from: Data(said.text.utf8)).first?.Status.header.revision)
+            let revision = try #require(try JSONDecoder().decode([Status].self, from: Data(said.text.utf8)).first?.status.header.revision)
             try fleet.servers.etcdctl("compact", "\(revision)", user: root).orThrow()
             try fleet.servers.etcdctl("defrag", user: root).orThrow()
             try fleet.servers.etcdctl("alarm", "disarm", user: root).orThrow()
