@@ -12,6 +12,7 @@
     F(sd_bus_open_user)                                                                                                                 \
     F(sd_bus_flush_close_unref)                                                                                                         \
     F(sd_bus_get_fd)                                                                                                                    \
+    F(sd_bus_get_unique_name)                                                                                                           \
     F(sd_bus_get_events)                                                                                                                \
     F(sd_bus_process)                                                                                                                   \
     F(sd_bus_get_n_queued_read)                                                                                                         \
@@ -78,6 +79,12 @@ int cportal_open_session(struct cportal_bus **bus) {
 }
 
 void cportal_close(struct cportal_bus *bus) { library.sd_bus_flush_close_unref(bus_of(bus)); }
+
+const char *cportal_name(struct cportal_bus *bus) {
+    const char *name = NULL;
+    return library.sd_bus_get_unique_name(bus_of(bus), &name) < 0 ? NULL : name;
+}
+
 int cportal_descriptor(struct cportal_bus *bus) { return library.sd_bus_get_fd(bus_of(bus)); }
 int cportal_events(struct cportal_bus *bus) { return library.sd_bus_get_events(bus_of(bus)); }
 int cportal_process(struct cportal_bus *bus) { return library.sd_bus_process(bus_of(bus), NULL); }

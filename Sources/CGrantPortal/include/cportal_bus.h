@@ -16,6 +16,8 @@ typedef int (*cportal_handler)(struct cportal_message *message, void *context);
 int cportal_open_session(struct cportal_bus **bus);
 /// Sends what waits to be sent, and closes.
 void cportal_close(struct cportal_bus *bus);
+/// The unique name of the connection, for as long as that is there; NULL when it has none.
+const char *cportal_name(struct cportal_bus *bus);
 int cportal_descriptor(struct cportal_bus *bus);
 /// What poll(2) is to wait for.
 int cportal_events(struct cportal_bus *bus);

@@ -68,6 +68,9 @@ final class BusService: @unchecked Sendable {
 
     deinit { bus.withLock { cportal_close($0.bus) } }
 
+    /// The unique name of the connection.
+    var name: String? { bus.withLock { cportal_name($0.bus).map { String(cString: $0) } } }
+
     /// Calls `act` with what a signal carries, and its sender, on the listening thread, under the lock. Before `run`.
     func listen(
         to member: String, of interface: String, at path: String?, from sender: String?, _ act: @escaping ([BusValue], String) -> Void
