@@ -160,6 +160,40 @@ extension GrantPortalTests {
             try expect(nil, place, "after another try")
         }
 
+        @Test(
+            "A call of the owner's that fails gives nothing, and nothing later either, whatever becomes of the permissions meanwhile",
+            arguments: ["failed", "removed", "unanswered"])
+        func failedGiving(kind: String) throws {
+            let place = try place(["read"])
+            if kind == "unanswered" { try place.store.answers("unread") } else { try place.store.around([PlayedStep.fail]) }
+            let answer = try place.session.host.call("GrantPermissions", "(ssas)", [place.id, app, ["write"]])
+            #expect(answer.error == "Failed", "\(answer)")
+            #expect(try place.session.host.write(place.path, "x").errno != nil)
+            if kind == "unanswered" { try place.store.answers("usual") }
+            if kind == "removed" { try place.store.put(place.id, [:]) }
+            try expect(kind == "removed" ? nil : ["read"], place)
+            usleep(2_500_000)
+            try expect(kind == "removed" ? nil : ["read"], place, "after another try")
+        }
+
+        @Test(
+            "What somebody gives just before the portal writes, and takes away just after that, is not given again",
+            arguments: ["at once", "while it is given back", "given back"])
+        func takenBack(kind: String) throws {
+            let place = try place()
+            let given = PlayedStep.set(place.id, app, ["read", "write", "grant-permissions", "delete"])
+            let taken = PlayedStep.set(place.id, app, ["read", "write"])
+            switch kind {
+            case "at once": try place.store.around([given, PlayedStep.own, taken])
+            case "given back": try place.store.around([given])
+            default:
+                try place.store.around([given])
+                try place.store.around([taken])
+            }
+            #expect(try change(place, .revoke).error == nil)
+            try expect(["read", "write"] + (kind == "given back" ? ["grant-permissions"] : []), place)
+        }
+
         @Test("What a write has not taken away, because it failed, is taken away by the next one")
         func failedRevocation() throws {
             let place = try place()

@@ -156,6 +156,8 @@ final class Documents: Sendable {
         var made = new
         var failure: PortalError?
         var writes = 0
+        // Whether the next write gives back what somebody else gave and this service has overwritten.
+        var givesBack = isWritten
         while true {
             if result != made {
                 do throws(PortalError) { try adjust(id, app, to: Self.access(result)) } catch { failure = error }
@@ -173,11 +175,17 @@ final class Documents: Sendable {
                 throw PortalError(.failed, "somebody else changes the same permissions again and again")
             }
             writes += 1
+            let decided = history.changes
             history = try ask(key, change.old, result) { () throws(BusError) in try permissions.set(result, of: key) }
             // What was there immediately before the write is what the change applies to. What somebody wrote after it stands.
-            let wanted = history.value == result ? change.applied(to: history.before) : history.value
+            var wanted = history.value
+            if history.value == result {
+                // Since the gift was overwritten somebody has written what was there, which may have been the gift's removal.
+                let isTakenBack = givesBack && history.repeatedBefore > decided
+                wanted = isTakenBack ? change.takenAway(from: history.before) : change.applied(to: history.before)
+            }
             change = PermissionChange(old: history.value, new: wanted)
-            result = wanted
+            (result, givesBack) = (wanted, true)
         }
     }
 
