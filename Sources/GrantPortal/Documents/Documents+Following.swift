@@ -37,6 +37,8 @@ extension Documents {
         do throws(BusError) {
             stored = try permissions.document(id)
         } catch {
+            // The document may have changed. It is read later, with all others (`isBehind`).
+            state.withLock { $0.isUnread = true }
             throw PortalError(.failed, "the permission store does not answer: \(error.text)")
         }
         return try follow(id, stored)

@@ -34,6 +34,8 @@ public final class DocumentPortal: @unchecked Sendable {
         case call(BusCall)
         case permissionsChanged(String)
         case grantsChanged
+        /// What the permission store has announced is to be taken from the bus.
+        case hear
         /// The permission store is to be read as a whole.
         case load
         case takeOver(String)
@@ -49,6 +51,8 @@ public final class DocumentPortal: @unchecked Sendable {
     private static let found = "found"
     /// Reading the permission store as a whole, which may be slow.
     private static let loading = "loading"
+    /// Reading what the permission store has announced, which waits for questions under way.
+    private static let hearing = "hearing"
     private let isLoading = Atomic(false)
 
     let documents: Documents
@@ -167,7 +171,8 @@ public final class DocumentPortal: @unchecked Sendable {
             let bus = try BusService(
                 path: Self.object, onCall: { [unowned self] in receive($0) }, isFull: { [unowned self] in queue.isFull })
             try bus.listen(
-                to: "Changed", of: PermissionStore.service, at: PermissionStore.object, from: PermissionStore.service
+                to: "Changed", about: PermissionStore.table, of: PermissionStore.service, at: PermissionStore.object,
+                from: PermissionStore.service
             ) { [unowned self] values, sender in
                 guard storeName.withLock({ $0 == sender }), values.count >= 2, values[0].text == PermissionStore.table,
                     let id = values[1].text, DocumentNames.isStoredID(id)
@@ -282,6 +287,7 @@ public final class DocumentPortal: @unchecked Sendable {
                 dirty.withLock { _ = $0.remove(id) }
                 if documents.followPermissions(of: id) { queue.add(.takeOver(id), from: Self.found) }
             case .grantsChanged: documents.followGrants()
+            case .hear: documents.permissions.hear()
             case .takeOver(let id): documents.takeOver(id)
             case .load: loadAgain()
             }
@@ -301,7 +307,9 @@ public final class DocumentPortal: @unchecked Sendable {
             if now != last, now != nil { queue.add(.grantsChanged, from: Self.others) }
             last = now
             rounds += 1
-            if rounds % 8 == 0, documents.isBehind { load() }
+            guard rounds % 8 == 0 else { continue }
+            queue.add(.hear, from: Self.hearing)
+            if documents.isBehind { load() }
         }
     }
 
