@@ -12,12 +12,13 @@
     F(sd_bus_open_user)                                                                                                                 \
     F(sd_bus_flush_close_unref)                                                                                                         \
     F(sd_bus_get_fd)                                                                                                                    \
+    F(sd_bus_get_unique_name)                                                                                                           \
     F(sd_bus_get_events)                                                                                                                \
     F(sd_bus_process)                                                                                                                   \
     F(sd_bus_get_n_queued_read)                                                                                                         \
     F(sd_bus_add_object_vtable)                                                                                                         \
     F(sd_bus_request_name)                                                                                                              \
-    F(sd_bus_match_signal)                                                                                                              \
+    F(sd_bus_add_match)                                                                                                                 \
     F(sd_bus_call)                                                                                                                      \
     F(sd_bus_send)                                                                                                                      \
     F(sd_bus_reply_method_errorf)                                                                                                       \
@@ -78,6 +79,12 @@ int cportal_open_session(struct cportal_bus **bus) {
 }
 
 void cportal_close(struct cportal_bus *bus) { library.sd_bus_flush_close_unref(bus_of(bus)); }
+
+const char *cportal_name(struct cportal_bus *bus) {
+    const char *name = NULL;
+    return library.sd_bus_get_unique_name(bus_of(bus), &name) < 0 ? NULL : name;
+}
+
 int cportal_descriptor(struct cportal_bus *bus) { return library.sd_bus_get_fd(bus_of(bus)); }
 int cportal_events(struct cportal_bus *bus) { return library.sd_bus_get_events(bus_of(bus)); }
 int cportal_process(struct cportal_bus *bus) { return library.sd_bus_process(bus_of(bus), NULL); }
@@ -188,9 +195,22 @@ int cportal_request_name(struct cportal_bus *bus, const char *name, bool replace
 }
 
 int cportal_match(
-    struct cportal_bus *bus, const char *sender, const char *path, const char *interface, const char *member, cportal_handler handler, void *context) {
+    struct cportal_bus *bus, const char *sender, const char *path, const char *interface, const char *member, const char *argument,
+    cportal_handler handler, void *context) {
+    const char *const keys[] = {"sender", "path", "interface", "member", "arg0"};
+    const char *const values[] = {sender, path, interface, member, argument};
+    char match[1024] = "type='signal'";
+    size_t length = strlen(match);
+    for (size_t index = 0; index < sizeof keys / sizeof *keys; index++) {
+        if (values[index] == NULL)
+            continue;
+        const int count = snprintf(match + length, sizeof match - length, ",%s='%s'", keys[index], values[index]);
+        if (count < 0 || (size_t)count >= sizeof match - length)
+            return -ENAMETOOLONG;
+        length += (size_t)count;
+    }
     struct receiver *kept = receiver(handler, context);
-    return kept == NULL ? -ENOSPC : library.sd_bus_match_signal(bus_of(bus), NULL, sender, path, interface, member, on_message, kept);
+    return kept == NULL ? -ENOSPC : library.sd_bus_add_match(bus_of(bus), NULL, match, on_message, kept);
 }
 
 int cportal_receipt(struct cportal_bus *bus, struct cportal_message *call, struct cportal_message **receipt) {

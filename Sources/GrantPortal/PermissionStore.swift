@@ -1,6 +1,6 @@
 import GrantSystem
 
-/// org.freedesktop.impl.portal.PermissionStore, where Flatpak's commands look for who may what. Its table of documents.
+/// The table of documents in org.freedesktop.impl.portal.PermissionStore, which Flatpak's commands read and change.
 struct PermissionStore: Sendable {
     static let service = "org.freedesktop.impl.portal.PermissionStore"
     static let object = "/org/freedesktop/impl/portal/PermissionStore"
@@ -12,12 +12,15 @@ struct PermissionStore: Sendable {
 
     init(own: OwnDocuments) {
         self.own = own
-        // By the same connection as the answers, so that they come in the order in which the permission store has made them.
+        // By the same connection as the answers, so that changes and answers come in the order in which the permission store made them.
         bus = BusClient(
-            hears: BusClient.Signal(service: Self.service, path: Self.object, interface: Self.service, member: "Changed") {
-                [histories] values in Self.hear(values, histories)
-            })
+            hears: BusClient.Signal(
+                service: Self.service, path: Self.object, interface: Self.service, member: "Changed", argument: Self.table
+            ) { [histories] values in Self.hear(values, histories) })
     }
+
+    /// Reads what the permission store has announced since the last question. The bus would keep all of it until the next one.
+    func hear() { bus.receive() }
 
     /// The ids of all documents; none where nothing was ever kept.
     func list() throws(BusError) -> [String] {
@@ -29,7 +32,7 @@ struct PermissionStore: Sendable {
         }
     }
 
-    /// nil when there is no such document, or what is kept of it makes no sense or cannot be read.
+    /// nil when there is no such document, or when its entry cannot be read or makes no sense.
     func document(_ id: String) throws(BusError) -> Document? {
         do throws(BusError) {
             let answer = try call("Lookup", "ss", [.text(Self.table), .text(id)])
@@ -41,7 +44,7 @@ struct PermissionStore: Sendable {
         }
     }
 
-    /// It is this program's own from then on, whatever becomes of it.
+    /// Writes a document's entry. Before that the document is noted as this program's own.
     func set(_ document: Document) throws(BusError) {
         do throws(Errno) {
             try own.add([document.id])
@@ -58,14 +61,14 @@ struct PermissionStore: Sendable {
             [.text(Self.table), .bool(true), .text(document.id), permissions, .variant(signature: "(ayttu)", data)])
     }
 
-    /// What it has of an application's permissions. From this answer on it is followed what becomes of them, until `endFollowing`. nil when there is no such document.
+    /// Reads an application's permissions, and follows their changes from this answer on until `endFollowing`. nil when there is no such document.
     func follow(_ key: DocumentState.Key) throws(BusError) -> PermissionHistory? {
         guard let document = try document(key.id) else { return nil }
         return histories.follow(key, document.permissions[key.app] ?? [])
     }
 
-    /// Writes permissions that are followed; without permissions the application goes from the document's list. What has become of them since is the result: what they are,
-    /// and what was overwritten, where others have changed them meanwhile. nil when there is no such document any more.
+    /// Writes permissions that are followed; an application without permissions leaves the document's list. Returns their history, which also has what this write has overwritten
+    /// when others have changed them meanwhile. nil when there is no such document any more.
     func set(_ permissions: Permissions, of key: DocumentState.Key) throws(BusError) -> PermissionHistory? {
         let changes = histories.history(of: key)?.changes
         do throws(BusError) {
@@ -76,17 +79,17 @@ struct PermissionStore: Sendable {
             if error.isUnknownEntry { return nil }
             throw error
         }
-        // It says what it has changed before it answers. One that does not is asked, and has said it before that answer.
+        // It announces the change before it answers. If it has not, it is asked, and has announced the change before it answers that.
         guard let history = histories.history(of: key), history.changes != changes else { return try follow(key) }
         return history
     }
 
     func endFollowing(_ key: DocumentState.Key) { histories.end(key) }
 
-    /// Nothing of the document is followed any more.
+    /// Ends the following of all permissions of the document.
     func endFollowing(_ id: String) { histories.end(id) }
 
-    /// A signal of the permission store, as far as it can be read: table, id, whether it was deleted, data, permissions.
+    /// Reads a signal of the permission store: table, id, whether the entry was deleted, data, permissions. What cannot be read counts as no permissions.
     private static func hear(_ values: [BusValue], _ histories: PermissionHistories) {
         guard values.count >= 2, values[0].text == table, let id = values[1].text else { return }
         let isThere = values.count == 5 && values[2].bool == false

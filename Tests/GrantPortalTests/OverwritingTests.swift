@@ -160,6 +160,75 @@ extension GrantPortalTests {
             try expect(nil, place, "after another try")
         }
 
+        @Test(
+            "A call of the owner's that fails gives nothing, and nothing later either, whatever becomes of the permissions meanwhile",
+            arguments: ["failed", "removed", "unanswered"])
+        func failedGiving(kind: String) throws {
+            let place = try place(["read"])
+            if kind == "unanswered" { try place.store.answers("unread") } else { try place.store.around([PlayedStep.fail]) }
+            let answer = try place.session.host.call("GrantPermissions", "(ssas)", [place.id, app, ["write"]])
+            #expect(answer.error == "Failed", "\(answer)")
+            #expect(try place.session.host.write(place.path, "x").errno != nil)
+            if kind == "unanswered" { try place.store.answers("usual") }
+            if kind == "removed" { try place.store.put(place.id, [:]) }
+            try expect(kind == "removed" ? nil : ["read"], place)
+            usleep(2_500_000)
+            try expect(kind == "removed" ? nil : ["read"], place, "after another try")
+        }
+
+        @Test(
+            "What somebody gives just before the portal writes, and takes away just after that, is not given again",
+            arguments: ["at once", "while it is given back", "given back"])
+        func takenBack(kind: String) throws {
+            let place = try place()
+            let given = PlayedStep.set(place.id, app, ["read", "write", "grant-permissions", "delete"])
+            let taken = PlayedStep.set(place.id, app, ["read", "write"])
+            switch kind {
+            case "at once": try place.store.around([given, PlayedStep.own, taken])
+            case "given back": try place.store.around([given])
+            default:
+                try place.store.around([given])
+                try place.store.around([taken])
+            }
+            #expect(try change(place, .revoke).error == nil)
+            try expect(["read", "write"] + (kind == "given back" ? ["grant-permissions"] : []), place)
+        }
+
+        @Test(
+            "A change of a document is followed though its entry is larger than the service reads of a signal",
+            arguments: ["a long value", "many values"])
+        func largeEntry(kind: String) throws {
+            let place = try place()
+            let more = kind == "many values" ? [String](repeating: "x", count: 5000) : [String(repeating: "x", count: 300_000)]
+            try place.store.put(place.id, [other: ["read"] + more])
+            try place.session.fixture.wait(until: "it is withdrawn") { text(place.path) == nil }
+            let path = "\(place.session.view(of: other))/\(place.id)/report.txt"
+            try place.session.fixture.wait(until: "the other application has it") { text(path) == "old\n" }
+        }
+
+        @Test("A change is followed though the permission store does not say at first what has changed")
+        func askedAgain() throws {
+            let place = try place()
+            try place.store.answers("error")
+            try place.store.put(place.id, [:])
+            try place.session.fixture.wait(until: "it is said") { place.session.said.contains("does not answer") }
+            try place.store.answers("usual")
+            try place.session.fixture.wait(until: "it is withdrawn") { text(place.path) == nil }
+        }
+
+        @Test(
+            "The bus keeps nothing for the service of what the permission store announces of other tables, and of documents only until it is read"
+        )
+        func announcements() throws {
+            let place = try place()
+            guard try place.session.bytes("PeakOutgoingBytes") != nil else { return }
+            try place.store.announce("devices", "no document", count: 20, bytes: 1_000_000)
+            #expect(try #require(try place.session.bytes("PeakOutgoingBytes")) < 1_000_000)
+            try place.store.announce("documents", "no document", count: 20, bytes: 1_000_000)
+            #expect(try #require(try place.session.bytes("PeakOutgoingBytes")) > 1_000_000)
+            try place.session.fixture.wait(until: "the service has read it") { try place.session.bytes("OutgoingBytes") == 0 }
+        }
+
         @Test("What a write has not taken away, because it failed, is taken away by the next one")
         func failedRevocation() throws {
             let place = try place()

@@ -28,12 +28,26 @@ final class PlayedStore {
         try tell(["forged": [id, [String: [String]]()] as [Any], "count": count])
     }
 
+    /// The next call is kept: it is neither carried out nor answered until `release`. Those after it are.
+    func hold() throws { try tell(["hold": true]) }
+
+    /// How many calls are kept.
+    var held: Int { get throws { number("held") } }
+
+    /// Carries out the calls that are kept.
+    func release() throws { try tell(["release": true]) }
+
+    /// Announces so many changes of an entry, each with so many bytes of data.
+    func announce(_ table: String, _ id: String, count: Int, bytes: Int) throws {
+        try tell(["announce": [table, id], "count": count, "bytes": bytes])
+    }
+
     /// How often it was asked for something.
-    var calls: Int {
-        get throws {
-            send(["calls": 0])
-            return child.line(within: 10).flatMap { Int($0) } ?? -1
-        }
+    var calls: Int { get throws { number("calls") } }
+
+    private func number(_ question: String) -> Int {
+        send([question: 0])
+        return child.line(within: 10).flatMap { Int($0) } ?? -1
     }
 
     func end() { child.kill() }

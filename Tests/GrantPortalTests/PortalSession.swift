@@ -107,6 +107,18 @@ final class PortalSession {
         try fixture.wait(until: "the permission store is gone") { try !hasOwner(Self.storeName) }
     }
 
+    /// A number of bytes that the bus has for the portal's connections, the largest of them; nil where the bus keeps no statistics.
+    func bytes(_ statistic: String) throws -> Int? {
+        let (name, object) = ("org.freedesktop.DBus", "/org/freedesktop/DBus")
+        func ask(_ member: String, _ arguments: [Any], _ interface: String? = nil) throws -> PortalAnswer {
+            try host.call(member, arguments.isEmpty ? "" : "(s)", arguments, interface: interface ?? name, service: name, object: object)
+        }
+        let names = try #require(try ask("ListNames", []).values.first as? [String]).filter { $0.hasPrefix(":") }
+        let own = try names.filter { try ask("GetConnectionUnixProcessID", [$0]).values.first as? Int == portal.map { Int($0.pid) } }
+        let answers = try own.map { try ask("GetConnectionStats", [$0], name + ".Debug.Stats") }
+        return answers.compactMap { $0.dictionary[statistic] as? Int }.max()
+    }
+
     /// The bus ends, as at the end of a session.
     func endBus() { bus?.kill() }
 

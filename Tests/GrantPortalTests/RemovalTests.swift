@@ -173,9 +173,11 @@ extension GrantPortalTests {
             let first = try #require(session.portal)
             // The next one is there before it hears of that.
             kill(first.pid, SIGSTOP)
-            try session.start("--replace")
+            try session.launch(["--replace"])
+            try session.fixture.wait(until: "the next one waits for it") { session.said.contains("waits until") }
             kill(first.pid, SIGCONT)
             #expect(first.wait(within: 30) == 0)
+            try session.waitForAnswer()
             #expect(text(path) == "old\n" && text("\(session.mountpoint)/\(id)/report.txt") == "old\n")
             #expect(try session.fixture.daemon(at: session.mountpoint) == daemon)
             try session.stop()

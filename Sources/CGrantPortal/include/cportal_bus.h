@@ -16,6 +16,8 @@ typedef int (*cportal_handler)(struct cportal_message *message, void *context);
 int cportal_open_session(struct cportal_bus **bus);
 /// Sends what waits to be sent, and closes.
 void cportal_close(struct cportal_bus *bus);
+/// The unique name of the connection, for as long as that is there; NULL when it has none.
+const char *cportal_name(struct cportal_bus *bus);
 int cportal_descriptor(struct cportal_bus *bus);
 /// What poll(2) is to wait for.
 int cportal_events(struct cportal_bus *bus);
@@ -28,7 +30,10 @@ int cportal_process_received(struct cportal_bus *bus);
 int cportal_serve_documents(struct cportal_bus *bus, const char *path, cportal_handler handler, void *context);
 /// -EEXIST when somebody has the name who does not give it up, or whom we do not replace.
 int cportal_request_name(struct cportal_bus *bus, const char *name, bool replaces);
-int cportal_match(struct cportal_bus *bus, const char *sender, const char *path, const char *interface, const char *member, cportal_handler handler, void *context);
+/// Has signals handled that come from `sender` and are what the other names say; what is NULL may be any. `argument`: their first value, a text. No name has a quotation mark.
+int cportal_match(
+    struct cportal_bus *bus, const char *sender, const char *path, const char *interface, const char *member, const char *argument,
+    cportal_handler handler, void *context);
 
 /// What a call can be answered by when it is gone: it has nothing of what the call carries, no bytes and no descriptors.
 int cportal_receipt(struct cportal_bus *bus, struct cportal_message *call, struct cportal_message **receipt);

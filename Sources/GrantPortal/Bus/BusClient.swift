@@ -2,14 +2,14 @@ import CGrantPortal
 import Glibc
 import GrantSystem
 
-/// What somebody on the bus answered instead of a result, or why nobody did (`name` is empty then).
+/// The error that was answered instead of a result, or why there was no answer (`name` is empty then).
 struct BusError: Error {
     let name: String
     let text: String
     /// There is an answer, and it cannot be read.
     var isUnreadable = false
 
-    /// Nobody has the service's name, and nobody can be started who would take it.
+    /// No program has the service's name, and none can be started that would take it.
     var isAbsence: Bool {
         let names = [
             "org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner",
@@ -19,21 +19,26 @@ struct BusError: Error {
     }
 }
 
-/// Calls others on the session bus, one call at a time, by a connection of its own.
+/// Calls services on the session bus, one call at a time, by a connection of its own.
 ///
-/// Locking: calls wait for each other, and each for its answer.
+/// Locking: one lock, held during a call until it is answered.
 final class BusClient: Sendable {
-    /// A signal of a service that is called, which is heard in order with its answers: when a call has returned, all that was said before the answer has been acted upon, and
-    /// nothing of what was said after it.
+    /// A signal of the service that is called, handled in order with its answers: when a call returns, the signals that were sent before its answer have been handled, and none that
+    /// was sent after it.
     final class Signal: Sendable {
-        let (service, path, interface, member): (String, String, String, String)
-        /// With the values that it carries, as far as they can be read; it calls nobody.
+        let (service, path, interface, member, argument): (String, String, String, String, String)
+        /// Gets the values that the signal carries, up to the first that cannot be read. It must not make calls.
         let act: @Sendable ([BusValue]) -> Void
-        /// Whose answers came last, and before those: the connections of the service. Nobody else is listened to as if it were that.
+        /// The last two connections from which answers came, which are the service's. Signals of other connections are ignored.
         fileprivate let senders = Lock<[String]>([])
 
-        init(service: String, path: String, interface: String, member: String, act: @escaping @Sendable ([BusValue]) -> Void) {
-            (self.service, self.path, self.interface, self.member, self.act) = (service, path, interface, member, act)
+        /// `argument`: what the signal's first value must be. The bus keeps all others from this connection.
+        init(
+            service: String, path: String, interface: String, member: String, argument: String,
+            act: @escaping @Sendable ([BusValue]) -> Void
+        ) {
+            (self.service, self.path, self.interface, self.member, self.argument, self.act) =
+                (service, path, interface, member, argument, act)
         }
 
         fileprivate func hasAnswered(_ sender: String) {
@@ -42,11 +47,11 @@ final class BusClient: Sendable {
     }
 
     private struct Connection: @unchecked Sendable {
-        // Safe to share: used by whoever has the lock.
+        // Safe to share: used with the lock held.
         var bus: OpaquePointer?
     }
 
-    /// Those that are asked are trusted, and the lists of the permission store are long.
+    /// The services that are called are trusted, and the permission store's lists are long.
     private static let largest = BusLoad(calls: 1, values: .max, bytes: .max, descriptors: 16)
 
     private let connection = Lock(Connection())
@@ -56,7 +61,7 @@ final class BusClient: Sendable {
 
     deinit { connection.withLock { if let bus = $0.bus { cportal_close(bus) } } }
 
-    /// The results. It connects when it is not connected, and waits so many seconds for the answer.
+    /// Calls a method and returns its results. It connects first if necessary, and waits so many seconds for the answer.
     func call(
         _ service: String, _ path: String, _ interface: String, _ member: String, _ types: String = "", _ arguments: [BusValue] = [],
         seconds: UInt64 = 10
@@ -75,11 +80,11 @@ final class BusClient: Sendable {
                 let result = cportal_call(bus, call, seconds * 1_000_000, &reply, &name, name.count, &text, text.count)
                 defer { if let reply { cportal_drop(reply) } }
                 if let reply, let sender = cportal_sender(reply) { self.signal?.hasAnswered(String(cString: sender)) }
-                // What has come before the answer.
+                // Handles the signals that came before the answer.
                 _ = cportal_process_received(bus)
                 if result < 0 {
                     let error = BusError(name: BusClient.text(name), text: BusClient.text(text))
-                    // The next one connects anew, also after a message that is too large for sd-bus (ENOBUFS), which would stay the first in line.
+                    // The next call connects anew. That also ends a message that is too large for sd-bus (ENOBUFS), which would block all that follow it.
                     if error.name.isEmpty || result == -ECONNRESET || result == -ENOTCONN || result == -ENOBUFS {
                         cportal_close(bus)
                         connection.bus = nil
@@ -98,6 +103,24 @@ final class BusClient: Sendable {
         }.get()
     }
 
+    /// Acts upon the signals that have come since the last call. It waits for a call that is under way, and reads for half a second at most, so that signals without pause do not
+    /// keep the connection from being used.
+    func receive() {
+        connection.withLock { connection in
+            guard let bus = connection.bus else { return }
+            let deadline = Clock.monotonic + 500_000_000
+            while Clock.monotonic < deadline {
+                let result = cportal_process(bus)
+                if result > 0 { continue }
+                // The next call fails with the same error, and the one after it connects anew. A new connection here would hide that signals were missed.
+                if result < 0 { return }
+                // A long message comes in parts, for which the bus needs a moment.
+                var entry = pollfd(fd: cportal_descriptor(bus), events: Int16(truncatingIfNeeded: POLLIN), revents: 0)
+                guard poll(&entry, 1, 10) > 0 else { return }
+            }
+        }
+    }
+
     private func open(_ bus: inout OpaquePointer?) throws(Errno) -> OpaquePointer {
         if let bus { return bus }
         var opened: OpaquePointer?
@@ -107,7 +130,8 @@ final class BusClient: Sendable {
             do throws(Errno) {
                 let context = Unmanaged.passUnretained(signal).toOpaque()
                 _ = try Errno.check(
-                    cportal_match(opened, signal.service, signal.path, signal.interface, signal.member, Self.receiveSignal, context))
+                    cportal_match(
+                        opened, signal.service, signal.path, signal.interface, signal.member, signal.argument, Self.receiveSignal, context))
             } catch {
                 cportal_close(opened)
                 throw error

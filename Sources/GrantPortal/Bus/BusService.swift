@@ -3,10 +3,10 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-/// A call that somebody makes, to be answered once.
+/// A call that has come in. It must be answered once.
 struct BusCall: @unchecked Sendable {
-    // Safe to share: the receipt is touched with its bus's lock alone.
-    /// By which it is answered. The message itself is not kept: nothing of what came with it outlives what was read.
+    // Safe to share: the receipt is used only with the lock of its bus held.
+    /// Identifies the call when it is answered. The message itself is not kept, nor are the bytes and descriptors that came with it.
     fileprivate let receipt: OpaquePointer
     let sender: String
     let interface: String
@@ -15,22 +15,22 @@ struct BusCall: @unchecked Sendable {
     let load: BusLoad
 }
 
-/// The connection by which calls come in. One thread listens; answers are sent by whoever has them.
+/// The connection by which calls come in. One thread listens; any thread may send answers.
 ///
-/// Locking: `bus` for every use of the connection and of its messages, never while anything else is waited for. What handlers do happens under it.
+/// Locking: `bus` for every use of the connection and of its messages, never while waiting for anything else. Handlers run with it held.
 final class BusService: @unchecked Sendable {
     // Safe to share: the handlers are set before it runs, and the rest is locked or atomic.
     private struct Connection: @unchecked Sendable { var bus: OpaquePointer }
 
     private let bus: Lock<Connection>
-    /// The connection, for handlers, which have the lock, and its descriptor, both for the listening thread.
+    /// The connection and its descriptor, for the listening thread. Handlers use these, because they run with the lock held.
     private var listening: OpaquePointer
     private var descriptor: Int32
     private let wake: PipePair
     private let isWoken = Atomic(false)
     private let hasEnded = Atomic(false)
     private let onCall: (BusCall) -> Void
-    /// Whether no more calls are to be taken just now.
+    /// Whether no more calls can be taken at present.
     private let isFull: () -> Bool
     private let path: String
     private var onSignals: [SignalHandler] = []
@@ -38,15 +38,20 @@ final class BusService: @unchecked Sendable {
 
     private final class SignalHandler {
         let act: ([BusValue], String) -> Void
-        let (member, interface, path, sender): (String, String, String?, String?)
+        let (member, argument, interface, path, sender): (String, String?, String, String?, String?)
 
-        init(_ member: String, _ interface: String, _ path: String?, _ sender: String?, _ act: @escaping ([BusValue], String) -> Void) {
-            (self.member, self.interface, self.path, self.sender, self.act) = (member, interface, path, sender, act)
+        init(
+            _ member: String, _ argument: String?, _ interface: String, _ path: String?, _ sender: String?,
+            _ act: @escaping ([BusValue], String) -> Void
+        ) {
+            (self.member, self.argument, self.interface, self.path, self.sender, self.act) = (
+                member, argument, interface, path, sender, act
+            )
         }
 
         func listen(on bus: OpaquePointer) throws(Errno) {
             let context = Unmanaged.passUnretained(self).toOpaque()
-            _ = try Errno.check(cportal_match(bus, sender, path, interface, member, BusService.receiveSignal, context))
+            _ = try Errno.check(cportal_match(bus, sender, path, interface, member, argument, BusService.receiveSignal, context))
         }
     }
 
@@ -68,25 +73,30 @@ final class BusService: @unchecked Sendable {
 
     deinit { bus.withLock { cportal_close($0.bus) } }
 
-    /// Calls `act` with what a signal carries, and its sender, on the listening thread, under the lock. Before `run`.
+    /// The unique name of the connection.
+    var name: String? { bus.withLock { cportal_name($0.bus).map { String(cString: $0) } } }
+
+    /// Calls `act` with what a signal carries, and its sender, on the listening thread, under the lock. Before `run`. `argument`: what the signal's first value must be; the bus
+    /// sends no others then. Of a signal that carries more than a message may, `act` gets the first values, as far as they are within these bounds.
     func listen(
-        to member: String, of interface: String, at path: String?, from sender: String?, _ act: @escaping ([BusValue], String) -> Void
+        to member: String, about argument: String? = nil, of interface: String, at path: String?, from sender: String?,
+        _ act: @escaping ([BusValue], String) -> Void
     ) throws(Errno) {
-        let handler = SignalHandler(member, interface, path, sender, act)
+        let handler = SignalHandler(member, argument, interface, path, sender, act)
         onSignals.append(handler)
         try bus.withLock { (connection: inout Connection) throws(Errno) in try handler.listen(on: connection.bus) }
     }
 
-    /// EEXIST when somebody has it who keeps it.
+    /// Takes the name. EEXIST when another connection has it and keeps it.
     func take(name: String, replaces: Bool) throws(Errno) {
         _ = try Errno.check(bus.withLock { cportal_request_name($0.bus, name, replaces) })
         names.append(name)
     }
 
-    /// Listens until `end`, or until the bus has gone, which is an error.
+    /// Listens until `end` is called, or until the bus has gone, which is an error.
     ///
-    /// A message that sd-bus does not take, although the bus has, stays in the way of all that come after it: the largest that the bus takes is one. Then another connection
-    /// follows. Who waits for an answer on the former one hears from the bus that there is none. `reconnected`: what was said meanwhile was not heard.
+    /// sd-bus does not read the largest messages that the bus accepts. Such a message blocks all that follow it, so the connection is replaced by a new one. The bus tells callers
+    /// that wait for an answer on the old one that there is none. `reconnected` is called after that: signals were missed in between.
     func run(reconnected: () -> Void) throws(Errno) {
         while true {
             do throws(Errno) {
@@ -95,13 +105,13 @@ final class BusService: @unchecked Sendable {
                 guard ![ENOTCONN, ECONNRESET, EPIPE, ESHUTDOWN].contains(error.rawValue) else { throw error }
                 try reconnect()
                 reconnected()
-                // Whoever goes on with it is not served faster than the others.
+                // A caller that sends such messages without pause does not keep this thread busy.
                 usleep(100_000)
             }
         }
     }
 
-    /// Takes the name over from the former connection before that is closed, so that nobody else gets it.
+    /// Makes a new connection. It takes the name over before the old one is closed, so that no other program gets it.
     private func reconnect() throws(Errno) {
         var bus: OpaquePointer?
         _ = try Errno.check(cportal_open_session(&bus))
@@ -135,7 +145,7 @@ final class BusService: @unchecked Sendable {
         }
     }
 
-    /// What has come is not waited for: there is somebody to say so.
+    /// Ends `run`. Calls that have come in are not answered any more; the bus tells their callers.
     func end() {
         hasEnded.store(true, ordering: .releasing)
         wakeUp()
@@ -152,7 +162,7 @@ final class BusService: @unchecked Sendable {
             pollfd(fd: wake.reading.number, events: Int16(truncatingIfNeeded: POLLIN), revents: 0),
             pollfd(fd: descriptor, events: Int16(truncatingIfNeeded: events), revents: 0),
         ]
-        // Without events to wait for the bus is left out: an end of it is seen by the next look.
+        // Without events to wait for, the bus is left out; `listen` notices its end.
         if poll(&entries, events == 0 ? 1 : 2, 1000) < 0, errno != EINTR { throw Errno(errno) }
         guard entries[0].revents != 0 else { return }
         var byte: UInt8 = 0
@@ -187,12 +197,13 @@ final class BusService: @unchecked Sendable {
     private static let receiveSignal: @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Int32 = { message, context in
         guard let message, let context else { return 0 }
         let handler = Unmanaged<SignalHandler>.fromOpaque(context).takeUnretainedValue()
-        guard let values = try? BusMessage(pointer: message).values(within: .ofAMessage).values else { return 0 }
+        // The first values are enough: they say which document has changed, even if its entry is too large.
+        let values = BusMessage(pointer: message).readableValues(within: .ofAMessage)
         handler.act(values, cportal_sender(message).map { String(cString: $0) } ?? "")
         return 0
     }
 
-    /// Answers a call with values of these types. A caller that has gone hears nothing.
+    /// Answers a call with values of these types. If the caller has gone, nothing happens.
     func reply(to call: BusCall, _ types: String, _ values: [BusValue]) {
         bus.withLock { connection in
             defer { cportal_drop(call.receipt) }
@@ -217,16 +228,16 @@ final class BusService: @unchecked Sendable {
         wakeUp()
     }
 
-    /// The same on the listening thread, which has the lock.
+    /// Refuses a call on the listening thread, with the lock held.
     func refuseWhileListening(_ call: BusCall, _ error: PortalError) {
         _ = cportal_refuse(call.receipt, error.kind.rawValue, error.message)
         cportal_drop(call.receipt)
     }
 
-    /// As it is in handlers.
+    /// Runs `body` with the lock held, as handlers are run.
     func whileListening(_ body: () -> Void) { bus.withLock { _ in body() } }
 
-    /// On the listening thread: nobody is there any more to be answered.
+    /// Drops a call whose caller has gone. On the listening thread, with the lock held.
     func forgetWhileListening(_ call: BusCall) { cportal_drop(call.receipt) }
 
     func tell(_ receiver: String, path: String, interface: String, signal: String, _ types: String, _ values: [BusValue]) {

@@ -5,8 +5,8 @@ import GrantSystem
 
 // What others change: Flatpak's commands in the permission store, grantfs's in the store of grants.
 extension Documents {
-    /// Hears what others have taken away of these documents by now, before anything of them is given on. The right to change is held. `.failed` when nobody says: what may have
-    /// been taken away is not given.
+    /// Reads what others have taken away of these documents by now, before anything of them is given on. The right to change is held. `.failed` when a store cannot be read: what
+    /// may have been taken away is not given.
     func catchUp(with ids: Set<String>) throws(PortalError) {
         do throws(GrantError) {
             let now = try administrator.store.dataVersion()
@@ -17,37 +17,41 @@ extension Documents {
         for id in ids { _ = try readPermissions(of: id) }
     }
 
-    /// The permission store says that this document was changed. What it has now is made true. Whether that is a new document, which is to be taken over.
+    /// The permission store has announced a change of this document. Reads its entry, and makes the grants agree with that. Returns whether it is a new document, which is to be
+    /// taken over.
     func followPermissions(of id: String) -> Bool {
-        changing {
+        changingUnlessHandedOver {
             do throws(PortalError) {
                 return try readPermissions(of: id)
             } catch {
                 say(.warning, "document \(id): \(error.message)")
                 return false
             }
-        }
+        } ?? false
     }
 
-    /// Whether the permission store has a document that was not known. `.failed` when it does not answer. The right to change is held.
+    /// Reads a document's entry and follows it. Returns whether the document was not known. `.failed` when the permission store does not answer. The right to change is held.
     private func readPermissions(of id: String) throws(PortalError) -> Bool {
         guard DocumentNames.isStoredID(id), state.withLock({ $0.hasStore }) else { return false }
         let stored: Document?
         do throws(BusError) {
             stored = try permissions.document(id)
         } catch {
+            // The document may have changed. It is read later, with all others (`isBehind`).
+            state.withLock { $0.isUnread = true }
             throw PortalError(.failed, "the permission store does not answer: \(error.text)")
         }
         return try follow(id, stored)
     }
 
-    /// Makes true what the permission store has of a document. Whether it was not known, and is to be taken over. The right to change is held.
+    /// Makes the grants of a document agree with its entry in the permission store; `stored` is nil when there is none. Returns whether the document was not known, and is to be
+    /// taken over. The right to change is held.
     func follow(_ id: String, _ stored: Document?) throws(PortalError) -> Bool {
         switch (state.withLock({ $0.documents[id] }), stored) {
         case (nil, nil): state.withLock { _ = $0.undeleted.remove(id) }
         case (nil, let stored?):
             guard !own.contains(id) else {
-                // It was removed, and the permission store has not been told yet.
+                // It was removed, and the permission store has not deleted it yet.
                 do throws(BusError) { try erase(id) } catch { throw PortalError(.failed, "the permission store: \(error.text)") }
                 return false
             }
@@ -71,7 +75,7 @@ extension Documents {
                 continue
             }
             guard old != new else { continue }
-            // One that cannot be changed does not keep another from losing what it has.
+            // A failure with one application must not keep others from losing their permissions.
             do throws(PortalError) { try adjust(known.id, app, to: Self.access(new)) } catch { failure = error }
             state.withLock { $0.set(new, of: app, for: known.id) }
         }
@@ -81,7 +85,7 @@ extension Documents {
     /// Somebody else has changed the store of grants. What was withdrawn there loses its permission, what was narrowed the permission to write; what was restored gets
     /// them back.
     func followGrants() {
-        changing {
+        _ = changingUnlessHandedOver {
             do throws(GrantError) {
                 try readGrants()
             } catch {
@@ -92,7 +96,7 @@ extension Documents {
 
     /// The right to change is held.
     func readGrants() throws(GrantError) {
-        // What changes from here on is another version.
+        // Read first: what changes from here on makes another version, and is read again.
         let number = try administrator.store.dataVersion()
         let grants = try administrator.store.grants()
         version.withLock { $0 = number }

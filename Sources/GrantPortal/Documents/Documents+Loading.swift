@@ -5,11 +5,10 @@ import GrantStore
 import GrantSystem
 
 extension Documents {
-    /// Reads what there is, and makes the grants agree with the permission store: of a permission and a grant the narrower one stands. Nothing is granted. Documents that were
-    /// there before this program are for `takeOver`; their ids come back. nil when there is a permission store that does not answer: who may what is unknown then, and it is to
-    /// be tried again.
+    /// Reads what there is, and makes the grants agree with the permission store: of a permission and a grant the narrower one stands. Nothing is granted. The ids of documents
+    /// that were there before this program come back, for `takeOver`. nil when the permission store does not answer: the permissions are unknown then, and the caller tries again.
     func load() throws(GrantError) -> [String]? {
-        try changing { () throws(GrantError) in
+        try changingUnlessHandedOver { () throws(GrantError) -> [String]? in
             state.withLock { $0.isUnread = true }
             do throws(Errno) {
                 try own.read()
@@ -27,15 +26,15 @@ extension Documents {
                 }
                 return nil
             }
-            // One that has been there comes again.
+            // A permission store that has been there comes back.
             if kept == nil, state.withLock({ $0.hasStore }) { return nil }
-            // Read after the permission store: a document that is noted and has no grant has had one.
+            // Read after the permission store. So a document that is noted as this program's own and has no grant here was removed.
             let grants = try administrator.store.grants().filter { DocumentState.Key($0) != nil }
             let missing = if let kept { try take(kept, grants) } else { try adopt(grants) }
             state.withLock { $0.isUnread = false }
             isSilent.store(false, ordering: .relaxed)
             return missing
-        }
+        } ?? nil
     }
 
     /// Whether something is still to be read from the permission store, or to be written to it.
@@ -59,7 +58,7 @@ extension Documents {
 
     private func take(_ kept: [Document], _ grants: [Grant]) throws(GrantError) -> [String] {
         guard state.withLock({ $0.hasStore }) else { return try agree(grants, with: kept) }
-        // What it has is known, but for what was changed in it meanwhile.
+        // It was read before; only what has changed since is followed.
         let stored = Dictionary(kept.map { ($0.id, $0) }) { $1 }
         var new: [String] = []
         for id in state.withLock({ Set($0.documents.keys).union($0.undeleted) }).union(stored.keys).sorted() {
@@ -102,12 +101,12 @@ extension Documents {
 
     private func set(_ grants: [Grant]) {
         state.withLock { state in
-            // Names of another form are somebody's own, unless they are a document's.
+            // Others may have grants of their own in these views. Those whose names are no documents' are left alone.
             for grant in grants { if let key = DocumentState.Key(grant), state.documents[key.id] != nil { state.set(grant, for: key) } }
         }
     }
 
-    /// Without a permission store the grants say which documents there are. Those of a session that was cut off are not among them.
+    /// Without a permission store the grants say which documents there are, except transient ones that a killed service has left.
     private func adopt(_ grants: [Grant]) throws(GrantError) -> [String] {
         say(
             .notice,
@@ -169,13 +168,13 @@ extension Documents {
 
     /// Makes grants of a document that was there before this program, when what stands at its path lies where it lay then.
     func takeOver(_ id: String) {
-        // Where it lies may not answer: others change documents meanwhile.
+        // Its filesystem may hang. So the file is looked for without the right to change, which others use meanwhile.
         guard let document = notTakenOver(id) else { return }
         do throws(PortalError) {
             guard let file = find(document) else { throw PortalError(.notFound, "it is not where it was when it was made") }
             let proposal = try propose(file)
             try changing { () throws(PortalError) in
-                // With the permissions that it has by now.
+                // Its permissions may have changed meanwhile.
                 guard let document = notTakenOver(id) else { return }
                 try grant(document, proposal)
                 note([id])
@@ -210,7 +209,7 @@ extension Documents {
         }
     }
 
-    /// What the document is of, by what the permission store says: the path, and the directory that it led through. That is what the desktop's portal goes by as well.
+    /// Finds the document's file by what the permission store has: its path, and the device and inode of its directory. The desktop's portal does the same.
     private func find(_ document: Document) -> GivenFile? {
         let isDirectory = document.flags.contains(.directory)
         let directory = isDirectory ? document.path : CanonicalPath.parent(of: document.path)
@@ -222,20 +221,18 @@ extension Documents {
         return GivenFile(host: host, status: own, path: document.path, isWritable: false)
     }
 
-    /// The end of the session: what was made for it alone is withdrawn and forgotten.
+    /// Withdraws and forgets what was made for this session alone. The right to change is held.
     func endSession() {
-        changing {
-            let grants = state.withLock { state in
-                state.documents.values.filter(\.isTransient).flatMap { document in
-                    state.keys(of: document.id).compactMap { state.grants[$0] }
-                }
+        let grants = state.withLock { state in
+            state.documents.values.filter(\.isTransient).flatMap { document in
+                state.keys(of: document.id).compactMap { state.grants[$0] }
             }
-            guard !grants.isEmpty else { return }
-            do throws(GrantError) {
-                _ = try administrator.remove(grants, timeout: timeout)
-            } catch {
-                say(.warning, "documents of this session could not be withdrawn: \(error)")
-            }
+        }
+        guard !grants.isEmpty else { return }
+        do throws(GrantError) {
+            _ = try administrator.remove(grants, timeout: timeout)
+        } catch {
+            say(.warning, "documents of this session could not be withdrawn: \(error)")
         }
     }
 }

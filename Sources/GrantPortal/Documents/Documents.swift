@@ -6,8 +6,8 @@ import Synchronization
 
 /// The documents: what the permission store says of them, and the grants that make it true.
 ///
-/// What gives something is granted first and written into the permission store then; what takes something away is withdrawn first. Whoever dies in between leaves a grant
-/// without a permission, which `load` takes away, or a permission without a grant, which it takes away as well.
+/// What gives something is granted first and written into the permission store then; what takes something away is withdrawn first. A service that is killed in between leaves a
+/// grant without a permission or a permission without a grant; `load` takes both away.
 ///
 /// Locking: one change at a time (`turn`), for as long as the stores and the mounts take; `state` for a look or a change.
 final class Documents: Sendable {
@@ -18,15 +18,17 @@ final class Documents: Sendable {
     let say: @Sendable (SystemLog.Level, String) -> Void
     /// How long a mount has to confirm a change, in seconds.
     let timeout = 5.0
-    /// How many documents there may be that one application has made since this program began.
+    /// How many documents of one application there may be, of those made since this program began.
     static let mostOfAnApp = 1024
-    /// How many applications may get a document from applications, those that have lost it as well.
+    /// How many applications may have a document, including those that have lost it, before no application can give it to one more.
     static let mostApps = 64
-    /// The version of the grants' store that is known here.
+    /// The version of the store of grants that was read last.
     let version = Lock<Int64?>(nil)
     /// Whether it was said that the permission store does not answer.
     let isSilent = Atomic(false)
     private let turn = Semaphore()
+    /// Set while the right to change is held.
+    private let hasHandedOver = Atomic(false)
 
     init(_ administrator: GrantAdministrator, say: @escaping @Sendable (SystemLog.Level, String) -> Void) {
         (self.administrator, self.say) = (administrator, say)
@@ -35,11 +37,31 @@ final class Documents: Sendable {
         turn.post()
     }
 
-    /// Holding the right to change.
-    func changing<Result, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result {
+    /// Carries out what a caller asks for, holding the right to change. `.failed` once this service has handed over.
+    func changing<Result>(_ body: () throws(PortalError) -> Result) throws(PortalError) -> Result {
+        guard let result = try changingUnlessHandedOver(body) else {
+            throw PortalError(.failed, "another service has taken over the documents")
+        }
+        return result
+    }
+
+    /// Carries out what this service does by itself, holding the right to change. nil, without a change, once it has handed over.
+    func changingUnlessHandedOver<Result, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result? {
         turn.wait()
         defer { turn.post() }
+        guard !hasHandedOver.load(ordering: .relaxed) else { return nil }
         return try body()
+    }
+
+    /// Ends the session: withdraws what was made for it alone, and leaves all changes to the next service from then on. A change under way is completed before that.
+    /// `release`: lets the next service begin. A second call does nothing.
+    func handOver(_ release: () -> Void) {
+        turn.wait()
+        defer { turn.post() }
+        guard !hasHandedOver.load(ordering: .relaxed) else { return }
+        endSession()
+        hasHandedOver.store(true, ordering: .relaxed)
+        release()
     }
 
     /// The name of a document in its views.
@@ -50,7 +72,8 @@ final class Documents: Sendable {
 
     func isActive(_ grant: Grant?) -> Bool { grant?.state(at: Instant(nanoseconds: Clock.realtime)) == .active }
 
-    /// Makes the application's grant of a document what its permissions say. It is made when it is missing, and withdrawn rather than forgotten, so that `list --all` has it.
+    /// Makes the application's grant of a document agree with its permissions (`wanted`). A missing grant is made. One that is to end is withdrawn and not forgotten, so that
+    /// `list --all` shows it.
     /// The right to change is held.
     func adjust(_ id: String, _ app: String, to wanted: Access?) throws(PortalError) {
         guard let view = DocumentNames.view(of: app) else { throw PortalError(.invalidArgument, "'\(app)' is not a valid app name") }
@@ -64,7 +87,7 @@ final class Documents: Sendable {
                 return try keep(administrator.revoke([known], timeout: timeout), key, withdraws: true)
             }
             guard let known else {
-                // Without the host's there is nothing to go by; it comes when the document is found (`takeOver`).
+                // Without the host's grant the file is not known yet. `takeOver` finds it, and makes this grant as well.
                 guard let host, let name = try? Self.name(id) else { return }
                 return try keep([administrator.share(host, with: view, as: name, access: wanted, timeout: timeout)], key)
             }
@@ -78,7 +101,7 @@ final class Documents: Sendable {
         }
     }
 
-    /// Notes what became of a grant. What takes something away and was not confirmed is an error, because programs go on with it in some mount.
+    /// Notes what became of a grant. A withdrawal that a mount has not confirmed is an error, because programs may go on with the document there.
     private func keep(_ changes: [GrantChange], _ key: DocumentState.Key, withdraws: Bool = false) throws(GrantError) {
         for change in changes { state.withLock { $0.set(change.grant, for: key) } }
         guard withdraws, let silent = changes.flatMap(\.mounts).first(where: { !$0.confirmed }) else { return }
@@ -88,7 +111,7 @@ final class Documents: Sendable {
             cause: silent.reason)
     }
 
-    /// What permissions come to in a view; nil when the application is not to see the document.
+    /// The access in a view that these permissions give; nil when the application is not to see the document.
     static func access(_ permissions: Permissions) -> Access? {
         guard permissions.contains(.read) else { return nil }
         return permissions.contains(.write) ? .readWrite : .readOnly
@@ -103,7 +126,7 @@ final class Documents: Sendable {
         do throws(PortalError) {
             try adjust(id, app, to: Self.access(new))
         } catch {
-            // What is taken away is taken away, whatever goes wrong on the way.
+            // A removal is carried through in the permission store even if a mount fails.
             guard new.isStrictSubset(of: old) else { throw error }
             failure = error
         }
@@ -112,26 +135,29 @@ final class Documents: Sendable {
         if let failure { throw failure }
     }
 
-    /// How often permissions are written that others change each time.
+    /// How often permissions are written when others change them each time.
     private static let mostWrites = 8
 
-    /// Writes a change of permissions into the permission store. What others have taken away or given there meanwhile stands, and is made true. The right to change is held.
+    /// Writes a change of permissions into the permission store. What others have taken away or given there meanwhile stands, and the grants follow it. The right to change is
+    /// held.
     ///
-    /// Between what the permission store answers and what is written by that others may change the same permissions. That is heard of when it was overwritten; then it is made
-    /// good.
+    /// Others may change the same permissions between the permission store's answer and this service's write, which overwrites that. The permission store announces both, so
+    /// the overwritten change is known after the write; the change is then applied to it and written once more.
     func write(_ new: Permissions, insteadOf old: Permissions, of app: String, for id: String) throws(PortalError) {
         guard state.withLock({ $0.isKept(id) }) else { return }
         let key = DocumentState.Key(app: app, id: id)
         let unwritten = state.withLock { $0.unwritten[key] }
         var change = PermissionChange(old: unwritten?.known ?? old, new: new)
         var history = try ask(key, change.old, unwritten?.attempt) { () throws(BusError) in try permissions.follow(key) }
-        // What was written without an answer has overwritten what was there before it.
+        // A write that was not answered, and was carried out, has overwritten what was there before it.
         let isWritten = unwritten?.attempt == history.value
         var result = change.applied(to: isWritten ? history.before : history.value)
         if isWritten { change = PermissionChange(old: history.value, new: result) }
         var made = new
         var failure: PortalError?
         var writes = 0
+        // Whether the next write gives back what somebody else gave and this service has overwritten.
+        var givesBack = isWritten
         while true {
             if result != made {
                 do throws(PortalError) { try adjust(id, app, to: Self.access(result)) } catch { failure = error }
@@ -149,16 +175,22 @@ final class Documents: Sendable {
                 throw PortalError(.failed, "somebody else changes the same permissions again and again")
             }
             writes += 1
+            let decided = history.changes
             history = try ask(key, change.old, result) { () throws(BusError) in try permissions.set(result, of: key) }
-            // What was there immediately before is what should have been changed; what somebody wrote after it stands.
-            let wanted = history.value == result ? change.applied(to: history.before) : history.value
+            // What was there immediately before the write is what the change applies to. What somebody wrote after it stands.
+            var wanted = history.value
+            if history.value == result {
+                // Since the gift was overwritten somebody has written what was there, which may have been the gift's removal.
+                let isTakenBack = givesBack && history.repeatedBefore > decided
+                wanted = isTakenBack ? change.takenAway(from: history.before) : change.applied(to: history.before)
+            }
             change = PermissionChange(old: history.value, new: wanted)
-            result = wanted
+            (result, givesBack) = (wanted, true)
         }
     }
 
-    /// Asks the permission store, or has it written to. Where it does not answer, or has failed, that is noted, and tried again. `.notFound` when it has no such document: that is
-    /// withdrawn then. `attempt`: what it may have taken.
+    /// Reads or writes permissions in the permission store. When it does not answer or fails, that is noted, and tried again later. `.notFound` when it has no such document, which
+    /// is then withdrawn. `known`: what it had before. `attempt`: what it has if it carried out a write without answering.
     private func ask(
         _ key: DocumentState.Key, _ known: Permissions, _ attempt: Permissions?, _ body: () throws(BusError) -> PermissionHistory?
     ) throws(PortalError) -> PermissionHistory {
@@ -189,7 +221,7 @@ final class Documents: Sendable {
             (state.keys(of: id).compactMap { state.grants[$0] }, state.isKept(id))
         }
         permissions.endFollowing(id)
-        // First, so that nobody takes it over again whose entry is still there, whatever ends meanwhile.
+        // First: if this service ends now, the next one must not take the document over by the entry that is still there.
         if isKept { note([id]) }
         do throws(GrantError) {
             let changes = grants.isEmpty ? [] : try administrator.remove(grants, timeout: timeout)
@@ -210,7 +242,7 @@ final class Documents: Sendable {
         }
     }
 
-    /// Has the permission store forget a document that is removed. One that it does not forget now it is asked to again, and nobody takes it over.
+    /// Has the permission store delete a document that was removed. If it fails, it is asked again later, and until then the entry is not taken over.
     func erase(_ id: String) throws(BusError) {
         state.withLock { _ = $0.undeleted.insert(id) }
         try permissions.delete(id)

@@ -2,51 +2,63 @@ import GrantSystem
 
 /// A change of an application's permissions that the portal wants in the permission store.
 ///
-/// The permission store can neither change them under a condition nor say that somebody else was faster. So a change is not what they are to be, but what is given and taken
-/// away; and it is applied to what the permission store had immediately before it was written.
+/// The permission store cannot change permissions only if they are still what the writer believes. So a change says what is given and what is taken away, and is applied to what
+/// the permission store had immediately before the write.
 struct PermissionChange: Sendable {
     /// What the permission store was believed to have.
     let old: Permissions
     let new: Permissions
 
-    /// What they become when this is what the permission store has. Where somebody else has taken something away, that comes last: nothing is given any more.
+    /// What the permissions become when the permission store has `now`. If somebody else has taken something away, that counts as the later change, and nothing is given any more.
     func applied(to now: Permissions) -> Permissions {
-        let left = now.subtracting(old.subtracting(new))
+        let left = takenAway(from: now)
         return now.isSuperset(of: old.intersection(new)) ? left.union(new.subtracting(old)) : left
     }
+
+    /// What the permissions become when the change only takes away, and gives nothing.
+    func takenAway(from now: Permissions) -> Permissions { now.subtracting(old.subtracting(new)) }
 }
 
-/// What becomes of an application's permissions in the permission store from an answer on, in the order in which they change there.
+/// The changes of an application's permissions in the permission store, in their order there, from one of its answers on.
 struct PermissionHistory: Sendable {
-    /// What it has.
+    /// The permissions now.
     private(set) var value: Permissions
-    /// What it had before that.
+    /// The permissions before their last change.
     private(set) var before: Permissions
-    /// How many changes of the document were heard of, of other applications' permissions as well.
+    /// How many changes of the document were announced, of other applications' permissions as well.
     private(set) var changes = 0
+    /// The number of the last announcement by which these permissions stayed as they were.
+    private var repeated = 0
+    /// The same, as it was when the permissions changed last. 0 when there was no such announcement.
+    private(set) var repeatedBefore = 0
 
     init(_ value: Permissions) { (self.value, before) = (value, value) }
 
-    /// After somebody's change.
+    /// The permission store has announced a change of the document, after which these are the permissions.
+    ///
+    /// If they have not changed, somebody has changed another application's permissions, or has written these once more. The second may be the removal of a permission that was
+    /// given a moment ago and that this service has overwritten already. So `before` loses what is not in the permissions now, and the gift is not written again.
     mutating func hear(_ new: Permissions) {
         changes += 1
-        see(new)
+        guard new == value else { return see(new) }
+        repeated = changes
+        before.formIntersection(value)
     }
 
-    /// Whatever has changed them.
+    /// The permission store has answered that these are the permissions.
     mutating func see(_ new: Permissions) {
         guard new != value else { return }
-        (value, before) = (new, value)
+        (value, before, repeatedBefore) = (new, value, repeated)
     }
 }
 
-/// The histories of permissions that the portal is changing.
+/// The histories of those permissions that the portal is changing.
 ///
 /// Locking: one lock, for a look or a change.
 final class PermissionHistories: Sendable {
     private let histories = Lock<[DocumentState.Key: PermissionHistory]>([:])
 
-    /// Begins with what the permission store has answered, or goes on.
+    /// Begins a history with what the permission store has answered, or adds the answer to the one that there is.
     func follow(_ key: DocumentState.Key, _ value: Permissions) -> PermissionHistory {
         histories.withLock { histories in
             histories[key, default: PermissionHistory(value)].see(value)
@@ -60,7 +72,7 @@ final class PermissionHistories: Sendable {
 
     func end(_ id: String) { histories.withLock { histories in histories = histories.filter { $0.key.id != id } } }
 
-    /// The permission store says that a document was changed, or deleted, with which nobody has a permission.
+    /// The permission store has announced a change of a document, after which these are its permissions; none when it was deleted.
     func hear(_ id: String, _ permissions: [String: Permissions]) {
         histories.withLock { histories in
             for key in histories.keys where key.id == id { histories[key]?.hear(permissions[key.app] ?? []) }

@@ -15,7 +15,7 @@ extension DocumentPortal {
     private typealias Result = (types: String, values: [BusValue])
 
     private func result(of call: BusCall, _ bus: BusService) throws(PortalError) -> Result {
-        // Where everybody's documents are is no secret.
+        // The mount's path is no secret, so the caller need not be identified.
         if call.member == "GetMountPoint" { return ("ay", [.path(mount.path)]) }
         let caller = try callers.identify(call.sender)
         do throws(PortalError) {
@@ -100,10 +100,10 @@ extension DocumentPortal {
             let asked = try Permissions(asked: words)
             if gives { return try give(asked, of: id, to: app, caller) }
             do throws(PortalError) {
-                // What was given a moment ago by others is taken away as well.
+                // So that what others gave a moment ago is taken away as well.
                 try documents.catchUp(with: [id])
             } catch {
-                // Whoever has lost it takes nothing from others either. What is known here is taken away though nobody answers.
+                // An application that may have lost the document must not take it from others. The owner, and an application that gives up its own, need no answer.
                 if !caller.isOwner, app != caller.app { throw error }
             }
             guard documents.state.withLock({ $0.documents[id] != nil }) else { throw PortalError.noDocument(id) }
@@ -119,18 +119,20 @@ extension DocumentPortal {
         try documents.catchUp(with: [id])
         guard documents.state.withLock({ $0.documents[id] != nil }) else { throw PortalError.noDocument(id) }
         let source = DocumentSource(id: id, app: "")
-        // Nobody gives what he has not.
+        // A caller gives only what it has itself.
         let needed = asked.union(.grant)
         guard documents.permissions(of: caller, by: source).isSuperset(of: needed) else { throw PortalError.notAllowed }
         try documents.require(receiver: app, of: id, caller)
         let old = documents.recorded(of: app, for: id)
-        if caller.isOwner { return try documents.set(old.union(asked), of: app, for: id) }
-        // Whoever lost it while it was given on has given nothing on, also where that could not be written.
         do throws(PortalError) {
             try documents.set(old.union(asked), of: app, for: id)
-            try documents.catchUp(with: [id])
-            guard documents.permissions(of: caller, by: source).isSuperset(of: needed) else { throw PortalError.notAllowed }
+            // An application that lost the document while it gave it on has given nothing on. The owner cannot lose it.
+            if !caller.isOwner {
+                try documents.catchUp(with: [id])
+                guard documents.permissions(of: caller, by: source).isSuperset(of: needed) else { throw PortalError.notAllowed }
+            }
         } catch {
+            // A call that fails gives nothing, and leaves nothing to be written later.
             try? documents.set(documents.recorded(of: app, for: id).subtracting(asked.subtracting(old)), of: app, for: id)
             throw error
         }
@@ -162,7 +164,7 @@ extension DocumentPortal {
         }
     }
 
-    /// What the caller may not know of is left out, as what there is not.
+    /// Documents of which the caller has no permission are left out, like those that do not exist.
     private func paths(of ids: [String], _ caller: Caller) -> BusValue {
         var seen: Set<String> = []
         return .list(

@@ -7,7 +7,7 @@ import Synchronization
 
 /// The service behind org.freedesktop.portal.Documents: takes calls, has a few workers answer them, and follows what others change.
 ///
-/// Locking: what its parts say of themselves.
+/// Locking: each part has its own, which it documents.
 public final class DocumentPortal: @unchecked Sendable {
     // Safe to share: the bus is set before there are workers; the rest does not change or is locked.
 
@@ -15,6 +15,8 @@ public final class DocumentPortal: @unchecked Sendable {
     public struct Mount: Sendable {
         /// Absolute, canonical.
         public let path: [UInt8]
+        /// Says that this service is going to show documents by it, so that a service that ends leaves it as it is.
+        let join: @Sendable () throws(GrantError) -> Void
         /// Makes it, unless it is there; returns when it answers.
         let start: @Sendable () throws(GrantError) -> Void
         let end: @Sendable () -> Void
@@ -22,15 +24,18 @@ public final class DocumentPortal: @unchecked Sendable {
         let hasEnded: @Sendable () -> Bool
 
         public init(
-            path: [UInt8], start: @escaping @Sendable () throws(GrantError) -> Void, end: @escaping @Sendable () -> Void,
+            path: [UInt8], join: @escaping @Sendable () throws(GrantError) -> Void,
+            start: @escaping @Sendable () throws(GrantError) -> Void, end: @escaping @Sendable () -> Void,
             hasEnded: @escaping @Sendable () -> Bool
-        ) { (self.path, self.start, self.end, self.hasEnded) = (path, start, end, hasEnded) }
+        ) { (self.path, self.join, self.start, self.end, self.hasEnded) = (path, join, start, end, hasEnded) }
     }
 
     enum Work: Sendable {
         case call(BusCall)
         case permissionsChanged(String)
         case grantsChanged
+        /// What the permission store has announced is to be taken from the bus.
+        case hear
         /// The permission store is to be read as a whole.
         case load
         case takeOver(String)
@@ -39,23 +44,26 @@ public final class DocumentPortal: @unchecked Sendable {
     static let name = "org.freedesktop.portal.Documents"
     static let object = "/org/freedesktop/portal/documents"
     static let transferInterface = "org.freedesktop.portal.FileTransfer"
-    /// Who is told of changes, as a sender of work; no connection's name begins so.
+    // Senders of this service's own work in the queue; no connection's name looks like one. Work of one sender is done in order, so each kind that may take long has its own.
+    /// Changes that others have made.
     private static let others = "others"
-    /// Documents of others are looked for, whose files may hang, while changes go on to be followed.
+    /// Files of documents that were there before, which may hang.
     private static let found = "found"
-    /// The permission store may be slow to answer.
+    /// Reading the permission store as a whole, which may be slow.
     private static let loading = "loading"
+    /// Reading what the permission store has announced, which waits for questions under way.
+    private static let hearing = "hearing"
     private let isLoading = Atomic(false)
 
     let documents: Documents
     let mount: Mount
     let connections = Connections()
     let callers: CallerIdentification
-    /// Looks whose a connection is that is new; calls do not wait for each other there.
+    /// Finds out who has a new connection, by a connection to the bus of its own, so that this does not wait for `callers`.
     private let arrivals: CallerIdentification
     let transfers = FileTransfers()
     private let queue = CallQueue<Work>()
-    /// The connection of the permission store: nobody else is listened to as if he were that.
+    /// The permission store's connection. Its signals are accepted from no other one.
     private let storeName = Lock<String?>(nil)
     private let dirty = Lock<Set<String>>([])
     private let isEnding = Atomic(false)
@@ -69,12 +77,16 @@ public final class DocumentPortal: @unchecked Sendable {
         arrivals = CallerIdentification(bus: BusClient(), connections: connections)
     }
 
-    /// Serves until `end`, or until the name is another's, or the bus has gone, which is an error (`.system`); then what was made for the session is withdrawn, and the
-    /// mount ends. `.alreadyExists` when somebody has the name and keeps it, `.unsupported` when there is no bus. `ready`: when calls are answered.
+    /// Serves until `end` is called, until another service takes the name, or until the bus has gone, which is an error (`.system`). Then it withdraws what was made for the
+    /// session, and ends the mount. `.alreadyExists` when another service has the name and keeps it, `.unsupported` when there is no bus. `ready` is called when calls are
+    /// answered.
     public func run(replaces: Bool, ready: () -> Void) throws(GrantError) {
         let bus = try connect(replaces: replaces)
         self.bus = bus
-        // Nothing is shown before it is known who may what.
+        // Before the former service ends, so that what is open by the mount stays open.
+        try mount.join()
+        guard let lock = try takeOver(bus) else { return }
+        // Nothing is shown before the permissions are known.
         var loaded = try documents.load()
         while loaded == nil, !isEnding.load(ordering: .acquiring) {
             usleep(500_000)
@@ -83,7 +95,7 @@ public final class DocumentPortal: @unchecked Sendable {
         guard let missing = loaded else { return }
         try mount.start()
         defer {
-            documents.endSession()
+            documents.handOver(lock.release)
             mount.end()
         }
         do throws(Errno) {
@@ -96,6 +108,8 @@ public final class DocumentPortal: @unchecked Sendable {
             defer {
                 isEnding.store(true, ordering: .releasing)
                 queue.end()
+                // The next service does not wait for a worker whose file hangs; that worker changes nothing any more.
+                documents.handOver(lock.release)
                 for worker in workers { worker.join() }
             }
             for id in missing { queue.add(.takeOver(id), from: Self.found) }
@@ -103,6 +117,46 @@ public final class DocumentPortal: @unchecked Sendable {
             try bus.run { lookAgain(bus) }
         } catch {
             throw GrantError(.system, "the session bus has gone", cause: error.description)
+        }
+    }
+
+    /// How long a service that has lost the name may take to hand over, in nanoseconds: as long as one question to the permission store.
+    private static let handOverTime: Int64 = 10_000_000_000
+
+    /// Waits until the service that had the name before changes nothing any more. nil when this service is to end instead.
+    private func takeOver(_ bus: BusService) throws(GrantError) -> ServiceLock? {
+        guard let id = askBus("GetId", [])?.text else { throw GrantError(.unsupported, "the session bus does not say which one it is") }
+        do throws(Errno) {
+            let lock = try ServiceLock(in: documents.administrator.store.runDirectory, bus: id)
+            var former: (process: pid_t?, deadline: Int64)?
+            while !isEnding.load(ordering: .acquiring) {
+                if try lock.take() { return lock }
+                let holder = lock.holder
+                let isNew = former == nil || former?.process != holder
+                guard isNew || Clock.monotonic > former?.deadline ?? 0 else {
+                    usleep(20_000)
+                    continue
+                }
+                // A third service may have taken the name meanwhile, and hold the lock.
+                guard askBus("GetNameOwner", [.text(Self.name)])?.text == bus.name else {
+                    say(.notice, "somebody else is the portal of documents from now on")
+                    return nil
+                }
+                let service = "the former service (\(holder.map { "process \($0)" } ?? "a process that is not visible here"))"
+                if isNew {
+                    say(.notice, "waits until \(service) has handed over the documents")
+                } else if let holder {
+                    // A service that is killed changes nothing either. What it was doing is made good as at every start.
+                    say(.warning, "\(service) has not handed over the documents, and is killed")
+                    lock.end(holder)
+                } else {
+                    say(.warning, "\(service) has not handed over the documents")
+                }
+                former = (holder, Clock.monotonic + Self.handOverTime)
+            }
+            return nil
+        } catch {
+            throw GrantError(.system, "the documents cannot be taken over from the former service", cause: error.description)
         }
     }
 
@@ -117,7 +171,8 @@ public final class DocumentPortal: @unchecked Sendable {
             let bus = try BusService(
                 path: Self.object, onCall: { [unowned self] in receive($0) }, isFull: { [unowned self] in queue.isFull })
             try bus.listen(
-                to: "Changed", of: PermissionStore.service, at: PermissionStore.object, from: PermissionStore.service
+                to: "Changed", about: PermissionStore.table, of: PermissionStore.service, at: PermissionStore.object,
+                from: PermissionStore.service
             ) { [unowned self] values, sender in
                 guard storeName.withLock({ $0 == sender }), values.count >= 2, values[0].text == PermissionStore.table,
                     let id = values[1].text, DocumentNames.isStoredID(id)
@@ -159,7 +214,7 @@ public final class DocumentPortal: @unchecked Sendable {
         }
     }
 
-    /// Those that have gone; nil when the bus does not say.
+    /// Looks which connections there are. Those that have gone come back; nil when the bus does not answer.
     private func lookAtConnections() -> Set<String>? {
         let known = connections.names
         guard let names = askBus("ListNames", [])?.texts else { return nil }
@@ -169,7 +224,7 @@ public final class DocumentPortal: @unchecked Sendable {
         return known.subtracting(names)
     }
 
-    /// What has come, gone and changed while nobody listened.
+    /// Looks at what has come, gone and changed while there was no connection to the bus.
     private func lookAgain(_ bus: BusService) {
         say(.warning, "a message of somebody's ended the connection to the bus, and there is another one")
         let gone = lookAtConnections() ?? []
@@ -189,14 +244,14 @@ public final class DocumentPortal: @unchecked Sendable {
         if !queue.add(.call(call), call.load, from: call.sender) { bus?.refuseWhileListening(call, Self.tooMuch) }
     }
 
-    /// On the listening thread: nobody waits any more for what the connection has asked, or takes what it holds out.
+    /// A connection has ended: its calls need no answers any more, and its transfers end. On the listening thread.
     private func connectionEnded(_ name: String) {
         connections.remove(name)
         transfers.endAll(of: name)
         for case .call(let call) in queue.forget(name) { bus?.forgetWhileListening(call) }
     }
 
-    /// Says of new connections whose they are, one after the other.
+    /// Finds out who has each new connection, one after the other.
     private func receiveArrivals(_ bus: BusService) {
         while let sender = queue.nextArrival() {
             for case .call(let call) in queue.settle(sender, as: arrivals.group(of: sender)) { bus.refuse(call, Self.tooMuch) }
@@ -215,7 +270,7 @@ public final class DocumentPortal: @unchecked Sendable {
     }
 
     private func loadAgain() {
-        // Whoever asks from here on means another reading.
+        // What asks for a reading from here on needs another one: this one may miss what it asks for.
         isLoading.store(false, ordering: .releasing)
         do throws(GrantError) {
             for id in try documents.load() ?? [] { queue.add(.takeOver(id), from: Self.found) }
@@ -232,6 +287,7 @@ public final class DocumentPortal: @unchecked Sendable {
                 dirty.withLock { _ = $0.remove(id) }
                 if documents.followPermissions(of: id) { queue.add(.takeOver(id), from: Self.found) }
             case .grantsChanged: documents.followGrants()
+            case .hear: documents.permissions.hear()
             case .takeOver(let id): documents.takeOver(id)
             case .load: loadAgain()
             }
@@ -251,7 +307,9 @@ public final class DocumentPortal: @unchecked Sendable {
             if now != last, now != nil { queue.add(.grantsChanged, from: Self.others) }
             last = now
             rounds += 1
-            if rounds % 8 == 0, documents.isBehind { load() }
+            guard rounds % 8 == 0 else { continue }
+            queue.add(.hear, from: Self.hearing)
+            if documents.isBehind { load() }
         }
     }
 

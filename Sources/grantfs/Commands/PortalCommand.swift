@@ -35,8 +35,8 @@ enum PortalCommand {
         let portal = DocumentPortal(
             GrantAdministrator.command(store),
             mount: DocumentPortal.Mount(
-                path: mountpoint.path, start: { () throws(GrantError) in try mount.start() }, end: { mount.end() },
-                hasEnded: { mount.hasEnded }),
+                path: mountpoint.path, join: { () throws(GrantError) in try mount.join() },
+                start: { () throws(GrantError) in try mount.start() }, end: { mount.end() }, hasEnded: { mount.hasEnded }),
             say: { level, text in SystemLog.write(level, "portal: " + Terminal.visible(text)) })
         let waited = signals
         do throws(Errno) {

@@ -22,7 +22,7 @@ struct PortalMount: Sendable {
 
     /// Mounts the documents, unless a daemon of this store shows them there already.
     func start() throws(GrantError) {
-        try takePart()
+        try join()
         let deadline = Clock.monotonic + Self.predecessorTimeout
         while true {
             while try mountpoint.mounted() != nil, try current() == nil, Clock.monotonic < deadline { usleep(20_000) }
@@ -40,8 +40,8 @@ struct PortalMount: Sendable {
         throw GrantError(.mountFailed, "the documents cannot be shown at \(mountpoint.shown)", advice: "what the mount says is above")
     }
 
-    /// Says that this service uses the mount, once one that is ending it has done so.
-    private func takePart() throws(GrantError) {
+    /// Says that this service uses the mount, so that others do not end it. If another service is ending it, this waits until that has ended.
+    func join() throws(GrantError) {
         guard use.withLock({ $0 == nil }) else { return }
         let file = "\(store.runDirectory)/portal-\(Hexadecimal.text(SipHash(key0: 0, key1: 0).hash(mountpoint.path)))"
         do throws(Errno) {
@@ -58,7 +58,7 @@ struct PortalMount: Sendable {
         }
     }
 
-    /// Whether no other service uses the mount; none begins to then until this process has ended.
+    /// Whether no other service uses the mount. If so, none can begin to use it until this process has ended.
     private var isAlone: Bool { use.withLock { $0.map { flock($0, LOCK_EX | LOCK_NB) == 0 } ?? true } }
 
     private var words: [[UInt8]] {

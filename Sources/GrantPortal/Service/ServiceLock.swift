@@ -1,0 +1,58 @@
+import Glibc
+import GrantModel
+import GrantSystem
+
+/// The right to change documents, which one service at a time has on a session bus: a lock that ends with its process.
+///
+/// A service that takes another one's name waits for this lock before it reads what there is. So nothing is changed by the former service after that.
+///
+/// It is a record lock (fcntl(2)), because the kernel says which process holds one. Each bus has a byte of the same file. Nothing else may open this file, because closing it
+/// would end the lock.
+///
+/// Locking: none; the kernel's.
+final class ServiceLock: Sendable {
+    private let file: FileDescriptor
+    private let position: off_t
+
+    /// `directory`: the store's directory for running processes. `bus`: what the bus calls itself; no two buses have the same.
+    init(in directory: String, bus: String) throws(Errno) {
+        file = try FileDescriptor.open((directory + "/portals").utf8, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode: 0o600)
+        // Without the highest bits, so that the end of the range is a valid position as well.
+        position = off_t(SipHash(key0: 0, key1: 0).hash(Array(bus.utf8)) >> 2)
+    }
+
+    /// Takes the lock, without waiting. False when another process holds it.
+    func take() throws(Errno) -> Bool {
+        var request = range(F_WRLCK)
+        guard fcntl(file.number, F_SETLK, &request) != 0 else { return true }
+        guard errno == EAGAIN || errno == EACCES || errno == EINTR else { throw Errno(errno) }
+        return false
+    }
+
+    /// The process that holds it; nil when no other one does, or when it is not visible in this process's namespace of process ids.
+    var holder: pid_t? {
+        var request = range(F_WRLCK)
+        guard fcntl(file.number, F_GETLK, &request) == 0, request.l_type != F_UNLCK, request.l_pid > 0 else { return nil }
+        return request.l_pid
+    }
+
+    /// Kills the process if it is still the one that holds the lock.
+    func end(_ pid: pid_t) {
+        // The handle comes first: when the number is still the holder's after that, the handle is of the holder, or of a process that has ended.
+        guard let process = try? ProcessHandle(pid), holder == pid else { return }
+        try? process.send(SIGKILL)
+    }
+
+    func release() {
+        var request = range(F_UNLCK)
+        _ = fcntl(file.number, F_SETLK, &request)
+    }
+
+    private func range(_ type: Int32) -> Glibc.flock {
+        var range = Glibc.flock()
+        range.l_type = Int16(truncatingIfNeeded: type)
+        range.l_whence = Int16(truncatingIfNeeded: SEEK_SET)
+        (range.l_start, range.l_len) = (position, 1)
+        return range
+    }
+}
