@@ -21,7 +21,7 @@ struct PortalError: Error, Sendable {
     /// What an application is told, which says nothing of the host.
     let outside: String
 
-    /// `outside`: where that is not the same. What has failed in here is said to nobody outside.
+    /// `outside`: what applications are told, if it differs from `message`. Of `.failed` they are told no details.
     init(_ kind: Kind, _ message: String, outside: String? = nil) {
         (self.kind, self.message, self.outside) = (kind, message, outside ?? (kind == .failed ? Self.hasFailed : message))
     }

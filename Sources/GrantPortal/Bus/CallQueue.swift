@@ -1,13 +1,13 @@
 import GrantSystem
 
-/// As whom a connection is counted: however many connections somebody has, they are one.
+/// Who a connection belongs to. All connections of a group share its limits, however many they are.
 enum CallerGroup: Hashable, Sendable {
     /// What this program does by itself.
     case service
     /// The programs outside of sandboxes.
     case owner
     case app(String)
-    /// Whoever cannot be told, all together.
+    /// All callers that cannot be identified, together.
     case nobody
 
     /// What may wait of one group.
@@ -43,14 +43,14 @@ enum CallerGroup: Hashable, Sendable {
     static let confinedWorkers = 4
     /// What may wait of all applications together.
     static let mostConfined = BusLoad(calls: 8192, values: 262_144, bytes: 16_777_216, descriptors: DescriptorShare.most(4096))
-    /// What may wait of connections of which it is not known yet whose they are. Nothing more is read from the bus then, which lasts for as long as it takes to look.
+    /// What may wait of connections whose group is not known yet. Beyond that nothing is read from the bus until the next of them is known.
     static let mostUnknown = BusLoad(calls: 1024, values: 131_072, bytes: 8_388_608, descriptors: DescriptorShare.most(1024))
 }
 
-/// Work of several senders: in the order of each, one piece of each at a time. Groups of senders have their turns, and so do the senders of a group. Who sends much waits for
-/// himself alone, and what does not fit into a group's share is refused.
+/// Work of several senders: in the order of each, one piece of each at a time. Groups of senders have their turns, and so do the senders of a group. A sender of much
+/// work delays only itself, and what does not fit into a group's share is refused.
 ///
-/// What comes from a sender that is new is kept apart until somebody has said whose it is.
+/// What comes from a new sender is kept apart until its group is known (`settle`).
 ///
 /// Locking: its own lock, for a look or a change; below it nothing is taken.
 final class CallQueue<Work: Sendable>: Sendable {
@@ -141,7 +141,7 @@ final class CallQueue<Work: Sendable>: Sendable {
         state.groups[group] = entry
     }
 
-    /// Whether nothing more is to be taken before it is known whose all that is.
+    /// Whether nothing more may be added before the groups of new senders are known.
     var isFull: Bool { state.withLock { !$0.unknownLoad.fits(in: CallerGroup.mostUnknown) } }
 
     /// Waits for a sender that is new; nil when there will be no more.
@@ -155,7 +155,7 @@ final class CallQueue<Work: Sendable>: Sendable {
         }
     }
 
-    /// Says whose a new sender's work is. What does not fit into the share comes back.
+    /// Says which group a new sender belongs to. Returns what does not fit into the group's share.
     func settle(_ sender: String, as group: CallerGroup) -> [Work] {
         let (refused, count) = state.withLock { state -> ([Work], Int) in
             guard let pieces = state.unknown.removeValue(forKey: sender) else { return ([], 0) }
@@ -200,7 +200,7 @@ final class CallQueue<Work: Sendable>: Sendable {
         if entry.isInTurn { state.turns.removeAll { $0 == group } }
     }
 
-    /// Waits for work; nil when there will be no more. Whoever has done it calls `done`.
+    /// Waits for work; nil when there will be no more. The caller calls `done` afterwards.
     func next() -> (sender: String, work: Work)? {
         while true {
             signal.wait()
@@ -247,11 +247,11 @@ final class CallQueue<Work: Sendable>: Sendable {
             CallQueue.tidy(line.group, &state)
             return !state.turns.isEmpty
         }
-        // Posts of work whose sender or group was busy were used up without any.
+        // Posts for work whose sender or group was busy have been used up without taking any.
         if hasMore { signal.post() }
     }
 
-    /// Nobody gets work any more: whoever asked for it hears from the bus that there is no answer.
+    /// Gives out no more work. The bus tells callers of unanswered calls when the connection closes.
     func end() {
         state.withLock { $0.hasEnded = true }
         for _ in 0..<CallerGroup.allWorkers { signal.post() }

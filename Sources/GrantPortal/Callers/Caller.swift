@@ -2,7 +2,7 @@ import Glibc
 import GrantAdministration
 import GrantSystem
 
-/// Who makes a call, as the kernel knows him at this moment. Nothing of it is kept for the next call.
+/// The process that makes a call, as the kernel knows it at this moment. Nothing of it is kept for the next call.
 struct Caller: Sendable {
     /// The name of the connection.
     let name: String
@@ -32,14 +32,14 @@ struct CallerIdentification: Sendable {
         let label: [UInt8]?
     }
 
-    /// `.notAllowed` when it cannot be told: whoever is not known to be outside of a sandbox is not. It waits for the bus, and for no file.
+    /// `.notAllowed` when the caller cannot be identified: a process counts as the owner's only if it is known to be outside of a sandbox. It waits for the bus, and for no file.
     func identify(_ name: String) throws(PortalError) -> Caller {
         let credentials = try credentials(of: name)
         let pid = credentials.pid
         do throws(Errno) {
             let process = try ProcessHandle(pid)
             if let made = credentials.process {
-                // As long as that one has not ended nobody else has its number.
+                // As long as that process has not ended no other one has its number.
                 guard try ProcessDescriptor.number(of: made.descriptor) == pid, !ProcessDescriptor.hasEnded(made.descriptor) else {
                     throw Errno(ESRCH)
                 }
@@ -57,7 +57,7 @@ struct CallerIdentification: Sendable {
                 app = "snap.\(name)"
                 guard DocumentNames.isApp("snap.\(name)") else { throw Errno(EBADMSG) }
             case (nil, .none):
-                // Whoever has a namespace of users of his own may have made the root directory that says nothing.
+                // A process in a user namespace of its own may have made a root directory without that file.
                 guard try ProcessNamespace.isOwn("user", pid) else { throw Errno(EACCES) }
                 app = nil
             default: throw Errno(EBADMSG)
@@ -69,7 +69,7 @@ struct CallerIdentification: Sendable {
         }
     }
 
-    /// As whom the connection is counted.
+    /// Which group the connection is counted in.
     func group(of name: String) -> CallerGroup {
         guard let caller = try? identify(name) else { return .nobody }
         return caller.app.map { .app($0) } ?? .owner
@@ -99,7 +99,7 @@ struct CallerIdentification: Sendable {
     }
 }
 
-/// A pidfd that somebody else has made.
+/// A pidfd that came from the bus.
 enum ProcessDescriptor {
     /// The number of its process, as this process sees it. ESRCH when it has ended, or is in none of the namespaces that this one sees.
     static func number(of descriptor: borrowing FileDescriptor) throws(Errno) -> Int32 {
@@ -123,7 +123,7 @@ enum ProcessDescriptor {
 enum ProcessStart {
     private static let ticks = Int64(truncatingIfNeeded: max(1, sysconf(Int32(_SC_CLK_TCK))))
 
-    /// When the process began, by `BootClock`, or a hundredth of a second before that; nil when nobody says.
+    /// When the process began, by `BootClock`, or a hundredth of a second before that; nil when the kernel does not say.
     static func time(of pid: Int32) -> Int64? {
         guard let start = ProcessIdentity(running: pid)?.start, let count = Int64(exactly: start) else { return nil }
         return count.multipliedReportingOverflow(by: 1_000_000_000 / ticks).partialValue

@@ -2,14 +2,14 @@ import GrantSystem
 
 /// The connections that the bus has, and since when each of them has been there.
 ///
-/// A bus that is older than pidfds tells of a connection by the number that its process had. When that has ended another one may get the number, while somebody else still has
-/// the connection. Such a process has begun after the connection was there, and by that it is told.
+/// A bus without pidfds identifies a connection by the number that its process had. When that process has ended, another one may get the number while a third one still has the
+/// connection. Such a process has begun after the connection was made, and that is how it is noticed.
 ///
 /// Locking: its own lock, for a look or a change.
 final class Connections: Sendable {
     private let connections = Lock<[String: Int64]>([:])
 
-    /// A connection is there, at the latest since now. Who is known already is not made younger.
+    /// Notes a connection, which is there since now at the latest. One that is known already keeps its time.
     func add(_ name: String) {
         let now = BootClock.now
         connections.withLock { if $0[name] == nil { $0[name] = now } }

@@ -2,22 +2,22 @@ import Glibc
 import GrantAdministration
 import GrantSystem
 
-/// A file or directory of the host that a caller has proved that he can open.
+/// A file or directory of the host that a caller has proved it can open.
 struct GivenFile: Sendable {
     /// O_PATH, opened by this process, of the very file that the caller's descriptor is of.
     let host: GivenDescriptor
     let status: FileStatus
     /// On the host, without links.
     let path: [UInt8]
-    /// By the caller's descriptor: what he could not write to by it, he gives nobody to write to.
+    /// Whether the caller's descriptor allows writing. If not, it cannot give write access to others.
     let isWritable: Bool
-    /// The document, a directory, in which the caller has it; nil for what he has by himself.
+    /// The document, a directory, in which the caller has it; nil when it has the file by itself.
     var source: DocumentSource?
 
     var isDirectory: Bool { status.st.st_mode & S_IFMT == S_IFDIR }
 }
 
-/// A document as somebody has it.
+/// A document, and in whose part of the mount it is.
 struct DocumentSource: Sendable {
     let id: String
     /// The application in whose part of the mount it is; empty for the host's.
@@ -78,13 +78,13 @@ struct FileTranslation: Sendable {
         let device: DeviceNumber
         /// In its filesystem.
         let path: [UInt8]
-        /// Where somebody has it mounted: the mount, the path as he sees it, and all mounts that he has.
+        /// The mount by which it was reached, its path there, and all mounts of that process.
         let mount: MountEntry
         let inside: [UInt8]
         let mounts: MountTable
     }
 
-    /// Where it is in its filesystem, which is the same for everybody who has that mounted: by the mount it was opened through, in this process's table, in the caller's, or in
+    /// Where it is in its filesystem, which is the same in every process that has it mounted: by the mount it was opened through, in this process's table, in the caller's, or in
     /// that of the application which calls through a proxy, as every application of Flatpak does. The descriptor holds the mount, so whatever table has its number has this mount.
     private func place(of given: GivenDescriptor, _ caller: Caller, _ table: MountTable) throws(Errno) -> Place {
         let mount = try MountIdentity(of: given.descriptor)
@@ -111,7 +111,7 @@ struct FileTranslation: Sendable {
             device: entry.device, path: whole.isEmpty ? [0x2F] : whole, mount: entry, inside: path.isEmpty ? [0x2F] : path, mounts: mounts)
     }
 
-    /// Whether whoever has the directory mounted has something else on it or below it than the host has at that place: a part that is masked, or read-only. A mount that lies
+    /// Whether the process that has the directory mounted has something else on it or below it than the host has at that place: a part that is masked, or read-only. A mount that lies
     /// there on the host as well hides the same from both, and a document does not lead into it.
     private func hasOwnMounts(below place: Place, at path: [UInt8], _ table: MountTable) -> Bool {
         // Mounts on those are not looked at: what they are on differs already, or is entered by no document.

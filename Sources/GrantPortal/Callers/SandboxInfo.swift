@@ -26,12 +26,12 @@ enum SandboxInfo {
         guard try places.answers(found) else { throw Errno(EBADMSG) }
         let text = try SmallFile.contents(of: found)
         guard let sandbox = sandbox(in: text) else { throw Errno(EBADMSG) }
-        // Whoever can make a sandbox can bind a file there. What Flatpak knows of its runs lies where no sandbox comes.
+        // Any program that makes a sandbox can bind a file there. Flatpak's own record of the run is out of every sandbox's reach.
         guard let known = try? FlatpakInstance.information(of: sandbox.instance), known == text else { throw Errno(EBADMSG) }
         return sandbox
     }
 
-    /// Which filesystems answer whoever asks: those that an application could have made hang are not asked who it is.
+    /// Which filesystems are sure to answer. One that an application could make hang is not asked.
     private struct Places {
         private let pid: Int32
         private var tables: (own: MountTable, theirs: MountTable)?

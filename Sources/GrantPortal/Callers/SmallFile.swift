@@ -1,11 +1,11 @@
 import Glibc
 import GrantSystem
 
-/// Files that somebody else may have put where they are: looked at before they are opened.
+/// Files that another user or an application may have put in place: they are checked before they are opened.
 enum SmallFile {
     private static let largest = 65_536
 
-    /// `found`: O_PATH. EBADMSG for what is no regular file, belongs to neither this user nor root, or may be written to by everybody; EFBIG for one that is too large.
+    /// Reads a file. `found`: O_PATH. EBADMSG when it is no regular file, belongs to neither this user nor root, or is writable by everybody; EFBIG when it is too large.
     static func contents(of found: borrowing FileDescriptor) throws(Errno) -> [UInt8] {
         let status = try found.status()
         guard status.st.st_mode & S_IFMT == S_IFREG, status.st.st_mode & 0o002 == 0, [0, geteuid()].contains(status.st.st_uid) else {
@@ -32,7 +32,7 @@ enum SmallFile {
         throw Errno(EFBIG)
     }
 
-    /// Of a process, whose mounts may be many: more than these are not looked at.
+    /// Reads a process's table of mounts. EFBIG when it is longer than 1 MiB, since a process may have any number of mounts.
     static func mounts(of pid: Int32) throws(Errno) -> MountTable {
         let file = try FileDescriptor.open("/proc/\(pid)/mountinfo".utf8, O_RDONLY)
         return MountTable(parsing: try contents(reading: file, most: 1 << 20))

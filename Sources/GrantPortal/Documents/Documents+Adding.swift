@@ -51,7 +51,7 @@ extension Documents {
                     before.append(old)
                     try set(old.union(addition.permissions), of: addition.app, for: addition.id)
                 }
-                // Whoever lost it while it was given on has given nothing on.
+                // A caller that lost the document while it gave it on has given nothing on.
                 if !plan.needs.isEmpty {
                     try catchUp(with: Set(plan.needs.map(\.source.id)))
                     try require(plan.needs, wish.caller)
@@ -83,7 +83,7 @@ extension Documents {
 
     private func isExpired(_ grant: Grant?) -> Bool { grant?.state(at: Instant(nanoseconds: Clock.realtime)) == .expired }
 
-    /// What a caller has of a document that is his, or in the part of an application. The owner has everything.
+    /// The permissions that a caller has of a document: of its own, or of that in an application's part of the mount. The owner has all of them.
     func permissions(of caller: Caller, by source: DocumentSource) -> Permissions {
         guard source.app.isEmpty else { return permissions(of: source.app, for: source.id) }
         return caller.app.map { permissions(of: $0, for: source.id) } ?? .all
@@ -93,8 +93,8 @@ extension Documents {
         for (source, needed) in needs where !permissions(of: caller, by: source).isSuperset(of: needed) { throw PortalError.notAllowed }
     }
 
-    /// What an application may give a document to. `.notAllowed` for one whose time with it is up: that ends by the owner alone. `.limitsExceeded` when it is one application more,
-    /// and that is too much.
+    /// Checks that an application may give the document to `app`. `.notAllowed` when that one's grant has expired: only the owner may give it again. `.limitsExceeded` when `app` would be
+    /// one application too many.
     func require(receiver app: String, of id: String, _ caller: Caller) throws(PortalError) {
         guard !caller.isOwner else { return }
         guard !isExpired(grant(of: app, for: id)) else { throw PortalError.notAllowed }
@@ -158,7 +158,7 @@ extension Documents {
     }
 
     private func extend(_ plan: inout Plan, by file: GivenFile, _ look: Look, _ wish: Wish) throws(PortalError) {
-        // By what he may do with the directory now, and not when he held it out.
+        // What counts is what the caller may do with the directory now, not when it held the file out.
         let own = file.source.map { permissions(of: wish.caller, by: $0) } ?? .all
         guard own.contains(.read), !wish.permissions.contains(.write) || own.contains(.write) else { throw PortalError.notAllowed }
         let isWritable = file.isWritable && own.contains(.write)
@@ -169,10 +169,10 @@ extension Documents {
         }
         guard let proposal = look.proposal, let place = look.place else { return plan.ids.append("") }
         var gets: [String: Permissions] = [:]
-        // What an application has of it by itself, and gives no more of; so does whoever gives on an application's file.
+        // What an application gets of a file that it adds, and so the most that it can give; the same holds for who gives on a file from an application's part of the mount.
         var most: Permissions = [.read, .grant]
         if isWritable { most.insert(.write) }
-        // One that nobody else is given may be forgotten by whoever made it.
+        // A document that is not shared may be deleted by the application that made it.
         if isWritable, !wish.flags.contains(.reuseExisting) { most.insert(.delete) }
         if let caller = wish.caller.app, caller != wish.app { gets[caller] = most }
         if wish.caller.isOwner, file.source?.app.isEmpty ?? true { most = .all }
@@ -180,7 +180,7 @@ extension Documents {
         if !wish.app.isEmpty, !given.isEmpty { gets[wish.app] = given }
 
         var flags = wish.flags.document
-        // What nobody keeps ends with the session.
+        // Without a permission store no document outlives the session.
         let hasStore = state.withLock { $0.hasStore }
         if !hasStore { flags.insert(.transient) }
         if wish.flags.contains(.reuseExisting) {

@@ -57,7 +57,7 @@ extension DocumentPortal {
     }
 
     /// O_PATH of a file of the host in the directory of a document, by what the mount of documents shows of it. The host may have renamed that directory, or mounted something
-    /// over it, while the mount goes on to show it: then there is none, and what stands in its place is nobody's.
+    /// over it, while the mount goes on to show it: then the result is nil, and what stands in its place is not used.
     private func file(_ names: ArraySlice<[UInt8]>, in directory: Bookmark, shownAs status: FileStatus) -> GivenDescriptor? {
         guard let top = BookmarkResolver().openAtRecordedPath(directory),
             // As the mount, which enters no other filesystem either.
@@ -112,7 +112,7 @@ extension DocumentPortal {
         case .document(let source): return source.id
         case .file(let file):
             let proposal = try documents.propose(file)
-            // One that is unique is nobody's to find.
+            // A document that was made as a unique one is not found by its file.
             let found = documents.state.withLock { $0.documents(of: proposal.bookmark) }.filter { !$0.flags.contains(.unique) }
             return (found.first { !$0.isTransient } ?? found.first)?.id
         }

@@ -11,7 +11,7 @@ extension DocumentPortal {
             let key = try transfers.start(
                 by: caller, isWritable: given[0].option("writable")?.bool ?? false, endsWhenTaken: given[0].option("autostop")?.bool ?? true
             )
-            // Whoever has gone meanwhile was told already that his transfers end.
+            // When the caller has gone meanwhile, `endAll` has run already and would miss this one.
             guard connections.time(of: caller.name) != nil else {
                 _ = transfers.end(key)
                 throw PortalError(.failed, "The caller has gone")

@@ -32,14 +32,14 @@ final class FileTransfers: Sendable {
             guard ofOne < Self.mostOfOne, ofApp < Self.mostOfAnApp, all < Self.most else {
                 throw PortalError(.limitsExceeded, "Too many transfers")
             }
-            // Whoever knows it may take the files.
+            // The key is all that is needed to take the files, so it cannot be guessed.
             let key = String(UInt64.random(in: 0...UInt64.max))
             transfers[key] = Transfer(key: key, owner: owner, isWritable: isWritable, endsWhenTaken: endsWhenTaken)
             return key
         }
     }
 
-    /// `.accessDenied` for a key that is unknown, or somebody else's when an owner is asked for.
+    /// `.accessDenied` when the key is unknown, or when `owner` is given and another connection has made the transfer.
     func transfer(_ key: String, of owner: String? = nil) throws(PortalError) -> Transfer {
         guard let transfer = transfers.withLock({ $0[key] }), owner == nil || transfer.owner.name == owner else { throw Self.unknown }
         return transfer
@@ -77,7 +77,7 @@ final class FileTransfers: Sendable {
     /// False when it had ended already.
     func end(_ key: String) -> Bool { transfers.withLock { $0.removeValue(forKey: key) != nil } }
 
-    /// The program is gone, and with it whoever could be told.
+    /// Ends the transfers of a connection that is gone; there is no one left to be told.
     func endAll(of owner: String) { transfers.withLock { $0 = $0.filter { $0.value.owner.name != owner } } }
 }
 
