@@ -43,7 +43,7 @@ struct ChangeBroadcast: Sendable {
             let mounts = zip(records, answers).compactMap { record, answer -> MountConfirmation? in
                 guard record.shows(grant.view), var given = confirmation(of: grant, record, answer) else { return nil }
                 if given.confirmed, let unplaced = unplaced[record.id], unplaced.grants.contains(grant.id) {
-                    (given.confirmed, given.reason) = (false, unplaced.reason)
+                    (given.confirmed, given.reason, given.advice) = (false, unplaced.reason, unplaced.advice)
                 }
                 return given
             }
@@ -91,6 +91,15 @@ struct ChangeBroadcast: Sendable {
     private struct Unplaced {
         let grants: Set<GrantID>
         let reason: String
+        let advice: String?
+
+        /// `process`: the one that mounts them, if it is known.
+        init(_ grants: [Grant], _ process: ProcessIdentity?, hasEnded: Bool) {
+            self.grants = Set(grants.map(\.id))
+            let who = "the process that mounts the grant's directory there" + (process.map { " (pid \($0.pid))" } ?? "")
+            reason = who + (hasEnded ? " has ended" : " has not done so")
+            advice = hasEnded ? "grantfs unmount takes the mount away; then mount the view again" : nil
+        }
     }
 
     /// Waits until grants that have a cache mode of their own are mounted in the mounts of their views. Returns what is not by then, by the
@@ -106,7 +115,7 @@ struct ChangeBroadcast: Sendable {
                 if left.isEmpty { break }
                 let hasEnded = contents.process?.mayRun == false
                 if hasEnded || Clock.monotonic >= deadline {
-                    unplaced[record.id] = Unplaced(grants: Set(left.map(\.id)), reason: Self.reason(contents.process, hasEnded))
+                    unplaced[record.id] = Unplaced(left, contents.process, hasEnded: hasEnded)
                     break
                 }
                 usleep(10_000)
@@ -120,11 +129,6 @@ struct ChangeBroadcast: Sendable {
         let ids = Set(grants.map(\.id))
         let all = Set(grants.map(\.view)).flatMap { (try? store.grants(view: $0)) ?? [] }
         return active(all.filter { ids.contains($0.id) })
-    }
-
-    private static func reason(_ process: ProcessIdentity?, _ hasEnded: Bool) -> String {
-        let who = "the process that mounts the grant's directory there" + (process.map { " (pid \($0.pid))" } ?? "")
-        return hasEnded ? "\(who) has ended: unmount the view and mount it again" : "\(who) has not done so"
     }
 
     /// Runs `work` on another thread, and reports the mounts' progress meanwhile.
