@@ -153,17 +153,55 @@ extension MountTests {
             }
         }
 
+        @Test("names that are exchanged lead to no other grant while the daemon of the mode has not heard of it")
+        func exchangedUnheard() throws {
+            try grantAlone()
+            try fixture.grantfs("set", "other", "--cache", "exclusive").orThrow()
+            try fixture.mount()
+            let run = fixture.store + "/run"
+            let files = try FileManager.default.contentsOfDirectory(atPath: run)
+            let main = try #require(files.first { $0.hasSuffix(".placed") }).dropLast(".placed".count)
+            // That of the mode. Without it, the daemon looks into the store once a second.
+            let socket = run + "/" + (try #require(files.first { $0.hasSuffix(".sock") && !$0.hasPrefix(main) }))
+            func contents(_ name: String) -> String? {
+                FileManager.default.contents(atPath: mountpoint + "/\(name)/file").map { String(decoding: $0, as: UTF8.self) }
+            }
+            var wrong: Set<String> = []
+            for round in 0..<3 {
+                let (first, second) = round % 2 == 0 ? ("alone", "other") : ("other", "alone")
+                #expect(contents("alone") == first && contents("other") == second)
+                #expect(rename(socket, socket + ".away") == 0)
+                func set(_ old: String, _ new: String, _ meanwhile: () -> Void) throws {
+                    let words = ["set", old, "--name", new, "--timeout", "0.05"]
+                    let setting = try Child([Programs.grantfs(for: .current)] + words, environment: fixture.environment)
+                    while Processes.isRunning(setting.pid) { meanwhile() }
+                    #expect(setting.wait() == 3)
+                }
+                try set("alone", "third") {}
+                try set("other", "alone") { if contents("alone") == first { wrong.insert("the second, round \(round)") } }
+                try set("third", "other") {
+                    if contents("alone") == first || contents("other") == second { wrong.insert("the third, round \(round)") }
+                }
+                #expect(rename(socket + ".away", socket) == 0)
+                try fixture.wait(until: "each leads to its own") { contents("alone") == second && contents("other") == first }
+            }
+            #expect(wrong.isEmpty)
+        }
+
         @Test(
-            "when the process that mounts, or the main daemon, was killed, grantfs unmount takes all of it away", arguments: [true, false])
-        func killed(_ isMaker: Bool) throws {
+            "when the process that mounts, the main daemon, or both were killed, grantfs unmount takes all of it away",
+            arguments: ["maker", "daemon", "both"])
+        func killed(_ which: String) throws {
             try grantAlone()
             try fixture.mount()
             #expect(try read("alone/file").text == "alone")
             let maker = try maker()
             let daemon = try fixture.daemon(at: mountpoint)
-            #expect(kill(isMaker ? maker : daemon, SIGKILL) == 0)
+            for (name, pid) in [("maker", maker), ("daemon", daemon)] where which == name || which == "both" {
+                #expect(kill(pid, SIGKILL) == 0)
+            }
             try fixture.wait(until: "it is refused") { try read("alone/file").status != 0 }
-            if isMaker {
+            if which == "maker" {
                 #expect(try read("other/file").text == "other")
                 // Nobody is left who could mount it.
                 try fixture.revoke("alone")

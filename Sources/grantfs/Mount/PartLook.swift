@@ -69,8 +69,7 @@ final class PartLook: Sendable {
 
     private func look(at grants: [WantedGrant], new: [WantedGrant]) {
         if !new.isEmpty {
-            // A daemon that has read less than this process may have one of the names for another grant still; and for the kernel what was
-            // looked up before may.
+            // A daemon that has read less than this process may have one of the names for another grant still, and so may the kernel.
             guard hasRead(main, []), hasRead(part, []) else { return }
             let wait = notBefore - Clock.monotonic
             if wait > 0 { usleep(UInt32(clamping: wait / 1_000 + 1)) }
