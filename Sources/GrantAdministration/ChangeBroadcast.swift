@@ -38,10 +38,14 @@ struct ChangeBroadcast: Sendable {
             return reapDead(records, answers, until: deadline)
         }
         let answers = progress.map { waiting(for: work, records, grants.map(\.id), $0) } ?? work()
-        if !withdraws { awaitPlaces(of: grants, records, until: min(deadline, Clock.deadline(seconds: 1))) }
+        let unplaced = withdraws ? [:] : awaitPlaces(of: grants, records, until: deadline)
         return grants.map { grant in
-            let mounts = zip(records, answers).compactMap { record, answer in
-                record.shows(grant.view) ? confirmation(of: grant, record, answer) : nil
+            let mounts = zip(records, answers).compactMap { record, answer -> MountConfirmation? in
+                guard record.shows(grant.view), var given = confirmation(of: grant, record, answer) else { return nil }
+                if given.confirmed, let unplaced = unplaced[record.id], unplaced.grants.contains(grant.id) {
+                    (given.confirmed, given.reason, given.advice) = (false, unplaced.reason, unplaced.advice)
+                }
+                return given
             }
             return GrantChange(grant: grant, mounts: mounts)
         }
@@ -83,14 +87,48 @@ struct ChangeBroadcast: Sendable {
         if case .main(grant.view, _) = record.shown { record.process.isRunning && !record.shown.opens(grant) } else { false }
     }
 
-    /// Waits until grants that have a cache mode of their own are mounted in the mounts of their views.
-    private func awaitPlaces(of grants: [Grant], _ records: [MountRecord], until deadline: Int64) {
-        for record in records {
-            let wanted = active(grants).filter { isMountpoint(of: $0, in: record) }
-            if wanted.isEmpty { continue }
-            let placed = PlacedGrants(in: record, of: store)
-            while !placed.hold(wanted), Clock.monotonic < deadline { usleep(5_000) }
+    /// Grants that are not mounted yet where they have to be, and why.
+    private struct Unplaced {
+        let grants: Set<GrantID>
+        let reason: String
+        let advice: String?
+
+        /// `process`: the one that mounts them, if it is known.
+        init(_ grants: [Grant], _ process: ProcessIdentity?, hasEnded: Bool) {
+            self.grants = Set(grants.map(\.id))
+            let who = "the process that mounts the grant's directory there" + (process.map { " (pid \($0.pid))" } ?? "")
+            reason = who + (hasEnded ? " has ended" : " has not done so")
+            advice = hasEnded ? "grantfs unmount takes the mount away; then mount the view again" : nil
         }
+    }
+
+    /// Waits until grants that have a cache mode of their own are mounted in the mounts of their views. Returns what is not by then, by the
+    /// mount. Does not wait for a process that has ended.
+    private func awaitPlaces(of grants: [Grant], _ records: [MountRecord], until deadline: Int64) -> [GrantID: Unplaced] {
+        var unplaced: [GrantID: Unplaced] = [:]
+        for record in records where grants.contains(where: { isMountpoint(of: $0, in: record) }) {
+            let file = PlacedGrants(in: record.id, of: store)
+            while true {
+                let contents = file.contents
+                let left = present(grants).filter { isMountpoint(of: $0, in: record) && !contents.hold($0) }
+                unplaced[record.id] = nil
+                if left.isEmpty { break }
+                let hasEnded = contents.process?.mayRun == false
+                if hasEnded || Clock.monotonic >= deadline {
+                    unplaced[record.id] = Unplaced(left, contents.process, hasEnded: hasEnded)
+                    break
+                }
+                usleep(10_000)
+            }
+        }
+        return unplaced
+    }
+
+    /// The records of those grants that are there and active by now: somebody else may have changed or removed them.
+    private func present(_ grants: [Grant]) -> [Grant] {
+        let ids = Set(grants.map(\.id))
+        let all = Set(grants.map(\.view)).flatMap { (try? store.grants(view: $0)) ?? [] }
+        return active(all.filter { ids.contains($0.id) })
     }
 
     /// Runs `work` on another thread, and reports the mounts' progress meanwhile.

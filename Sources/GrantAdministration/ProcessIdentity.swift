@@ -82,12 +82,13 @@ public struct ProcessIdentity: Hashable, Sendable {
 }
 
 extension GrantStore {
-    /// Removes the record of a mount whose daemon has died, and the socket that it left.
+    /// Removes the record of a mount whose daemon has died, and the files that it left.
     func forget(_ record: MountRecord) throws(GrantError) {
         try unregister(record.id)
         // Only a name in the store's own directory, whatever the record contains.
         if !record.socket.utf8.contains(UInt8(ascii: "/")) { unlink(runDirectory + "/" + record.socket) }
         MountRecord.forgetSupervisor(of: record.id, in: runDirectory)
+        PlacedGrants(in: record.id, of: self).remove()
     }
 }
 

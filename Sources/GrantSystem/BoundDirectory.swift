@@ -1,19 +1,23 @@
 import CGrantSystem
 import Glibc
 
-/// A directory of one mount that is mounted at another place as well, as by `mount --bind`. Takes root with CAP_SYS_ADMIN.
+/// A directory of one FUSE mount that is mounted at another place as well, as by `mount --bind`. Takes root with CAP_SYS_ADMIN.
 public struct BoundDirectory: Sendable {
     private let identity: MountIdentity
+    /// The directory that is mounted.
+    public let node: FUSENode
 
     /// Mounts the directory `name` of `source` (a link is refused) on the directory `place`, both O_PATH; no path is looked up twice. Asks the
-    /// filesystem of `source` for the name, so it hangs when that does.
+    /// filesystem of `source` for the name, so it hangs when that does. Throws ESTALE when the name leads to another directory than `node`.
     ///
     /// `readOnly`: the kernel refuses to write through it (EROFS), whatever the filesystem says.
     public init(
-        _ name: [UInt8], of source: borrowing FileDescriptor, on place: borrowing FileDescriptor, readOnly: Bool
+        _ name: [UInt8], _ node: FUSENode, of source: borrowing FileDescriptor, on place: borrowing FileDescriptor, readOnly: Bool
     ) throws(Errno) {
         let root = FileDescriptor(owning: try Errno.check(withCString(name) { clinux_clone_mount(source.number, $0, readOnly) }))
+        guard try FUSENode(of: root) == node else { throw Errno(ESTALE) }
         _ = try Errno.check(clinux_attach_mount(root.number, place.number))
+        self.node = node
         identity = try MountIdentity(of: root)
     }
 

@@ -56,6 +56,11 @@ int clinux_set_mount_read_only(int fd, bool read_only);
 int clinux_remount(int fd, bool read_only, bool set_id, bool devices, bool no_execute, bool no_access_time,
                    bool no_directory_access_time);
 
+// The node of a file in a FUSE filesystem: the id and the generation that its daemon gave it, from the file handle that the kernel builds
+// (name_to_handle_at(2)). An empty path: of `directory` itself. The daemon is asked for names alone, where the kernel has none cached.
+// -EOPNOTSUPP for files without such a handle.
+int clinux_fuse_node(int directory, const char *path, bool follows, uint64_t *id, uint32_t *generation);
+
 // The generation that a FUSE daemon gave the node of `path`, links followed, from the file handle that the kernel builds without
 // asking the daemon (name_to_handle_at(2)). 0 for the root. -EOPNOTSUPP for files without such a handle.
 int clinux_fuse_generation(const char *path, uint32_t *generation);

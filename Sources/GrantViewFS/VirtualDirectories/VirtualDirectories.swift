@@ -102,13 +102,22 @@ public final class VirtualDirectories: Sendable {
         return open
     }
 
-    /// Makes a mountpoint at the root for each of these names, and no longer lists those of other names. Returns whether anything changed.
-    ///
-    /// `keepsOthers`: a lookup finds those of other names for as long as the mount lives. Otherwise it does not, and then the kernel detaches
-    /// what is mounted there; and before something is mounted on them they are refused, instead of being empty.
-    public func setMountpoints(_ names: Set<GrantName>, keepsOthers: Bool = true) -> Bool {
-        table.withLock { $0.setMountpoints(names, keepsOthers: keepsOthers) }
+    /// Makes a mountpoint at the root for each of these names, and no longer lists those of other names, which a lookup finds for as long as
+    /// the mount lives. Returns whether anything changed.
+    public func setMountpoints(_ names: Set<GrantName>) -> Bool { table.withLock { $0.setMountpoints(names) } }
+
+    /// What is to be mounted on a mountpoint.
+    public struct Occupant: Hashable, Sendable {
+        let grant: GrantID
+        let activation: Int64
+
+        public init(_ grant: Grant) { (self.grant, activation) = (grant.id, grant.activation) }
     }
+
+    /// Makes a mountpoint at the root for each of these names, and removes those of other names and of other occupants. The kernel detaches
+    /// what is mounted on one that was removed as soon as it asks for the name, also if there is another of that name by then. As long as
+    /// nothing is mounted on one it is refused, instead of being empty. Returns whether anything changed.
+    public func setMountpoints(for occupants: [GrantName: Occupant]) -> Bool { table.withLock { $0.setMountpoints(for: occupants) } }
 
     // MARK: requests
 

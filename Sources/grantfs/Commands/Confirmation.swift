@@ -8,11 +8,12 @@ enum Confirmation {
         for change in changes {
             for mount in change.mounts where !mount.confirmed {
                 let advice =
-                    mount.isDead
-                    ? "grantfs revoke --kill ends them; then revoke again"
-                    : !mount.unforgotten.isEmpty
-                        ? "it is confirmed as soon as that program goes on or ends; grantfs status names who holds something"
-                        : "it applies it as soon as it runs again; grantfs status shows its state"
+                    mount.advice
+                    ?? (mount.isDead
+                        ? "grantfs revoke --kill ends them; then revoke again"
+                        : !mount.unforgotten.isEmpty
+                            ? "it is confirmed as soon as that program goes on or ends; grantfs status names who holds something"
+                            : "it applies it as soon as it runs again; grantfs status shows its state")
                 let mountpoint = String(decoding: mount.mountpoint, as: UTF8.self)
                 Terminal.report(
                     GrantError(

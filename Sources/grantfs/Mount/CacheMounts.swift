@@ -12,36 +12,10 @@ import GrantViewFS
 ///
 /// It serves no request. The daemons of modes have a temporary mount each, so they end with this process, however it ends.
 final class CacheMounts {
-    /// The mount of the grants of one mode.
-    private final class Part {
-        let mode: CacheMode
-        let temporary: TemporaryMount
-        /// The earliest time (`Clock.monotonic`) for the next attempt to start its daemon.
-        var notBefore: Int64 = 0
-
-        init(_ mode: CacheMode, _ temporary: TemporaryMount) { (self.mode, self.temporary) = (mode, temporary) }
-    }
-
-    /// A grant's directory as it is to be mounted: what makes it another one, and its access.
-    private struct Wanted: Equatable {
-        let grant: Grant
-        /// The mount of its mode.
-        let part: MountRecord
-
-        static func == (left: Wanted, right: Wanted) -> Bool {
-            left.grant.id == right.grant.id && left.grant.activation == right.grant.activation && left.grant.name == right.grant.name
-                && left.part.id == right.part.id
-        }
-    }
-
-    /// What a thread has mounted. It may hang with the filesystem of the grant, and is left behind then.
-    private final class Placing: Sendable {
-        let result = Lock<Result<BoundDirectory, Errno>?>(nil)
-    }
-
+    /// A grant's directory that is mounted, or is being mounted.
     private struct Placed {
-        var wanted: Wanted
-        var placing: Placing
+        var wanted: WantedGrant
+        var placing: GrantPlacing
         var isReadOnly: Bool
         /// The earliest time for the next attempt.
         var notBefore: Int64 = 0
@@ -49,33 +23,31 @@ final class CacheMounts {
         let begun = Clock.monotonic
         /// When it was found to be mounted no longer.
         var goneSince: Int64?
-
-        var directory: BoundDirectory? { try? placing.result.withLock { $0 }?.get() }
-        var failure: Errno? {
-            if case .failure(let error) = placing.result.withLock({ $0 }) { error } else { nil }
-        }
     }
 
-    private let store: GrantStore
-    private let daemons: ChildDaemons
+    private var store: GrantStore
+    /// That of the store's file when it was opened.
+    private var stamp: Int64?
+    private var daemons: ChildDaemons { ChildDaemons(store: store) }
     private let view: ViewName
     private let mode: CacheMode
     private let mountpoint: Mountpoint
     /// The values of `mount -o`, as they were typed.
     private let lists: [String]
-    private var parts: [CacheMode: Part] = [:]
+    private var parts: [CacheMode: PartMount] = [:]
     private var placed: [GrantID: Placed] = [:]
-    /// What `PlacedGrants` says.
-    private var said: (grants: [Grant], file: PlacedGrants)?
+    private let report = PlacedReport()
 
     /// The interval at which the store is polled, and that while a grant is to be mounted: nanoseconds.
     private static let (interval, shortInterval) = (100_000_000, 10_000_000)
     /// The delay before the next attempt after a failure: nanoseconds.
     private static let (retryDelay, placingDelay): (Int64, Int64) = (3_000_000_000, 50_000_000)
+    /// The interval at which everything is looked at, and for how long something is tried at short intervals: nanoseconds.
+    private static let second: Int64 = 1_000_000_000
 
     init(store: GrantStore, view: ViewName, mode: CacheMode, mountpoint: Mountpoint, lists: [String]) {
         (self.store, self.view, self.mode, self.mountpoint, self.lists) = (store, view, mode, mountpoint, lists)
-        daemons = ChildDaemons(store: store)
+        stamp = try? store.fileStamp()
     }
 
     /// Whether a mount of the view with this cache mode needs such a process.
@@ -108,15 +80,27 @@ final class CacheMounts {
         var state = State.unfinished
         while ChildDaemons.wait(state == .unfinished ? Self.shortInterval : Self.interval, for: signals) {
             // If the store cannot be read, the daemons refuse everything, and it is tried again.
+            if hasReopened() { version = nil }
             let now = try? store.dataVersion()
             if state == .finished, now == version, Clock.monotonic < next { continue }
-            (version, next) = (now, Clock.monotonic + 1_000_000_000)
+            (version, next) = (now, Clock.monotonic + Self.second)
             state = bringAbout()
             if state == .over { break }
         }
         ServiceManager.stopping()
         end()
         return 0
+    }
+
+    /// Opens the store again when its file was written to, replaced, or could not be read: an open connection trusts what it has read before.
+    /// Returns whether it has.
+    private func hasReopened() -> Bool {
+        let now = try? store.fileStamp()
+        if now != nil, now == stamp, (try? store.dataVersion()) != nil { return false }
+        stamp = now
+        guard let opened = try? GrantStore(directory: store.directory, create: false) else { return false }
+        store = opened
+        return true
     }
 
     private enum State {
@@ -137,19 +121,22 @@ final class CacheMounts {
         }
         let now = Instant(nanoseconds: Clock.realtime)
         let others = grants.filter { !main.shown.opens($0) }
-        var wanted: [GrantID: Wanted] = [:]
+        var wanted: [GrantID: WantedGrant] = [:]
         for grant in others where grant.state(at: now) == .active {
             guard let cache = grant.cache, let record = start(cache, records) else { continue }
-            wanted[grant.id] = Wanted(grant: grant, part: record)
+            wanted[grant.id] = WantedGrant(grant: grant, part: record)
+        }
+        var isUnfinished = false
+        for part in parts.values {
+            let grants = wanted.values.filter { $0.grant.cache == part.mode }
+            if part.look(at: grants, for: main, store.runDirectory) { isUnfinished = true }
         }
         take(awayUnless: wanted)
-        for (id, item) in wanted { place(item, id, in: main) }
-        say(in: main)
-        // One whose directory is missing is tried again once a second.
-        let recent = Clock.monotonic - 1_000_000_000
-        let isUnfinished = placed.values.contains {
-            $0.directory == nil && ($0.failure == nil || ($0.failure == Errno(ESTALE) && $0.begun > recent))
-        }
+        for item in wanted.values { place(item, on: main) }
+        if say(wanted, in: main) { isUnfinished = true }
+        // What takes longer is tried again once a second.
+        let recent = Clock.monotonic - Self.second
+        if placed.values.contains(where: { $0.placing.directory == nil && $0.begun > recent }) { isUnfinished = true }
         return isUnfinished ? .unfinished : .finished
     }
 
@@ -157,8 +144,8 @@ final class CacheMounts {
 
     /// The record of the running mount of a mode, whose daemon is started when there is none. nil when it could not be.
     private func start(_ cache: CacheMode, _ records: [MountRecord]) -> MountRecord? {
-        let running = { (records: [MountRecord], part: Part) in
-            records.last { $0.mountpoint == Array(part.temporary.mountpoint.utf8) && $0.process.isRunning && $0.connection != nil }
+        let running = { (records: [MountRecord], part: PartMount) in
+            records.last { $0.mountpoint == part.mountpoint && $0.process.isRunning && $0.connection != nil }
         }
         do throws(GrantError) {
             let part = try part(of: cache)
@@ -168,7 +155,7 @@ final class CacheMounts {
             let isStarted = try daemons.start(
                 flags: ["--new", "--part", "--temporary", part.temporary.file],
                 options: options(removing: ["new"], adding: "cache=\(cache.rawValue)"), name: view.description,
-                at: Array(part.temporary.mountpoint.utf8))
+                at: part.mountpoint)
             return isStarted ? running(try store.mounts(), part) : nil
         } catch {
             SystemLog.write(.warning, Terminal.visible("the grants of “\(view)” with cache=\(cache.rawValue) are not shown: \(error)"))
@@ -176,88 +163,64 @@ final class CacheMounts {
         }
     }
 
-    private func part(of mode: CacheMode) throws(GrantError) -> Part {
+    private func part(of mode: CacheMode) throws(GrantError) -> PartMount {
         if let part = parts[mode] { return part }
-        let part = Part(mode, try TemporaryMount.create(in: store, hasOwnView: false))
+        let part = try PartMount(mode, in: store)
         parts[mode] = part
         return part
     }
 
-    private func place(_ wanted: Wanted, _ id: GrantID, in main: MountRecord) {
-        let isReadOnly = wanted.grant.access == .readOnly
-        if var known = placed[id] {
-            guard known.directory != nil else {
-                guard known.failure != nil, Clock.monotonic >= known.notBefore else { return }
-                known.placing = begin(wanted, isReadOnly, in: main)
-                (known.wanted, known.isReadOnly) = (wanted, isReadOnly)
-                known.notBefore = Clock.monotonic + Self.placingDelay
-                placed[id] = known
-                return
-            }
-            // One that could not be unmounted yet: it is in the way.
-            if known.wanted != wanted { return }
-            if known.isReadOnly != isReadOnly {
-                // While a file is open for writing the kernel refuses it, and the daemon refuses the writing.
-                try? known.directory?.set(readOnly: isReadOnly)
-                known.isReadOnly = isReadOnly
-            }
-            known.wanted = wanted
-            placed[id] = known
+    private func part(of wanted: WantedGrant) -> PartMount? { wanted.grant.cache.flatMap { parts[$0] } }
+
+    private func place(_ wanted: WantedGrant, on main: MountRecord) {
+        guard case .directory(let node) = part(of: wanted)?.sight(of: wanted) else { return }
+        let (id, now, isReadOnly) = (wanted.grant.id, Clock.monotonic, wanted.grant.access == .readOnly)
+        guard var known = placed[id] else {
+            placed[id] = Placed(
+                wanted: wanted, placing: GrantPlacing(wanted, node, on: main), isReadOnly: isReadOnly, notBefore: now + Self.placingDelay)
             return
         }
-        placed[id] = Placed(
-            wanted: wanted, placing: begin(wanted, isReadOnly, in: main), isReadOnly: isReadOnly,
-            notBefore: Clock.monotonic + Self.placingDelay)
+        if let directory = known.placing.directory {
+            // One that could not be unmounted yet: it is in the way.
+            if isOver(known, wanted) { return }
+            // While a file is open for writing the kernel refuses it, and the daemon refuses the writing.
+            if known.isReadOnly != isReadOnly { try? directory.set(readOnly: isReadOnly) }
+            (known.wanted, known.isReadOnly) = (wanted, isReadOnly)
+        } else {
+            guard let failure = known.placing.failure, now >= known.notBefore else { return }
+            // Its name may lead to something else by now.
+            if failure == Errno(ESTALE) { part(of: wanted)?.doubt() }
+            known.placing = GrantPlacing(wanted, node, on: main)
+            (known.wanted, known.isReadOnly, known.notBefore) = (wanted, isReadOnly, now + Self.placingDelay)
+        }
+        placed[id] = known
     }
 
-    /// Mounts a grant's directory, on a thread of its own.
-    private func begin(_ wanted: Wanted, _ isReadOnly: Bool, in main: MountRecord) -> Placing {
-        let placing = Placing()
-        let (devices, name) = ((wanted.part.connection?.device, main.connection?.device), wanted.grant.name.bytes)
-        let (source, target) = (wanted.part.mountpoint, mountpoint.path)
-        let work: @Sendable () -> Void = {
-            var result: Result<BoundDirectory, Errno>
-            do throws(Errno) {
-                let source = try FileDescriptor.openWithoutLinks(source)
-                let target = try FileDescriptor.openWithoutLinks(target)
-                // Another mount may have come to one of the places.
-                guard try MountIdentity(of: source).device == devices.0, try MountIdentity(of: target).device == devices.1 else {
-                    throw Errno(ESTALE)
-                }
-                // The kernel may still have the name of what was shown here before.
-                let place = try FileDescriptor.openAt(target.number, name, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
-                guard try MountIdentity(of: place).device == devices.1,
-                    VirtualDirectories.isVirtual(inode: UInt64(truncatingIfNeeded: try place.status().st.st_ino))
-                else { throw Errno(ESTALE) }
-                result = .success(try BoundDirectory(name, of: source, on: place, readOnly: isReadOnly))
-            } catch {
-                result = .failure(error)
-            }
-            placing.result.withLock { $0 = result }
+    /// Whether something else is to be mounted instead, or nothing. One whose name is refused may stay: what it leads to refuses as well.
+    private func isOver(_ item: Placed, _ wanted: WantedGrant?) -> Bool {
+        guard let wanted, wanted == item.wanted else { return true }
+        return switch part(of: wanted)?.sight(of: wanted) {
+        case .directory(let node): item.placing.directory.map { $0.node != node } ?? false
+        case .missing: true
+        case .refused, nil: false
         }
-        do throws(Errno) {
-            try WorkerThread.start("grantfs-place", work).detach()
-        } catch {
-            placing.result.withLock { $0 = .failure(error) }
-        }
-        return placing
     }
 
     /// Detaches what is not wanted any more, and forgets what somebody else has detached: the kernel does when a name was gone meanwhile.
-    private func take(awayUnless wanted: [GrantID: Wanted]) {
+    private func take(awayUnless wanted: [GrantID: WantedGrant]) {
         let (table, now) = (try? MountTable.current(), Clock.monotonic)
         for (id, item) in placed {
-            guard let table, let directory = item.directory, !directory.isMounted(in: table) else { continue }
+            guard let table, let directory = item.placing.directory, !directory.isMounted(in: table) else { continue }
             // Somebody who unmounts all of it begins with what is mounted below.
             let since = item.goneSince ?? now
             placed[id]?.goneSince = since
             if now >= since + Self.retryDelay { placed[id] = nil }
         }
-        for (id, item) in placed where wanted[id] != item.wanted {
+        for (id, item) in placed where isOver(item, wanted[id]) {
             // What is still being mounted is left until that is done.
-            guard item.directory != nil || item.failure != nil else { continue }
+            guard item.placing.directory != nil || item.placing.failure != nil else { continue }
             do throws(Errno) {
-                try item.directory?.detach()
+                try item.placing.directory?.detach()
                 placed[id] = nil
             } catch {
                 SystemLog.write(.warning, Terminal.visible("“\(item.wanted.grant.name)” cannot be unmounted yet: \(error)"))
@@ -265,19 +228,13 @@ final class CacheMounts {
         }
     }
 
-    /// Says what is mounted, when that has changed.
-    private func say(in main: MountRecord) {
-        let grants = placed.values.filter { $0.directory != nil && $0.goneSince == nil }.map(\.wanted.grant).sorted {
-            $0.name.bytes.lexicographicallyPrecedes($1.name.bytes)
+    /// Returns whether there is more to say soon.
+    private func say(_ wanted: [GrantID: WantedGrant], in main: MountRecord) -> Bool {
+        let missing = wanted.values.filter { part(of: $0)?.sight(of: $0) == .missing }
+        let mounted = wanted.filter { id, item in
+            placed[id].map { $0.placing.directory != nil && $0.goneSince == nil && !isOver($0, item) } ?? false
         }
-        if let said, said.grants.elementsEqual(grants, by: PlacedGrants.isSame) { return }
-        let file = PlacedGrants(in: main, of: store)
-        do throws(Errno) {
-            try file.write(grants)
-            said = (grants, file)
-        } catch {
-            SystemLog.write(.warning, "it cannot be said which grants are mounted: \(error)")
-        }
+        return report.say(mounted: mounted.values.map(\.grant), missing: missing.map(\.grant), in: main, store)
     }
 
     private func options(removing words: Set<String>, adding word: String? = nil) -> String {
@@ -289,12 +246,12 @@ final class CacheMounts {
 
     /// Ends the daemons, which withdraw everything first: those of modes, then that of the mount.
     private func end() {
-        for item in placed.values { try? item.directory?.detach() }
+        for item in placed.values { try? item.placing.directory?.detach() }
         let records = (try? store.mounts()) ?? []
-        let places = Set(parts.values.map { Array($0.temporary.mountpoint.utf8) })
+        let places = Set(parts.values.map(\.mountpoint))
         daemons.end(records.filter { places.contains($0.mountpoint) })
         for part in parts.values { try? part.temporary.clean() }
         daemons.end(records.filter { $0.mountpoint == mountpoint.path && isMain($0) })
-        said?.file.remove()
+        report.remove()
     }
 }

@@ -33,6 +33,8 @@ final class MountedView: @unchecked Sendable {
     let documentsUnderWay = Lock<Set<UInt32>>([])
     /// The claims on what the mount shows. Set once, before the first grant is read.
     nonisolated(unsafe) var claims: ClaimService?
+    /// What is mounted on its mountpoints, with `ShownViews.main`. Set once, before the first grant is read.
+    nonisolated(unsafe) var placed: PlacedGrants?
     /// Shuts the fleet's grants when their lease expires.
     let fence: FleetFence
 
