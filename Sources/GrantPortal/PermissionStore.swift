@@ -6,7 +6,7 @@ struct PermissionStore: Sendable {
     static let object = "/org/freedesktop/impl/portal/PermissionStore"
     static let table = "documents"
 
-    private let bus: BusClient
+    let bus: BusClient
     private let own: OwnDocuments
     private let histories = PermissionHistories()
 

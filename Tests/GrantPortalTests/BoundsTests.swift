@@ -124,6 +124,21 @@ extension GrantPortalTests {
             #expect(try session.permissions(of: id)?[other] == ["read", "write"])
         }
 
+        @Test("An application that has lost the permission to read has no other one either, until it may read again")
+        func withoutReading() throws {
+            let session = try PortalSession.started()
+            let id = try session.host.addFull([try session.file()], app: app, ["read", "grant-permissions", "delete"]).id
+            #expect(try session.host.call("GrantPermissions", "(ssas)", [id, other, ["read"]]).error == nil)
+            let program = try session.sandboxed(app)
+            #expect(try session.host.call("RevokePermissions", "(ssas)", [id, app, ["read"]]).error == nil)
+            #expect(try program.call("RevokePermissions", "(ssas)", [id, other, ["read"]]).error == "NotAllowed")
+            #expect(try program.call("GrantPermissions", "(ssas)", [id, other, ["grant-permissions"]]).error == "NotAllowed")
+            #expect(try program.call("Delete", "(s)", [id]).error == "NotAllowed")
+            #expect(try session.permissions(of: id)?[other] == ["read"])
+            #expect(try session.host.call("GrantPermissions", "(ssas)", [id, app, ["read"]]).error == nil)
+            #expect(try program.call("Delete", "(s)", [id]).error == nil)
+        }
+
         @Test(
             "A file of a directory becomes a document of its own for those alone who may give on the directory, with what they have of it")
         func ofADirectory() throws {

@@ -110,5 +110,29 @@ extension GrantPortalTests {
             #expect(first.wait(within: 30) == 0)
             #expect(try session.fixture.list("--all").allSatisfy { $0.name == id })
         }
+
+        @Test(
+            "Who can only read the store's directory cannot open what services lock; a lock for readers is said, and who has it is not killed",
+            .enabled(if: Identity.isRoot, "needs root, who may open it all the same"))
+        func readersLock() throws {
+            let session = try PortalSession.started()
+            let run = session.fixture.base + "/store/run"
+            let names = try FileManager.default.contentsOfDirectory(atPath: run).filter { $0.hasPrefix("portal") }
+            #expect(names.count == 2, "\(names)")
+            for name in names {
+                var status = stat()
+                #expect(stat(run + "/" + name, &status) == 0 && status.st_mode & 0o7777 == 0o200, "\(name)")
+            }
+            try session.stop()
+            let script =
+                "import fcntl, sys; file = open(sys.argv[1]); fcntl.lockf(file, fcntl.LOCK_SH); print('locked', flush=True); input()"
+            let reader = try Child(["/usr/bin/python3", "-c", script, run + "/portals"])
+            try reader.expect("locked")
+            let output = try Command.run([Programs.grantfs, "portal"], environment: session.fixture.environment, within: 60)
+            #expect(output.status == 1 && output.errors.contains("cannot be taken over from the former service"), "\(output)")
+            reader.send("")
+            #expect(reader.wait(within: 20) == 0)
+            try session.start()
+        }
     }
 }

@@ -28,12 +28,14 @@ final class PortalSession {
 
     var mountpoint: String { fixture.base + "/run/doc" }
 
-    /// `hasStore`: whether there is a permission store. `owner`: whose session it is. `place`: where its files are.
-    init(hasStore: Bool = true, owner: Identity = .current, in place: String = Programs.temporaryDirectory) throws {
+    /// `hasStore`: whether there is a permission store. `owner`: whose session it is. `place`: where its files are. `waiting`: how many bytes the bus keeps for a connection.
+    init(
+        hasStore: Bool = true, owner: Identity = .current, in place: String = Programs.temporaryDirectory, waiting: Int = 1_000_000_000
+    ) throws {
         fixture = try MountFixture(owner: owner, in: place)
         let socket = "unix:path=\(fixture.base)/bus"
         let configuration = fixture.base + "/bus.conf"
-        try Data(Self.configuration(socket).utf8).write(to: URL(fileURLWithPath: configuration))
+        try Data(Self.configuration(socket, waiting).utf8).write(to: URL(fileURLWithPath: configuration))
         fixture.switches = [
             "DBUS_SESSION_BUS_ADDRESS": socket, "XDG_RUNTIME_DIR": try fixture.directory("run"),
             "XDG_DATA_HOME": try fixture.directory("data"), "HOME": try fixture.directory("home"),
@@ -68,7 +70,7 @@ final class PortalSession {
     }
 
     /// As the machine's own for sessions, with its limits; it starts nothing by itself.
-    private static func configuration(_ socket: String) -> String {
+    private static func configuration(_ socket: String, _ waiting: Int) -> String {
         """
         <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
           "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
@@ -77,7 +79,7 @@ final class PortalSession {
           <listen>\(socket)</listen>
           <limit name="max_incoming_bytes">1000000000</limit>
           <limit name="max_incoming_unix_fds">250000000</limit>
-          <limit name="max_outgoing_bytes">1000000000</limit>
+          <limit name="max_outgoing_bytes">\(waiting)</limit>
           <limit name="max_outgoing_unix_fds">250000000</limit>
           <limit name="max_message_size">1000000000</limit>
           <limit name="max_replies_per_connection">50000</limit>

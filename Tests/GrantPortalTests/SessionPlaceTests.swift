@@ -168,6 +168,44 @@ extension GrantPortalTests {
             #expect(try session.host.read("\(doc)/\(id)/report.txt").texts == ["old\n"])
         }
 
+        /// A FUSE filesystem of the user 65534 for all users, in which everything is a directory of the caller's that nobody else may write to.
+        private static let server = """
+            import ctypes, os, struct, sys
+            device = os.open('/dev/fuse', os.O_RDWR)
+            options = f'fd={device},rootmode=40700,user_id=65534,group_id=65534,allow_other'
+            if ctypes.CDLL(None).mount(b'server', sys.argv[1].encode(), b'fuse', 6, options.encode()): sys.exit('it is not mounted')
+            print('mounted', flush=True)
+            def attributes(node): return struct.pack('<6Q10I', node, 0, 0, 0, 0, 0, 0, 0, 0, 0o040700, 2, int(sys.argv[2]), 0, 0, 4096, 0)
+            while True:
+                try: request = os.read(device, 1 << 18)
+                except OSError: break
+                code, unique, node = struct.unpack('<IQQ', request[4:24])
+                if code == 26: answer = struct.pack('<4I2H2I2H8I', 7, 31, 0, 0, 0, 0, 4096, 1, 0, 0, *[0] * 8)
+                elif code == 1: answer = struct.pack('<4Q2I', node + 1, 0, 0, 0, 0, 0) + attributes(node + 1)
+                elif code == 3: answer = struct.pack('<Q2I', 0, 0, 0) + attributes(node)
+                elif code in (2, 42): continue
+                else: answer = None
+                result = struct.pack('<IiQ', 16 + len(answer or b''), 0 if answer else -38, unique) + (answer or b'')
+                try: os.write(device, result)
+                except OSError: pass
+            """
+
+        @Test(
+            "A directory in a filesystem that another user serves is refused, whatever that says of it",
+            .enabled(if: Identity.isRoot && Machine.hasFUSE, "needs root and /dev/fuse"))
+        func anothersServer() throws {
+            let session = try PortalSession()
+            let place = try session.fixture.directory("served")
+            let server = try Child(["/usr/bin/python3", "-c", Self.server, place, "\(geteuid())"])
+            defer {
+                _ = try? Command.run(["umount", "-l", place])
+                server.kill()
+            }
+            try server.expect("mounted")
+            session.fixture.switches["XDG_RUNTIME_DIR"] = place + "/run"
+            try expectRefusal(session, "\(place) is in a filesystem that another user serves", place + "/run")
+        }
+
         @Test("A place that somebody names is used as it is named")
         func named() throws {
             let session = try PortalSession()

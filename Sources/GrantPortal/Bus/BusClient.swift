@@ -49,6 +49,8 @@ final class BusClient: Sendable {
     private struct Connection: @unchecked Sendable {
         // Safe to share: used with the lock held.
         var bus: OpaquePointer?
+        /// Whether the next call must fail, because signals may have been missed.
+        var hasMissed = false
     }
 
     /// The services that are called are trusted, and the permission store's lists are long.
@@ -67,6 +69,10 @@ final class BusClient: Sendable {
         seconds: UInt64 = 10
     ) throws(BusError) -> [BusValue] {
         try connection.withLock { (connection: inout Connection) -> Result<[BusValue], BusError> in
+            if connection.hasMissed {
+                connection.hasMissed = false
+                return .failure(BusError(name: "", text: "the bus has dropped what was sent to this program"))
+            }
             do throws(Errno) {
                 let bus = try self.open(&connection.bus)
                 var call: OpaquePointer?
@@ -84,8 +90,9 @@ final class BusClient: Sendable {
                 _ = cportal_process_received(bus)
                 if result < 0 {
                     let error = BusError(name: BusClient.text(name), text: BusClient.text(text))
-                    // The next call connects anew. That also ends a message that is too large for sd-bus (ENOBUFS), which would block all that follow it.
-                    if error.name.isEmpty || result == -ECONNRESET || result == -ENOTCONN || result == -ENOBUFS {
+                    // The next call connects anew. That also ends a message that is too large for sd-bus (ENOBUFS), which would block all that follow it, and the wait for
+                    // what others have sent to this connection.
+                    if error.name.isEmpty || [ECONNRESET, ENOTCONN, ENOBUFS, ETIMEDOUT].contains(-result) {
                         cportal_close(bus)
                         connection.bus = nil
                     }
@@ -101,6 +108,18 @@ final class BusClient: Sendable {
                 return .failure(BusError(name: "", text: error.description))
             }
         }.get()
+    }
+
+    /// The unique name of the connection; nil when there is none now.
+    var name: String? { connection.withLock { $0.bus.flatMap { cportal_name($0) }.map { String(cString: $0) } } }
+
+    /// Gives the connection up, because the bus may have dropped messages for it. If signals are followed, the next call fails, so that what was heard is not taken for complete.
+    func giveUp() {
+        connection.withLock { connection in
+            guard let bus = connection.bus else { return }
+            cportal_close(bus)
+            (connection.bus, connection.hasMissed) = (nil, signal != nil)
+        }
     }
 
     /// Acts upon the signals that have come since the last call. It waits for a call that is under way, and reads for half a second at most, so that signals without pause do not
@@ -152,5 +171,15 @@ final class BusClient: Sendable {
 
     private static func text(_ bytes: [CChar]) -> String {
         String(decoding: bytes.prefix { $0 != 0 }.map { UInt8(bitPattern: Int8(truncatingIfNeeded: $0)) }, as: UTF8.self)
+    }
+}
+
+extension BusClient {
+    static let daemon = "org.freedesktop.DBus"
+
+    /// Calls a method of the bus itself, with texts as arguments, and returns the first result.
+    func ask(_ member: String, _ arguments: [BusValue] = [], interface: String = BusClient.daemon) throws(BusError) -> BusValue? {
+        let types = String(repeating: "s", count: arguments.count)
+        return try call(Self.daemon, "/org/freedesktop/DBus", interface, member, types, arguments).first
     }
 }

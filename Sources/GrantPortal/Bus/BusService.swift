@@ -29,6 +29,7 @@ final class BusService: @unchecked Sendable {
     private let wake: PipePair
     private let isWoken = Atomic(false)
     private let hasEnded = Atomic(false)
+    private let isToRenew = Atomic(false)
     private let onCall: (BusCall) -> Void
     /// Whether no more calls can be taken at present.
     private let isFull: () -> Bool
@@ -111,6 +112,12 @@ final class BusService: @unchecked Sendable {
         }
     }
 
+    /// Has the connection replaced by a new one, as after a message that sd-bus does not read.
+    func renew() {
+        isToRenew.store(true, ordering: .releasing)
+        wakeUp()
+    }
+
     /// Makes a new connection. It takes the name over before the old one is closed, so that no other program gets it.
     private func reconnect() throws(Errno) {
         var bus: OpaquePointer?
@@ -134,6 +141,7 @@ final class BusService: @unchecked Sendable {
 
     private func listen() throws(Errno) {
         while !hasEnded.load(ordering: .acquiring) {
+            if isToRenew.exchange(false, ordering: .acquiringAndReleasing) { throw Errno(ENOBUFS) }
             let isFull = isFull()
             if !isFull {
                 let result = bus.withLock { cportal_process($0.bus) }

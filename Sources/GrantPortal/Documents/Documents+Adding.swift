@@ -68,10 +68,10 @@ extension Documents {
         }
     }
 
-    /// What an application may do at this moment: nothing when its time is up, or nothing shows it the document.
+    /// What an application may do at this moment: nothing when its grant is not active, because it has expired, was revoked, or is without the permission to read.
     func permissions(of app: String, for id: String) -> Permissions {
         let recorded = recorded(of: app, for: id)
-        return recorded.contains(.read) && !isActive(grant(of: app, for: id)) ? [] : recorded
+        return recorded.contains(.read) && isActive(grant(of: app, for: id)) ? recorded : []
     }
 
     /// What it has, and keeps when something is added or taken away; nothing when its time is up, so that a change brings none of that back.

@@ -34,7 +34,7 @@ public final class DocumentPortal: @unchecked Sendable {
         case call(BusCall)
         case permissionsChanged(String)
         case grantsChanged
-        /// What the permission store has announced is to be taken from the bus.
+        /// What the permission store has announced is to be taken from the bus, and what the bus has dropped is to be found out.
         case hear
         /// The permission store is to be read as a whole.
         case load
@@ -60,13 +60,14 @@ public final class DocumentPortal: @unchecked Sendable {
     let connections = Connections()
     let callers: CallerIdentification
     /// Finds out who has a new connection, by a connection to the bus of its own, so that this does not wait for `callers`.
-    private let arrivals: CallerIdentification
+    let arrivals: CallerIdentification
     let transfers = FileTransfers()
     private let queue = CallQueue<Work>()
     /// The permission store's connection. Its signals are accepted from no other one.
     private let storeName = Lock<String?>(nil)
     private let dirty = Lock<Set<String>>([])
     private let isEnding = Atomic(false)
+    let losses = BusLosses()
     private let say: @Sendable (SystemLog.Level, String) -> Void
     private(set) var bus: BusService?
 
@@ -125,14 +126,17 @@ public final class DocumentPortal: @unchecked Sendable {
 
     /// Waits until the service that had the name before changes nothing any more. nil when this service is to end instead.
     private func takeOver(_ bus: BusService) throws(GrantError) -> ServiceLock? {
-        guard let id = askBus("GetId", [])?.text else { throw GrantError(.unsupported, "the session bus does not say which one it is") }
+        guard let id = askBus("GetId")?.text else { throw GrantError(.unsupported, "the session bus does not say which one it is") }
         do throws(Errno) {
             let lock = try ServiceLock(in: documents.administrator.store.runDirectory, bus: id)
-            var former: (process: pid_t?, deadline: Int64)?
+            var former: (holder: ServiceLock.Holder, deadline: Int64)?
             while !isEnding.load(ordering: .acquiring) {
                 if try lock.take() { return lock }
                 let holder = lock.holder
-                let isNew = former == nil || former?.process != holder
+                // It has ended meanwhile.
+                if holder == .nobody { continue }
+                if holder == .stranger { throw Errno(EBUSY) }
+                let isNew = former == nil || former?.holder != holder
                 guard isNew || Clock.monotonic > former?.deadline ?? 0 else {
                     usleep(20_000)
                     continue
@@ -142,13 +146,14 @@ public final class DocumentPortal: @unchecked Sendable {
                     say(.notice, "somebody else is the portal of documents from now on")
                     return nil
                 }
-                let service = "the former service (\(holder.map { "process \($0)" } ?? "a process that is not visible here"))"
+                let process: pid_t? = if case .service(let pid) = holder { pid } else { nil }
+                let service = "the former service (\(process.map { "process \($0)" } ?? "a process that is not visible here"))"
                 if isNew {
                     say(.notice, "waits until \(service) has handed over the documents")
-                } else if let holder {
+                } else if let process {
                     // A service that is killed changes nothing either. What it was doing is made good as at every start.
                     say(.warning, "\(service) has not handed over the documents, and is killed")
-                    lock.end(holder)
+                    lock.end(process)
                 } else {
                     say(.warning, "\(service) has not handed over the documents")
                 }
@@ -206,7 +211,7 @@ public final class DocumentPortal: @unchecked Sendable {
             if owner.isEmpty { connectionEnded(name) } else { connections.add(name) }
         }
         // What is there already; what comes and goes from now on is heard of.
-        _ = lookAtConnections()
+        lookAtConnections(bus)
         try bus.listen(to: "NameLost", of: daemon, at: nil, from: daemon) { [unowned self] values, sender in
             guard sender == daemon, values.first?.text == Self.name, let bus = self.bus else { return }
             say(.notice, "somebody else is the portal of documents from now on")
@@ -214,28 +219,34 @@ public final class DocumentPortal: @unchecked Sendable {
         }
     }
 
-    /// Looks which connections there are. Those that have gone come back; nil when the bus does not answer.
-    private func lookAtConnections() -> Set<String>? {
+    /// Looks which connections there are, and which one is the permission store's. When the bus does not answer, `lookForLosses` tries it again.
+    func lookAtConnections(_ bus: BusService) {
         let known = connections.names
-        guard let names = askBus("ListNames", [])?.texts else { return nil }
-        for name in names where name.hasPrefix(":") { connections.add(name) }
-        let owner = askBus("GetNameOwner", [.text(PermissionStore.service)])?.text
-        storeName.withLock { $0 = owner }
-        return known.subtracting(names)
+        do throws(BusError) {
+            let names = Set(try arrivals.bus.ask("ListNames")?.texts ?? [])
+            for name in names where name.hasPrefix(":") { connections.add(name) }
+            let owner: String?
+            do throws(BusError) {
+                owner = try arrivals.bus.ask("GetNameOwner", [.text(PermissionStore.service)])?.text
+            } catch {
+                guard error.isAbsence else { throw error }
+                owner = nil
+            }
+            storeName.withLock { $0 = owner }
+            bus.whileListening { for name in known.subtracting(names) { connectionEnded(name) } }
+        } catch {
+            losses.isUnsure.store(true, ordering: .relaxed)
+        }
     }
 
     /// Looks at what has come, gone and changed while there was no connection to the bus.
     private func lookAgain(_ bus: BusService) {
-        say(.warning, "a message of somebody's ended the connection to the bus, and there is another one")
-        let gone = lookAtConnections() ?? []
-        bus.whileListening { for name in gone { connectionEnded(name) } }
+        say(.warning, "what others have sent blocked the connection to the bus, and there is another one")
+        lookAtConnections(bus)
         for id in documents.state.withLock({ Array($0.documents.keys) }) { permissionsChanged(id) }
     }
 
-    private func askBus(_ member: String, _ arguments: [BusValue]) -> BusValue? {
-        let daemon = "org.freedesktop.DBus"
-        return try? arrivals.bus.call(daemon, "/org/freedesktop/DBus", daemon, member, arguments.isEmpty ? "" : "s", arguments).first
-    }
+    private func askBus(_ member: String, _ arguments: [BusValue] = []) -> BusValue? { (try? arrivals.bus.ask(member, arguments)) ?? nil }
 
     private static let tooMuch = PortalError(.limitsExceeded, "Too many calls at once")
 
@@ -264,7 +275,7 @@ public final class DocumentPortal: @unchecked Sendable {
         queue.add(.permissionsChanged(id), from: Self.others)
     }
 
-    private func load() {
+    func load() {
         guard !isLoading.exchange(true, ordering: .acquiringAndReleasing) else { return }
         queue.add(.load, from: Self.loading)
     }
@@ -287,7 +298,9 @@ public final class DocumentPortal: @unchecked Sendable {
                 dirty.withLock { _ = $0.remove(id) }
                 if documents.followPermissions(of: id) { queue.add(.takeOver(id), from: Self.found) }
             case .grantsChanged: documents.followGrants()
-            case .hear: documents.permissions.hear()
+            case .hear:
+                documents.permissions.hear()
+                lookForLosses(bus)
             case .takeOver(let id): documents.takeOver(id)
             case .load: loadAgain()
             }

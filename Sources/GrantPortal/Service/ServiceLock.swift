@@ -7,7 +7,7 @@ import GrantSystem
 /// A service that takes another one's name waits for this lock before it reads what there is. So nothing is changed by the former service after that.
 ///
 /// It is a record lock (fcntl(2)), because the kernel says which process holds one. Each bus has a byte of the same file. Nothing else may open this file, because closing it
-/// would end the lock.
+/// would end the lock. It cannot be opened for reading: a program that can only read this directory must not be able to lock it.
 ///
 /// Locking: none; the kernel's.
 final class ServiceLock: Sendable {
@@ -16,7 +16,8 @@ final class ServiceLock: Sendable {
 
     /// `directory`: the store's directory for running processes. `bus`: what the bus calls itself; no two buses have the same.
     init(in directory: String, bus: String) throws(Errno) {
-        file = try FileDescriptor.open((directory + "/portals").utf8, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode: 0o600)
+        file = try FileDescriptor.open((directory + "/portals").utf8, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode: 0o200)
+        _ = try Errno.check(fchmod(file.number, 0o200))
         // Without the highest bits, so that the end of the range is a valid position as well.
         position = off_t(SipHash(key0: 0, key1: 0).hash(Array(bus.utf8)) >> 2)
     }
@@ -29,17 +30,27 @@ final class ServiceLock: Sendable {
         return false
     }
 
-    /// The process that holds it; nil when no other one does, or when it is not visible in this process's namespace of process ids.
-    var holder: pid_t? {
+    enum Holder: Equatable {
+        case nobody
+        case service(pid_t)
+        /// A process that is not visible in this process's namespace of process ids.
+        case invisible
+        /// A program that has a lock for readers, which no service takes.
+        case stranger
+    }
+
+    /// Which other process keeps this one from taking it.
+    var holder: Holder {
         var request = range(F_WRLCK)
-        guard fcntl(file.number, F_GETLK, &request) == 0, request.l_type != F_UNLCK, request.l_pid > 0 else { return nil }
-        return request.l_pid
+        guard fcntl(file.number, F_GETLK, &request) == 0, Int32(request.l_type) != F_UNLCK else { return .nobody }
+        guard Int32(request.l_type) == F_WRLCK else { return .stranger }
+        return request.l_pid > 0 ? .service(request.l_pid) : .invisible
     }
 
     /// Kills the process if it is still the one that holds the lock.
     func end(_ pid: pid_t) {
         // The handle comes first: when the number is still the holder's after that, the handle is of the holder, or of a process that has ended.
-        guard let process = try? ProcessHandle(pid), holder == pid else { return }
+        guard let process = try? ProcessHandle(pid), holder == .service(pid) else { return }
         try? process.send(SIGKILL)
     }
 

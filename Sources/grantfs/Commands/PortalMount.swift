@@ -45,9 +45,10 @@ struct PortalMount: Sendable {
         guard use.withLock({ $0 == nil }) else { return }
         let file = "\(store.runDirectory)/portal-\(Hexadecimal.text(SipHash(key0: 0, key1: 0).hash(mountpoint.path)))"
         do throws(Errno) {
-            // Open until this process ends.
-            let descriptor = try Errno.check(Glibc.open(file, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o600))
+            // Open until this process ends. Not for reading: a program that can only read this directory must not be able to lock it.
+            let descriptor = try Errno.check(Glibc.open(file, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o200))
             use.withLock { $0 = descriptor }
+            _ = try Errno.check(fchmod(descriptor, 0o200))
             let deadline = Clock.monotonic + Self.endTimeout
             while flock(descriptor, LOCK_SH | LOCK_NB) != 0 {
                 guard errno == EWOULDBLOCK || errno == EINTR, Clock.monotonic < deadline else { throw Errno(errno) }

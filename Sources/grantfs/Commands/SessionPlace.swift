@@ -39,6 +39,7 @@ enum SessionPlace {
     /// It goes down from the root directory: what a trusted directory holds stays there until somebody trusted moves it.
     /// `path`: canonical; `directory`: what has to be found there.
     private static func problemOnTheWay(to path: [UInt8], _ directory: borrowing FileDescriptor) throws(Errno) -> String? {
+        let mounts = try MountTable.current()
         var current = try FileDescriptor.open([0x2F], OpenFlags.path | O_DIRECTORY)
         var shown = "/"
         // In a namespace of users root may have no number here; everything below / is its owner's anyway.
@@ -53,6 +54,11 @@ enum SessionPlace {
             }
             current = try FileDescriptor.openBeneath(current.number, name, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW, crossMounts: true)
             shown = (shown == "/" ? "" : shown) + "/" + String(decoding: name, as: UTF8.self)
+            // A filesystem that another user serves says whatever he wants of what is in it.
+            let mount = try MountIdentity(of: current).entry(in: mounts)
+            guard let mount else { return "\(shown) is in no mount that is known" }
+            let users = Set(mount.superOptions.split(separator: ",")).intersection(["user_id=0", "user_id=\(geteuid())"])
+            if mount.type.hasPrefix("fuse"), users.isEmpty { return "\(shown) is in a filesystem that another user serves" }
         }
         let (found, opened) = (try current.status().st, try directory.status().st)
         return found.st_dev == opened.st_dev && found.st_ino == opened.st_ino ? nil : "something else has come into its place"
