@@ -71,6 +71,8 @@ func many(_ path: [UInt8], _ count: Int) throws {
 /// Lines: `read PATH`, `write PATH…`, each answered with `granted` or the error; `end` gives the last one back; `lost` waits for its loss. `peek` reads
 /// what is there, saved or not, `soon` waits for a fifth of a second; `as PURPOSE` names the purpose of what follows.
 func script() {
+    // On a machine that is so many times slower (TestSupport's `Machine.slowness`) tests wait longer as well.
+    let patience = 20 * max(1, getenv("GRANTFS_SLOWNESS").flatMap { Double(String(cString: $0)) } ?? 1)
     let coordination = coordinator()
     var claims: [Claim] = []
     var purpose: String?
@@ -78,16 +80,16 @@ func script() {
         let parts = line.split(separator: " ").map { Array($0.utf8) }
         do throws(CoordinationError) {
             switch String(decoding: parts[0], as: UTF8.self) {
-            case "read": claims.append(try coordination.claim(parts.dropFirst().map { .reading($0) }, purpose: purpose, timeout: 20))
-            case "write": claims.append(try coordination.claim(parts.dropFirst().map { .writing($0) }, purpose: purpose, timeout: 20))
-            case "peek": claims.append(try coordination.claim(parts.dropFirst().map { .reading($0, savesFirst: false) }, timeout: 20))
+            case "read": claims.append(try coordination.claim(parts.dropFirst().map { .reading($0) }, purpose: purpose, timeout: patience))
+            case "write": claims.append(try coordination.claim(parts.dropFirst().map { .writing($0) }, purpose: purpose, timeout: patience))
+            case "peek": claims.append(try coordination.claim(parts.dropFirst().map { .reading($0, savesFirst: false) }, timeout: patience))
             case "soon": claims.append(try coordination.claim(parts.dropFirst().map { .writing($0) }, timeout: 0.2))
             case "as": purpose = String(decoding: parts[1], as: UTF8.self)
             case "try": claims.append(try coordination.claim(parts.dropFirst().map { .writing($0) }, timeout: 0))
             case "moved": claims.last?.tellMoved(parts[1], to: parts[2])
             case "end": claims.popLast()?.end()
             case "lost":
-                print(claims.last?.waitUntilLost(20).map { "lost \($0.errno)" } ?? "held")
+                print(claims.last?.waitUntilLost(patience).map { "lost \($0.errno)" } ?? "held")
                 continue
             default: exit(2)
             }
