@@ -177,10 +177,14 @@ public enum Processes {
     static func commandLine(_ pid: pid_t) -> String {
         FileManager.default.contents(atPath: "/proc/\(pid)/cmdline").map { String(decoding: $0, as: UTF8.self) } ?? ""
     }
-    /// Whether a thread of it waits in the kernel for what no signal ends.
+    /// Whether a thread of it waits in the kernel for what no signal ends, and for longer than a moment: a busy machine has such waits all the time.
     public static func isInKernel(_ pid: pid_t) -> Bool {
-        let threads = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(pid)/task")) ?? []
-        return threads.contains { kernelText("/proc/\(pid)/task/\($0)/stat").contains(") D ") }
+        var waiting = Set((try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(pid)/task")) ?? [])
+        for look in 0..<10 where !waiting.isEmpty {
+            if look > 0 { usleep(20_000) }
+            waiting = waiting.filter { kernelText("/proc/\(pid)/task/\($0)/stat").contains(") D ") }
+        }
+        return !waiting.isEmpty
     }
     /// The processes beside the daemons of a mountpoint.
     public static func keepers(of mountpoint: String) -> [pid_t] {
