@@ -69,25 +69,6 @@ final class PortalSession {
         fixture.finish()
     }
 
-    /// As the machine's own for sessions, with its limits; it starts nothing by itself.
-    private static func configuration(_ socket: String, _ waiting: Int) -> String {
-        """
-        <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
-          "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-        <busconfig>
-          <type>session</type>
-          <listen>\(socket)</listen>
-          <limit name="max_incoming_bytes">1000000000</limit>
-          <limit name="max_incoming_unix_fds">250000000</limit>
-          <limit name="max_outgoing_bytes">\(waiting)</limit>
-          <limit name="max_outgoing_unix_fds">250000000</limit>
-          <limit name="max_message_size">1000000000</limit>
-          <limit name="max_replies_per_connection">50000</limit>
-          <policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy>
-        </busconfig>
-        """
-    }
-
     private func startBus(_ configuration: String) throws {
         // What it says is kept: one that nobody reads of would wait.
         let bus = try Child(
@@ -107,18 +88,6 @@ final class PortalSession {
     func endStore() throws {
         store?.kill()
         try fixture.wait(until: "the permission store is gone") { try !hasOwner(Self.storeName) }
-    }
-
-    /// A number of bytes that the bus has for the portal's connections, the largest of them; nil where the bus keeps no statistics.
-    func bytes(_ statistic: String) throws -> Int? {
-        let (name, object) = ("org.freedesktop.DBus", "/org/freedesktop/DBus")
-        func ask(_ member: String, _ arguments: [Any], _ interface: String? = nil) throws -> PortalAnswer {
-            try host.call(member, arguments.isEmpty ? "" : "(s)", arguments, interface: interface ?? name, service: name, object: object)
-        }
-        let names = try #require(try ask("ListNames", []).values.first as? [String]).filter { $0.hasPrefix(":") }
-        let own = try names.filter { try ask("GetConnectionUnixProcessID", [$0]).values.first as? Int == portal.map { Int($0.pid) } }
-        let answers = try own.map { try ask("GetConnectionStats", [$0], name + ".Debug.Stats") }
-        return answers.compactMap { $0.dictionary[statistic] as? Int }.max()
     }
 
     /// The bus ends, as at the end of a session.

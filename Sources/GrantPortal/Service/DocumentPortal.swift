@@ -134,7 +134,10 @@ public final class DocumentPortal: @unchecked Sendable {
                 if try lock.take() { return lock }
                 let holder = lock.holder
                 // It has ended meanwhile.
-                if holder == .nobody { continue }
+                if holder == .nobody {
+                    usleep(20_000)
+                    continue
+                }
                 if holder == .stranger { throw Errno(EBUSY) }
                 let isNew = former == nil || former?.holder != holder
                 guard isNew || Clock.monotonic > former?.deadline ?? 0 else {
@@ -161,7 +164,10 @@ public final class DocumentPortal: @unchecked Sendable {
             }
             return nil
         } catch {
-            throw GrantError(.system, "the documents cannot be taken over from the former service", cause: error.description)
+            let cause =
+                error == Errno(EBUSY)
+                ? "a program that is no service has a lock on \(ServiceLock.name) in the store's directory run" : error.description
+            throw GrantError(.system, "the documents cannot be taken over from the former service", cause: cause)
         }
     }
 

@@ -11,12 +11,13 @@ import GrantSystem
 ///
 /// Locking: none; the kernel's.
 final class ServiceLock: Sendable {
+    static let name = "portals"
     private let file: FileDescriptor
     private let position: off_t
 
     /// `directory`: the store's directory for running processes. `bus`: what the bus calls itself; no two buses have the same.
     init(in directory: String, bus: String) throws(Errno) {
-        file = try FileDescriptor.open((directory + "/portals").utf8, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode: 0o200)
+        file = try FileDescriptor.open("\(directory)/\(Self.name)".utf8, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode: 0o200)
         _ = try Errno.check(fchmod(file.number, 0o200))
         // Without the highest bits, so that the end of the range is a valid position as well.
         position = off_t(SipHash(key0: 0, key1: 0).hash(Array(bus.utf8)) >> 2)

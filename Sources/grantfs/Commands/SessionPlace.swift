@@ -4,7 +4,7 @@ import GrantModel
 import GrantSystem
 
 /// Where a session shows its documents: `doc` in $XDG_RUNTIME_DIR. That directory has to be the user's own, and no other user may be able to put something else in its place:
-/// he would decide where the documents are shown.
+/// that user would decide where the documents are shown.
 enum SessionPlace {
     private static let name = Array("doc".utf8)
 
@@ -35,8 +35,8 @@ enum SessionPlace {
         return mountpoint
     }
 
-    /// Why somebody else could exchange the directory after it was looked at; nil when only root and this user can.
-    /// It goes down from the root directory: what a trusted directory holds stays there until somebody trusted moves it.
+    /// Why another user could exchange the directory after it was looked at; nil when only root and this user can. Looks at each directory on
+    /// the way, from the root directory down: what lies in one that only these two may change stays there unless one of them moves it.
     /// `path`: canonical; `directory`: what has to be found there.
     private static func problemOnTheWay(to path: [UInt8], _ directory: borrowing FileDescriptor) throws(Errno) -> String? {
         let mounts = try MountTable.current()
@@ -47,14 +47,14 @@ enum SessionPlace {
         for name in path.split(separator: 0x2F) {
             let status = try current.status().st
             let isTrusted = [0, geteuid(), owner].contains(status.st_uid)
-            // In a directory with the sticky bit nobody can rename what is another's; whose the next is is looked at next.
+            // Where the sticky bit is set, only its owner can rename the next directory. Who that is is looked at next.
             if !isTrusted { return "\(shown), above it, belongs to another user, of the number \(status.st_uid)" }
             if status.st_mode & 0o022 != 0, status.st_mode & S_ISVTX == 0 {
                 return "others may write to \(shown), above it, by its mode 0\(String(status.st_mode & 0o7777, radix: 8))"
             }
             current = try FileDescriptor.openBeneath(current.number, name, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW, crossMounts: true)
             shown = (shown == "/" ? "" : shown) + "/" + String(decoding: name, as: UTF8.self)
-            // A filesystem that another user serves says whatever he wants of what is in it.
+            // Whoever serves a filesystem decides what owners and modes it reports.
             let mount = try MountIdentity(of: current).entry(in: mounts)
             guard let mount else { return "\(shown) is in no mount that is known" }
             let users = Set(mount.superOptions.split(separator: ",")).intersection(["user_id=0", "user_id=\(geteuid())"])
