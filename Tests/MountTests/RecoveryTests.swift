@@ -176,6 +176,19 @@ extension MountTests {
             #expect(daemons.count == 2, "\(daemons)")
         }
 
+        @Test("whose keeper is slow to look: the mount is not taken for dead when another daemon has it")
+        func slowKeeper() throws {
+            // A keeper that has heard nothing for half a second looks at the processes. With this it does so a second later.
+            let succession = try Succession(.death, switches: ["GRANTFS_TEST_KEEPER_PAUSE": "1000"])
+            for _ in 0..<3 {
+                usleep(600_000)
+                try succession.replaceDaemon()
+            }
+            // The keeper of the last but one may need that long.
+            usleep(1_600_000)
+            #expect(FileManager.default.contents(atPath: succession.mount + "/a/file")?.count == 8192)
+        }
+
         @Test("can be upgraded, and its successor dies and is followed as well")
         func upgraded() throws {
             let scene = try Succession(.death)
