@@ -63,7 +63,7 @@ public final class ControlSession: Sendable {
     }
 
     /// Ends `hold`.
-    func letGo() { outgoing.withLock { $0.isHeld = false } }
+    func endHold() { outgoing.withLock { $0.isHeld = false } }
 
     var isOver: Bool { outgoing.withLock { $0.isOver } }
 

@@ -84,7 +84,7 @@ final class SessionHub: Sendable {
             arrivals.isPaused = false
             return arrivals.resting ?? []
         }
-        for client in resting { client.session.letGo() }
+        for client in resting { client.session.endHold() }
         wake()
     }
 

@@ -94,13 +94,13 @@ public struct FUSEConnection: Hashable, Sendable {
         return clinux_fuse_generation(path, &generation) == 0 ? generation : nil
     }
 
-    private enum Look {
+    private enum LookupResult {
         case found(Entry)
         case none(instance: UInt64)
         case unreadable
     }
 
-    private static func look(_ minor: UInt32) -> Look {
+    private static func look(_ minor: UInt32) -> LookupResult {
         var (inode, changed, instance): (UInt64, Int64, UInt64) = (0, 0, 0)
         switch clinux_fuse_control(minor, &inode, &changed, &instance) {
         case 0: return .found(Entry(inode: inode, changed: changed, instance: instance))

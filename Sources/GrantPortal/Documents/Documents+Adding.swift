@@ -19,7 +19,7 @@ extension Documents {
     }
 
     /// What was found out of a file while others may change documents: its filesystem may take long, or for ever.
-    private struct Look {
+    private struct Inspection {
         let addition: Addition
         var proposal: GrantAdministrator.Proposal?
         /// The directory that the permission store is told of.
@@ -38,11 +38,11 @@ extension Documents {
 
     /// The ids of the documents, in the order of the files; empty for a file that the application reaches without one. All of them, or none and an error.
     func add(_ additions: [Addition], _ wish: Wish) throws(PortalError) -> [String] {
-        var looks: [Look] = []
-        for addition in additions { looks.append(try look(at: addition, wish)) }
+        var inspections: [Inspection] = []
+        for addition in additions { inspections.append(try look(at: addition, wish)) }
         return try changing { () throws(PortalError) in
-            try catchUp(with: documents(of: looks))
-            let plan = try plan(looks, wish)
+            try catchUp(with: documents(of: inspections))
+            let plan = try plan(inspections, wish)
             try make(plan.new, by: wish.caller.app)
             var before: [Permissions] = []
             do throws(PortalError) {
@@ -105,38 +105,38 @@ extension Documents {
         }
     }
 
-    private func look(at addition: Addition, _ wish: Wish) throws(PortalError) -> Look {
-        var look = Look(addition: addition)
-        guard case .file(let file) = addition else { return look }
+    private func look(at addition: Addition, _ wish: Wish) throws(PortalError) -> Inspection {
+        var inspection = Inspection(addition: addition)
+        guard case .file(let file) = addition else { return inspection }
         if wish.permissions.contains(.write), !file.isWritable { throw PortalError.notAllowed }
         if wish.flags.contains(.asNeededByApp), !wish.app.isEmpty,
             AppFiles.reaches(wish.app, file.path, writing: wish.permissions.contains(.write))
         {
-            return look
+            return inspection
         }
-        look.proposal = try propose(file)
-        look.place = file.isDirectory ? file.status : try parent(of: file)
-        return look
+        inspection.proposal = try propose(file)
+        inspection.place = file.isDirectory ? file.status : try parent(of: file)
+        return inspection
     }
 
     /// Those that there are of what was given.
-    private func documents(of looks: [Look]) -> Set<String> {
+    private func documents(of inspections: [Inspection]) -> Set<String> {
         var ids: Set<String> = []
-        for look in looks {
-            switch look.addition {
+        for inspection in inspections {
+            switch inspection.addition {
             case .document(let source): ids.insert(source.id)
             case .file(let file):
                 if let source = file.source { ids.insert(source.id) }
-                if let proposal = look.proposal { ids.formUnion(state.withLock { $0.documents(of: proposal.bookmark).map(\.id) }) }
+                if let proposal = inspection.proposal { ids.formUnion(state.withLock { $0.documents(of: proposal.bookmark).map(\.id) }) }
             }
         }
         return ids
     }
 
-    private func plan(_ looks: [Look], _ wish: Wish) throws(PortalError) -> Plan {
+    private func plan(_ inspections: [Inspection], _ wish: Wish) throws(PortalError) -> Plan {
         var plan = Plan()
-        for look in looks {
-            switch look.addition {
+        for inspection in inspections {
+            switch inspection.addition {
             case .document(let source):
                 let (id, own) = (source.id, permissions(of: wish.caller, by: source))
                 guard state.withLock({ $0.documents[id] != nil }) else { throw PortalError.noDescriptor }
@@ -151,13 +151,13 @@ extension Documents {
                 guard own.isSuperset(of: needed) else { throw PortalError.notAllowed }
                 plan.needs.append((source, needed))
                 plan.ids.append(id)
-            case .file(let file): try extend(&plan, by: file, look, wish)
+            case .file(let file): try extend(&plan, by: file, inspection, wish)
             }
         }
         return plan
     }
 
-    private func extend(_ plan: inout Plan, by file: GivenFile, _ look: Look, _ wish: Wish) throws(PortalError) {
+    private func extend(_ plan: inout Plan, by file: GivenFile, _ inspection: Inspection, _ wish: Wish) throws(PortalError) {
         // What counts is what the caller may do with the directory now, not when it held the file out.
         let own = file.source.map { permissions(of: wish.caller, by: $0) } ?? .all
         guard own.contains(.read), !wish.permissions.contains(.write) || own.contains(.write) else { throw PortalError.notAllowed }
@@ -167,7 +167,7 @@ extension Documents {
             guard own.contains(.grant) else { throw PortalError.notAllowed }
             plan.needs.append((source, isWritable ? [.read, .write, .grant] : [.read, .grant]))
         }
-        guard let proposal = look.proposal, let place = look.place else { return plan.ids.append("") }
+        guard let proposal = inspection.proposal, let place = inspection.place else { return plan.ids.append("") }
         var gets: [String: Permissions] = [:]
         // What an application gets of a file that it adds, and so the most that it can give; the same holds for who gives on a file from an application's part of the mount.
         var most: Permissions = [.read, .grant]

@@ -69,7 +69,7 @@ extension ViewFS {
     /// (fs/fuse/inode.c, attr_version).
     func invalidateAll(_ scope: Scope, _ notifier: Notifier, _ invalidator: DataInvalidator, besides asked: Set<UInt64>) -> UInt64 {
         let nodes = scope.nodes.ids
-        scope.progress.withLock { $0 = ClosingProgress(stage: .forgetting, total: UInt64(truncatingIfNeeded: nodes.count)) }
+        scope.progress.withLock { $0 = WithdrawalProgress(stage: .forgetting, total: UInt64(truncatingIfNeeded: nodes.count)) }
         var (closed, open, directories): ([UInt64], [UInt64], [UInt64]) = ([], [], [])
         for node in nodes where isDirectory(node) {
             directories.append(node)

@@ -38,7 +38,7 @@ extension ViewFS {
     /// in force. `complete` tells when that is over.
     ///
     /// Locking: the scope's `closing` lock (rank 1), which no request takes. Called by a thread that serves no requests.
-    public func finish(_ scope: Scope, _ withdrawal: Withdrawal, patience: Int) -> ClosingOutcome {
+    public func finish(_ scope: Scope, _ withdrawal: Withdrawal, patience: Int) -> WithdrawalOutcome {
         scope.closing.withLock { closing in
             if withdrawal == .all, let outcome = closing.outcome { return outcome }
             if withdrawal == .all, let rest = closing.rest, rest.withdrawal == .all { return rest.outcome }
@@ -59,7 +59,7 @@ extension ViewFS {
     /// The final outcome of `finish`, once the kernel has invalidated the rest as well; nil until then.
     ///
     /// Locking: the scope's `closing` lock.
-    public func complete(_ scope: Scope, _ withdrawal: Withdrawal) -> ClosingOutcome? {
+    public func complete(_ scope: Scope, _ withdrawal: Withdrawal) -> WithdrawalOutcome? {
         scope.closing.withLock { closing in
             guard let rest = closing.rest else { return closing.outcome ?? .done }
             rest.invalidator.poll()
@@ -78,7 +78,7 @@ extension ViewFS {
     }
 
     /// Carries a withdrawal out. The invalidator tells what the kernel still caches; nil before the mount.
-    private func close(_ scope: Scope, _ withdrawal: Withdrawal, patience: Int) -> (ClosingOutcome, DataInvalidator?) {
+    private func close(_ scope: Scope, _ withdrawal: Withdrawal, patience: Int) -> (WithdrawalOutcome, DataInvalidator?) {
         let began = Clock.monotonic
         // Before the mount the kernel knows nothing.
         guard let notifier = session?.notifier else {
@@ -86,7 +86,7 @@ extension ViewFS {
             if withdrawal == .all { beginRelease(of: scope) }
             return (.done, nil)
         }
-        var outcome = ClosingOutcome()
+        var outcome = WithdrawalOutcome()
         let gate = coordinator.gate(scope.id)
         let flushedBefore = gate.pointee.flushedBytes.load(ordering: .relaxed)
         shut(scope, withdrawal)
@@ -100,7 +100,7 @@ extension ViewFS {
         var inside = coordinator.occupants(of: scope.id).filter { withdrawal == .all || $0.entry.isChange }
         let visited = inside.count
         defer { scope.progress.withLock { $0 = nil } }
-        scope.progress.withLock { $0 = ClosingProgress(stage: .draining, total: UInt64(truncatingIfNeeded: visited)) }
+        scope.progress.withLock { $0 = WithdrawalProgress(stage: .draining, total: UInt64(truncatingIfNeeded: visited)) }
         wait(upTo: Self.graceMicroseconds) {
             inside.removeAll { !coordinator.isInside($0) }
             return inside.isEmpty
@@ -123,7 +123,7 @@ extension ViewFS {
         }
         let writable = openForWriting(scope.nodes.ids)
         if !kernelOpens || withdrawal == .writing { for file in writable { _ = notifier.invalidateAttributes(NodeID(file)) } }
-        scope.progress.withLock { $0 = ClosingProgress(stage: .flushing) }
+        scope.progress.withLock { $0 = WithdrawalProgress(stage: .flushing) }
         for round in 0..<8 where !writable.isEmpty {
             // A write that was admitted before may still be on its way to the cache, and will be acknowledged.
             if policy.writeBack, round > 0 { usleep(Self.stragglingMicroseconds) }
@@ -180,7 +180,7 @@ extension ViewFS {
     }
 
     /// How far the withdrawal of a scope has come; nil when none is under way.
-    public func progress(of scope: Scope) -> ClosingProgress? { scope.progress.withLock { $0 } }
+    public func progress(of scope: Scope) -> WithdrawalProgress? { scope.progress.withLock { $0 } }
 
     /// Answers a request in place of a worker that is stuck in the backing filesystem.
     func release(_ occupant: Coordinator.Occupant, _ withdrawal: Withdrawal) {

@@ -37,9 +37,9 @@ public final class Scope: @unchecked Sendable {
     let space = Lock<statvfs?>(nil)
     let isAsking = Atomic<Bool>(false)
     /// The progress of the withdrawal that is under way; nil when there is none. Rank 2, held for a moment.
-    let progress = Lock<ClosingProgress?>(nil)
+    let progress = Lock<WithdrawalProgress?>(nil)
     /// Rank 1: held by a revoker while it closes the scope. No request takes it.
-    let closing = Lock(Closing())
+    let closing = Lock(WithdrawalState())
     /// When its name was last looked up: `Clock.monotonic`, nanoseconds; 0 before. Changed under the lock of the root's table.
     let named = Atomic<Int64>(0)
     /// Whether the next lookup of its name makes the kernel drop its dentries below it: see `ViewFS.dropDentries`.
@@ -50,10 +50,10 @@ public final class Scope: @unchecked Sendable {
 
     enum ReleaseState: UInt8, AtomicRepresentable { case notYet, underWay, done }
 
-    struct Closing {
-        var outcome: ClosingOutcome?
+    struct WithdrawalState {
+        var outcome: WithdrawalOutcome?
         /// What was withdrawn so far, and what the kernel still has to invalidate.
-        var rest: (outcome: ClosingOutcome, invalidator: DataInvalidator, withdrawal: ViewFS.Withdrawal)?
+        var rest: (outcome: WithdrawalOutcome, invalidator: DataInvalidator, withdrawal: ViewFS.Withdrawal)?
         var isReleased = false
         var isEmpty = false
     }
@@ -76,7 +76,7 @@ public final class Scope: @unchecked Sendable {
 }
 
 /// The progress of a withdrawal in one mount.
-public struct ClosingProgress: Sendable {
+public struct WithdrawalProgress: Sendable {
     public enum Stage: Sendable {
         /// Operations under way end, or are answered; in operations.
         case draining
@@ -93,7 +93,7 @@ public struct ClosingProgress: Sendable {
 }
 
 /// What a revocation did in one mount.
-public struct ClosingOutcome: Sendable {
+public struct WithdrawalOutcome: Sendable {
     /// Nothing of the scope answers any more: gate shut, caches invalidated.
     public var isConfirmed = false
     public var milliseconds = 0.0
@@ -110,8 +110,8 @@ public struct ClosingOutcome: Sendable {
     public init() {}
 
     /// In force, with nothing to report.
-    public static var done: ClosingOutcome {
-        var outcome = ClosingOutcome()
+    public static var done: WithdrawalOutcome {
+        var outcome = WithdrawalOutcome()
         outcome.isConfirmed = true
         return outcome
     }

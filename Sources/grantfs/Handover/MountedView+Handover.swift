@@ -15,14 +15,15 @@ extension MountedView {
         if case .main = shown { return "grants with a cache mode of their own are mounted in it" }
         if let failure = state.failure { return "it refuses everything, because \(failure)" }
         if !state.shutUnrecorded.isEmpty { return "grants are shut that are not recorded as revoked" }
-        if state.closings.values.contains(where: { $0.contains { !$0.hasEnded } }) || state.closed.contains(where: { !files.isClosed($0) })
+        if state.pendingWithdrawals.values.contains(where: { $0.contains { !$0.hasEnded } })
+            || state.closed.contains(where: { !files.isClosed($0) })
         {
             return "a withdrawal is under way"
         }
         if state.grants.values.contains(where: { $0.scope != nil && $0.grant.bookmark.document != nil }) {
             return "it shows single files"
         }
-        if !state.looks.isEmpty { return "it looks for a granted directory" }
+        if !state.lookups.isEmpty { return "it looks for a granted directory" }
         if state.grants.values.contains(where: { $0.released != nil }) {
             return "a directory was released, and its filesystem is mounted still"
         }

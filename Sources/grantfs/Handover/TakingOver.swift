@@ -180,7 +180,7 @@ struct TakingOver {
     ) throws(GrantError) -> Int32 {
         let (mounted, mount) = (taken.mounted, taken.mount)
         // What was revoked while nobody served is refused before any program is served.
-        _ = mounted.takeAway()
+        _ = mounted.applyWithdrawals()
         if let audit = taken.audit, let limit = taken.head.options.audit {
             try Daemon.start("grantfs-audit") { mounted.writeAudit(audit, keeping: limit) }
         }

@@ -87,7 +87,7 @@ enum Daemon {
             mounted.identity.withLock { $0 = mount.identity }
             isTakenAway = false
             var isServed = false
-            defer { if !isServed { mount.takeAway() } }
+            defer { if !isServed { mount.unmount() } }
             try startWatching(mounted)
             Confinement.filterCalls()
             let handed = HandingOver.Mount(mount: mount, record: record, store: store, temporary: temporary, recovery: recovery)

@@ -44,16 +44,16 @@ extension MountedView {
     /// Reads the store again and waits until it is in effect for `grants`, up to the time-out.
     func apply(_ grants: [GrantID], timeoutMilliseconds: Int) -> ControlReply {
         let deadline = Clock.monotonic + Int64(truncatingIfNeeded: timeoutMilliseconds) &* 1_000_000
-        if takeAway() {
+        if applyWithdrawals() {
             // Waits for filesystems only if the caller needs one of the missing directories.
             let isOpening = state.withLock { state in
                 grants.contains { state.grants[$0].map { $0.recorded == .active && $0.scope == nil } ?? false }
             }
             if isOpening { openMissing() } else { _ = BackgroundTask(mayHang: true) { self.openMissing() } }
         }
-        let (closings, failure) = state.withLock { (self.closings(of: grants, $0), $0.failure) }
+        let (pendingWithdrawals, failure) = state.withLock { (self.pendingWithdrawals(of: grants, $0), $0.failure) }
         if let failure { return .failed("its daemon refuses everything, because \(failure)") }
-        let reply = outcomes(of: grants, closings, until: deadline)
+        let reply = outcomes(of: grants, pendingWithdrawals, until: deadline)
         if state.withLock({ state in
             defer { state.changesCoordination = false }
             return state.changesCoordination
@@ -75,9 +75,9 @@ extension MountedView {
 
     /// Returns the progress of withdrawals that have not ended.
     func progress(of grants: [GrantID]) -> [GrantProgress] {
-        let closings = state.withLock { state in grants.flatMap { id in (state.closings[id] ?? []).map { (id, $0) } } }
-        return closings.compactMap { id, closing in
-            guard let scope = closing.scope.withLock({ $0 }), let progress = files.progress(of: scope) else { return nil }
+        let pendingWithdrawals = state.withLock { state in grants.flatMap { id in (state.pendingWithdrawals[id] ?? []).map { (id, $0) } } }
+        return pendingWithdrawals.compactMap { id, pending in
+            guard let scope = pending.scope.withLock({ $0 }), let progress = files.progress(of: scope) else { return nil }
             let stage: GrantProgress.Stage =
                 switch progress.stage {
                 case .draining: .draining

@@ -16,33 +16,33 @@ extension MountedView {
     /// Returns whether all were carried through within the time. Locking: `state`, for a moment.
     func end(within seconds: Double) -> Bool {
         let deadline = Clock.deadline(seconds: seconds)
-        let endings = state.withLock { state -> [(scope: Scope, closing: Closing)] in
+        let endings = state.withLock { state -> [(scope: Scope, pending: PendingWithdrawal)] in
             state.isEnding = true
-            var endings = state.closed.filter { !files.isClosed($0) }.map { (scope: $0, closing: Closing(of: $0)) }
+            var endings = state.closed.filter { !files.isClosed($0) }.map { (scope: $0, pending: PendingWithdrawal(of: $0)) }
             for (id, live) in state.grants {
                 files.names.set(live.path, .refused(id))
                 guard let scope = live.scope else { continue }
                 files.shut(scope, .all)
-                let closing = Closing(of: scope)
+                let pending = PendingWithdrawal(of: scope)
                 // A concurrent revocation of the grant waits for this one.
-                state.note(closing, of: id)
+                state.note(pending, of: id)
                 state.closed.append(scope)
                 state.grants[id]?.scope = nil
-                endings.append((scope, closing))
+                endings.append((scope, pending))
             }
             return endings
         }
         let running = Lock(0)
-        for (scope, closing) in endings {
+        for (scope, pending) in endings {
             wait(until: min(deadline, Clock.monotonic + MountedView.turn * 1_000_000)) { running.withLock { $0 < MountedView.atOnce } }
             running.withLock { $0 += 1 }
             let files = files
             _ = BackgroundTask {
-                closing.end(files.finish(scope, .all, patience: 2_000))
+                pending.end(files.finish(scope, .all, patience: 2_000))
                 running.withLock { $0 -= 1 }
             }
         }
-        var left = endings.map(\.closing)
+        var left = endings.map(\.pending)
         wait(until: deadline) {
             left.removeAll { $0.outcome.withLock { $0?.isConfirmed } == true }
             return left.isEmpty

@@ -96,7 +96,7 @@ extension MountedView {
                 let open = fence.takeOpen()
                 for scope in open { files.shut(scope, .all) }
                 for scope in open { _ = BackgroundTask { [files] in _ = files.finish(scope, .all, patience: 2_000) } }
-                if !open.isEmpty || !isShut { _ = takeAway() }
+                if !open.isEmpty || !isShut { _ = applyWithdrawals() }
                 if !isShut { SystemLog.write(.warning, "the fleet was not heard of in time: what it granted is shut until it is", fields) }
                 isShut = true
                 fence.forget(fence.all.filter { files.isClosed($0) && !isHeld($0) })

@@ -23,16 +23,16 @@ extension MountedView {
         let open = state.withLock { state in
             MountedView.claim(suspects.compactMap { state.grants[$0] }.filter { $0.scope != nil }, &state)
         }
-        let harvest = Harvest()
+        let results = RoundResults()
         TimedSweep.run(
-            open, with: { BookmarkResolver() }, leaving: { self.leave($0.look) },
+            open, with: { BookmarkResolver() }, leaving: { self.leave($0.lookup) },
             { [self] live, resolver in
-                if let scope = live.scope, let renewal = follow(live.grant, scope, resolver), !harvest.add(nil, renewal) {
+                if let scope = live.scope, let renewal = follow(live.grant, scope, resolver), !results.add(nil, renewal) {
                     record([renewal])
                 }
-                endLook(live.look)
+                endLookup(live.lookup)
             })
-        record(harvest.end().renewals)
+        record(results.end().renewals)
     }
 
     /// Checks one directory. Returns the renewed bookmark to record; nil if there is none.

@@ -14,7 +14,7 @@ struct MountCounts {
         denials[grant.id]?.name = grant.name
     }
 
-    mutating func note(_ outcome: ClosingOutcome, _ withdrawal: ViewFS.Withdrawal) {
+    mutating func note(_ outcome: WithdrawalOutcome, _ withdrawal: ViewFS.Withdrawal) {
         let nanoseconds = Int64(saturating: outcome.milliseconds * 1e6)
         switch withdrawal {
         case .all: MountCounts.note(outcome, nanoseconds, in: &revocations)
@@ -22,7 +22,7 @@ struct MountCounts {
         }
     }
 
-    private static func note(_ outcome: ClosingOutcome, _ nanoseconds: Int64, in counts: inout WithdrawalCounts) {
+    private static func note(_ outcome: WithdrawalOutcome, _ nanoseconds: Int64, in counts: inout WithdrawalCounts) {
         counts.durations.note(nanoseconds: nanoseconds)
         counts.flushedBytes &+= outcome.flushedBytes
         counts.released &+= outcome.pending

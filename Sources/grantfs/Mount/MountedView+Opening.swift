@@ -8,7 +8,7 @@ import GrantViewFS
 // Finds and shows granted directories. One that hangs does not delay the others.
 extension MountedView {
     /// A lookup of one grant's directory that is in progress.
-    struct Look: Hashable {
+    struct DirectoryLookup: Hashable {
         let grant: GrantID
         let activation: Int64
         let isOpen: Bool
@@ -19,9 +19,9 @@ extension MountedView {
     /// Locking: call it with `state` held.
     static func claim(_ grants: [LiveGrant], _ state: inout State) -> [LiveGrant] {
         grants.filter { live in
-            let look = live.look
-            if state.looks[look] != nil { return false }
-            state.looks[look] = .begun
+            let lookup = live.lookup
+            if state.lookups[lookup] != nil { return false }
+            state.lookups[lookup] = .begun
             return true
         }
     }
@@ -35,18 +35,18 @@ extension MountedView {
             let wanted = state.isRefusing || state.isEnding || !state.summed().hasMissing ? [] : state.grants.values.filter(\.isMissing)
             return (wanted, MountedView.claim(wanted, &state))
         }
-        let harvest = Harvest()
+        let results = RoundResults()
         TimedSweep.run(
-            claimed, with: { BookmarkResolver() }, leaving: { self.leave($0.look) },
+            claimed, with: { BookmarkResolver() }, leaving: { self.leave($0.lookup) },
             { [self] live, resolver in
                 let (isShown, renewal) = open(live.grant, resolver)
                 let shown = isShown ? live.grant.id : nil
-                if !harvest.add(shown, renewal) { bring(shown.map { [$0] } ?? [], renewal.map { [$0] } ?? []) }
-                endLook(live.look)
+                if !results.add(shown, renewal) { bring(shown.map { [$0] } ?? [], renewal.map { [$0] } ?? []) }
+                endLookup(live.lookup)
             })
-        let (shown, renewals) = harvest.end()
+        let (shown, renewals) = results.end()
         bring(shown, renewals)
-        awaitOthers(wanted.map(\.look))
+        awaitOthers(wanted.map(\.lookup))
     }
 
     /// Invalidates the kernel's caches of the root after grants were shown, and records renewed bookmarks.
@@ -62,36 +62,36 @@ extension MountedView {
     }
 
     /// Waits until the lookups that other threads have begun are finished, or for a second.
-    private func awaitOthers(_ looks: [Look]) {
+    private func awaitOthers(_ lookups: [DirectoryLookup]) {
         let deadline = Clock.monotonic + 1_000_000_000
         while Clock.monotonic < deadline {
-            let isBusy = state.withLock { state in looks.contains { state.looks[$0] == .begun } }
+            let isBusy = state.withLock { state in lookups.contains { state.lookups[$0] == .begun } }
             if !isBusy { return }
             usleep(1_000)
         }
     }
 
-    func leave(_ look: Look) {
+    func leave(_ lookup: DirectoryLookup) {
         state.withLock { state in
-            guard state.looks[look] != nil else { return }
-            state.looks[look] = .leftBehind
-            hideIfAbsent(look, state)
+            guard state.lookups[lookup] != nil else { return }
+            state.lookups[lookup] = .leftBehind
+            hideIfAbsent(lookup, state)
         }
     }
 
-    func endLook(_ look: Look) {
+    func endLookup(_ lookup: DirectoryLookup) {
         state.withLock { state in
-            state.looks[look] = nil
-            hideIfAbsent(look, state)
+            state.lookups[lookup] = nil
+            hideIfAbsent(lookup, state)
         }
     }
 
     /// Removes the refused name of a grant that is active again and whose directory is missing, so that it is unknown like others.
     ///
     /// Locking: call it with `state` held.
-    private func hideIfAbsent(_ look: Look, _ state: State) {
-        guard !state.isRefusing, let live = state.grants[look.grant], live.recorded == .active, live.scope == nil,
-            live.grant.activation == look.activation, case .refused = files.names.place(live.path)
+    private func hideIfAbsent(_ lookup: DirectoryLookup, _ state: State) {
+        guard !state.isRefusing, let live = state.grants[lookup.grant], live.recorded == .active, live.scope == nil,
+            live.grant.activation == lookup.activation, case .refused = files.names.place(live.path)
         else { return }
         files.names.set(live.path, nil)
     }
@@ -165,5 +165,7 @@ extension MountedView {
 }
 
 extension MountedView.LiveGrant {
-    var look: MountedView.Look { MountedView.Look(grant: grant.id, activation: grant.activation, isOpen: scope != nil) }
+    var lookup: MountedView.DirectoryLookup {
+        MountedView.DirectoryLookup(grant: grant.id, activation: grant.activation, isOpen: scope != nil)
+    }
 }

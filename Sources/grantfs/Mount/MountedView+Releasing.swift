@@ -26,7 +26,7 @@ extension MountedView {
     func release(_ grants: [GrantID], timeoutMilliseconds: Int) -> ControlReply {
         let deadline = Clock.monotonic + Int64(truncatingIfNeeded: timeoutMilliseconds) &* 1_000_000
         guard let table = try? MountTable.current() else { return .failed("its daemon cannot read the mount table") }
-        let (scopes, tasks, closings) = state.withLock { state in
+        let (scopes, tasks, pendingWithdrawals) = state.withLock { state in
             var (scopes, tasks) = ([Scope](), [() -> Void]())
             for id in grants {
                 // Scopes that an earlier release or withdrawal could not close yet.
@@ -42,22 +42,22 @@ extension MountedView {
                 }
                 state.grants[id] = live
             }
-            return (scopes, tasks, self.closings(of: grants, state))
+            return (scopes, tasks, self.pendingWithdrawals(of: grants, state))
         }
         for task in tasks { task() }
         files.invalidateVirtualDirectories()
         defer { awaitNames(of: grants, until: deadline) }
-        let reply = outcomes(of: grants, closings, until: deadline)
+        let reply = outcomes(of: grants, pendingWithdrawals, until: deadline)
         removeWorkplaces(waits: true)
         // An operation that has not finished by then hangs.
-        let kept = letGo(of: scopes, until: min(deadline, Clock.monotonic + 2_000_000_000))
+        let kept = releaseDescriptors(of: scopes, until: min(deadline, Clock.monotonic + 2_000_000_000))
         guard case .applied(var outcomes) = reply else { return reply }
         for index in outcomes.indices where kept.contains(outcomes[index].grant) { outcomes[index].confirmed = false }
         return .applied(outcomes)
     }
 
     /// Waits until the descriptors of closed scopes are closed. Returns the grants that still have some.
-    private func letGo(of scopes: [Scope], until deadline: Int64) -> Set<GrantID> {
+    private func releaseDescriptors(of scopes: [Scope], until deadline: Int64) -> Set<GrantID> {
         var turn: UInt32 = 50
         while true {
             let left = scopes.filter { !files.hasReleasedDescriptors(of: $0) }

@@ -14,7 +14,7 @@ extension MountedView {
     }
 
     /// Collects the results of one round over directories.
-    final class Harvest: Sendable {
+    final class RoundResults: Sendable {
         private struct Contents {
             var shown: [GrantID] = []
             var renewals: [Renewal] = []

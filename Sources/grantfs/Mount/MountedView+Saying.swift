@@ -29,7 +29,7 @@ extension MountedView {
     }
 
     /// A withdrawal that was carried through.
-    func say(_ outcome: ClosingOutcome, _ withdrawal: ViewFS.Withdrawal, of grant: Grant) {
+    func say(_ outcome: WithdrawalOutcome, _ withdrawal: ViewFS.Withdrawal, of grant: Grant) {
         let what = withdrawal == .all ? "withdrew “\(grant.name)”" : "narrowed “\(grant.name)” to read-only"
         let milliseconds = (outcome.milliseconds * 10).rounded() / 10
         var message = "\(what) at \(place) in \(milliseconds) ms: \(outcome.drained) operations ended, "

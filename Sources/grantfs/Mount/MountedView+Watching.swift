@@ -19,14 +19,14 @@ extension MountedView {
                     (try? state.store.dataVersion(), try? state.store.fileStamp(), state.isRefusing || state.wantsReopening)
                 }
                 let isWritten = file == nil || file != stamp
-                if now == nil || now != version || isWritten || isRefusing || hasExpired(), takeAway(reopening: isWritten) {
+                if now == nil || now != version || isWritten || isRefusing || hasExpired(), applyWithdrawals(reopening: isWritten) {
                     _ = BackgroundTask(mayHang: true) { self.openMissing() }
                 }
                 (version, stamp) = (now, file)
                 expireInStore()
                 logDenials()
                 lost = sayLostWorkers(since: lost)
-                lookAfterClosings()
+                checkPendingWithdrawals()
                 reapClosed()
                 removeWorkplaces()
                 files.trim()

@@ -46,7 +46,7 @@ final class MountedView: @unchecked Sendable {
         /// Closed scopes of which the kernel still has nodes.
         var closed: [Scope] = []
         /// The withdrawals from each grant: the last one, and those before it that have not ended.
-        var closings: [GrantID: [Closing]] = [:]
+        var pendingWithdrawals: [GrantID: [PendingWithdrawal]] = [:]
         var counts = MountCounts()
         /// Grants that are shut though the store could not record it, and the activation that this applies to.
         var shutUnrecorded: [GrantID: Int64] = [:]
@@ -55,7 +55,7 @@ final class MountedView: @unchecked Sendable {
         /// Until when (`Clock.monotonic`) the kernel may have a mountpoint's former name cached.
         var mountpointsCachedUntil: Int64 = 0
         /// Lookups of directories that are in progress.
-        var looks: [Look: LookState] = [:]
+        var lookups: [DirectoryLookup: LookupState] = [:]
         /// Whether a grant's coordination has changed, and claims have not been adapted yet.
         var changesCoordination = false
         /// Why the store cannot be read: everything is refused until it can.
@@ -82,7 +82,7 @@ final class MountedView: @unchecked Sendable {
         var isFenced = false
     }
 
-    enum LookState {
+    enum LookupState {
         case begun
         /// Its filesystem does not answer, and no thread waits for it any more.
         case leftBehind
@@ -105,16 +105,16 @@ final class MountedView: @unchecked Sendable {
     /// The name of the mount: the view, or the label of several.
     var view: ViewName { shown.label }
 
-    /// Reads the store and applies it to this mount. When this returns, withdrawals are in effect for new operations; `closings` tells when
-    /// they are complete.
+    /// Reads the store and applies it to this mount. When this returns, withdrawals are in effect for new operations;
+    /// `pendingWithdrawals` tells when they are complete.
     ///
     /// `reopening`: reopens the store first, because its file was written to.
     func reconcile(reopening: Bool = false) {
-        if takeAway(reopening: reopening) { openMissing() }
+        if applyWithdrawals(reopening: reopening) { openMissing() }
     }
 
     /// Applies withdrawals, names and access, without accessing a granted directory. Returns false if the store could not be read.
-    func takeAway(reopening: Bool = false) -> Bool {
+    func applyWithdrawals(reopening: Bool = false) -> Bool {
         var isChanged = false
         // Logged without the lock: the system's log may block its writers.
         var began: GrantError?
@@ -222,13 +222,13 @@ final class MountedView: @unchecked Sendable {
     private func change(_ scope: Scope, to access: Access, of grant: GrantID, _ state: inout State) -> () -> Void {
         if access == .readOnly { return close(scope, .writing, of: grant, &state) }
         files.wantWriting(scope)
-        let closing = Closing(of: scope)
-        state.note(closing, of: grant)
+        let pending = PendingWithdrawal(of: scope)
+        state.note(pending, of: grant)
         let files = files
         return {
             _ = BackgroundTask {
                 files.widen(scope)
-                closing.end(.done)
+                pending.end(.done)
             }
         }
     }

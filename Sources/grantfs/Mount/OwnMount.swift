@@ -46,7 +46,7 @@ struct OwnMount: Sendable {
                 throw refusal(view, mountpoint, error)
             }
         } catch {
-            made.takeAway()
+            made.unmount()
             throw error
         }
         made.startKeeper(files, recovery)
@@ -115,7 +115,7 @@ struct OwnMount: Sendable {
         do throws(GrantError) {
             try known(made.connection)
         } catch {
-            made.takeAway()
+            made.unmount()
             throw error
         }
         made.startKeeper(files, recovery)
@@ -155,13 +155,13 @@ struct OwnMount: Sendable {
         // The kernel accepts notifications even on an aborted connection, but then it is not asked what it still has.
         let isWithdrawn = mounted.end(within: OwnMount.withdrawalTimeout)
         let wasServed = files.session?.hasEnded == false
-        if wasServed { takeAway() }
+        if wasServed { unmount() }
         if isWithdrawn { keeper?.dismiss() }
         return isWithdrawn && wasServed || isGone(files)
     }
 
     /// Unmounts, if it is still mounted; logs a failure.
-    func takeAway() {
+    func unmount() {
         do throws(GrantError) {
             if geteuid() != 0, let keeper { return try keeper.unmount() }
             do throws(Errno) {

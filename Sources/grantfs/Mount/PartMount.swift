@@ -11,9 +11,9 @@ final class PartMount {
     /// The earliest time (`Clock.monotonic`) for the next attempt to start its daemon.
     var notBefore: Int64 = 0
     /// What the names led to at the last look.
-    private var seen: [GrantID: PartLook.Seen] = [:]
+    private var seen: [GrantID: PartCheck.Seen] = [:]
     /// The last look, which may not have ended.
-    private var last: PartLook?
+    private var last: PartCheck?
     /// The earliest time for the next one.
     private var nextLook: Int64 = 0
     /// How many looks there were since some grant was seen by none.
@@ -31,7 +31,7 @@ final class PartMount {
     var mountpoint: [UInt8] { Array(temporary.mountpoint.utf8) }
 
     /// What the grant's name led to at the last look; nil as long as there was none since the daemon has read what is recorded now.
-    func sight(of wanted: WantedGrant) -> PartLook.Sight? {
+    func sight(of wanted: WantedGrant) -> PartCheck.Sight? {
         guard let seen = seen[wanted.grant.id], seen.grant == wanted else { return nil }
         return seen.sight
     }
@@ -53,7 +53,7 @@ final class PartMount {
         if now < nextLook, new.isEmpty || attempts > 0 { return isUnfinished }
         if !new.isEmpty { attempts += 1 }
         nextLook = now + (isUnfinished ? Self.shortInterval : Self.interval)
-        let look = PartLook(in: record, for: main, directory, notBefore: last?.isForgotten ?? 0)
+        let look = PartCheck(in: record, for: main, directory, notBefore: last?.isForgotten ?? 0)
         last = look
         look.start(at: grants, new: new)
         return true

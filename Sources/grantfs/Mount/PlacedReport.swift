@@ -16,7 +16,7 @@ final class PlacedReport {
         init(_ main: MountRecord, _ missing: Set<VirtualDirectories.Occupant>, in directory: String) {
             self.missing = missing
             let work: @Sendable () -> Void = { [self] in
-                let isTold = PartLook.apply(to: main, [], in: directory)
+                let isTold = PartCheck.apply(to: main, [], in: directory)
                 outcome.withLock { $0 = isTold }
             }
             if (try? WorkerThread.start("grantfs-tell", work))?.detach() == nil { outcome.withLock { $0 = false } }

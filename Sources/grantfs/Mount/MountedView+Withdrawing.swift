@@ -8,36 +8,36 @@ import GrantViewFS
 // Withdrawals of a mount, from the closed gate until the kernel has nothing cached any more.
 extension MountedView {
     /// A withdrawal, in progress or finished.
-    final class Closing: Sendable {
-        let outcome = Lock<ClosingOutcome?>(nil)
+    final class PendingWithdrawal: Sendable {
+        let outcome = Lock<WithdrawalOutcome?>(nil)
         /// The outcome so far, while a program keeps the kernel from dropping something.
-        let partial = Lock<ClosingOutcome?>(nil)
+        let partial = Lock<WithdrawalOutcome?>(nil)
         /// nil when the withdrawal has ended.
         let scope: Lock<Scope?>
         /// Returns the final outcome; nil until the kernel has dropped everything.
-        private let completion = Lock<(@Sendable () -> ClosingOutcome?)?>(nil)
+        private let completion = Lock<(@Sendable () -> WithdrawalOutcome?)?>(nil)
 
         init(of scope: Scope) { self.scope = Lock(scope) }
 
         /// Sets a partial outcome: the kernel has dropped everything except what a program holds, perhaps for as long as that lives.
-        func note(_ result: ClosingOutcome, completion: @escaping @Sendable () -> ClosingOutcome?) {
+        func note(_ result: WithdrawalOutcome, completion: @escaping @Sendable () -> WithdrawalOutcome?) {
             partial.withLock { $0 = result }
             self.completion.withLock { $0 = completion }
         }
 
-        private let isLooking = Atomic<Bool>(false)
+        private let isChecking = Atomic<Bool>(false)
 
         /// Has a thread check whether the rest is done, unless one does so already. Does not wait: a later withdrawal may hold the scope's
         /// lock.
-        func look() {
-            guard let completion = completion.withLock({ $0 }), !isLooking.exchange(true, ordering: .acquiringAndReleasing) else { return }
+        func check() {
+            guard let completion = completion.withLock({ $0 }), !isChecking.exchange(true, ordering: .acquiringAndReleasing) else { return }
             _ = BackgroundTask(mayHang: true) { [self] in
                 if let result = completion() { end(result) }
-                isLooking.store(false, ordering: .releasing)
+                isChecking.store(false, ordering: .releasing)
             }
         }
 
-        func end(_ result: ClosingOutcome) {
+        func end(_ result: WithdrawalOutcome) {
             completion.withLock { $0 = nil }
             outcome.withLock { $0 = result }
             scope.withLock { $0 = nil }
@@ -49,9 +49,9 @@ extension MountedView {
     /// Closes the gate at once. Returns the rest of the withdrawal, to be run without locks.
     func close(_ scope: Scope, _ withdrawal: ViewFS.Withdrawal, of grant: GrantID, _ state: inout State) -> () -> Void {
         files.shut(scope, withdrawal)
-        let closing = Closing(of: scope)
+        let pending = PendingWithdrawal(of: scope)
         let record = state.grants[grant]?.grant
-        state.note(closing, of: grant)
+        state.note(pending, of: grant)
         if withdrawal == .all { state.closed.append(scope) }
         return { [self] in
             if withdrawal == .all { claims?.withdrawn(scope) }
@@ -59,9 +59,9 @@ extension MountedView {
                 let outcome = files.finish(scope, withdrawal, patience: 2_000)
                 self.state.withLock { $0.counts.note(outcome, withdrawal) }
                 if let record { say(outcome, withdrawal, of: record) }
-                if outcome.isConfirmed { return closing.end(outcome) }
+                if outcome.isConfirmed { return pending.end(outcome) }
                 let isSaid = Lock(false)
-                closing.note(outcome) { [self] in
+                pending.note(outcome) { [self] in
                     guard let outcome = files.complete(scope, withdrawal) else { return nil }
                     // Several threads may check: those that wait, and the mount's own once a second.
                     let isFirst = isSaid.withLock { isSaid in
@@ -76,32 +76,32 @@ extension MountedView {
     }
 
     /// Checks withdrawals that wait for programs.
-    func lookAfterClosings() {
-        let closings = state.withLock { state in state.closings.values.flatMap { $0 } }
-        for closing in closings { closing.look() }
+    func checkPendingWithdrawals() {
+        let pendingWithdrawals = state.withLock { state in state.pendingWithdrawals.values.flatMap { $0 } }
+        for pending in pendingWithdrawals { pending.check() }
     }
 
     /// Returns the withdrawals that have to end before nothing is reachable through these grants. For an active grant these are the
     /// withdrawals of its present scope; those of earlier scopes are reported when the grant is withdrawn again.
     ///
     /// Locking: call it with `state` held.
-    func closings(of grants: [GrantID], _ state: State) -> [GrantID: [Closing]] {
-        var closings: [GrantID: [Closing]] = [:]
+    func pendingWithdrawals(of grants: [GrantID], _ state: State) -> [GrantID: [PendingWithdrawal]] {
+        var pendingWithdrawals: [GrantID: [PendingWithdrawal]] = [:]
         for id in grants {
             let scope = state.grants[id]?.scope
-            closings[id] = (state.closings[id] ?? []).filter { closing in
-                guard let scope, let closed = closing.scope.withLock({ $0 }) else { return true }
+            pendingWithdrawals[id] = (state.pendingWithdrawals[id] ?? []).filter { pending in
+                guard let scope, let closed = pending.scope.withLock({ $0 }) else { return true }
                 return closed === scope
             }
         }
-        return closings
+        return pendingWithdrawals
     }
 
     /// Waits for the withdrawals and returns the outcome of each grant. A grant without one is confirmed.
-    func outcomes(of grants: [GrantID], _ closings: [GrantID: [Closing]], until deadline: Int64) -> ControlReply {
+    func outcomes(of grants: [GrantID], _ pendingWithdrawals: [GrantID: [PendingWithdrawal]], until deadline: Int64) -> ControlReply {
         .applied(
             grants.map { grant in
-                let outcomes = (closings[grant] ?? []).map { outcome(of: $0, grant, until: deadline) }
+                let outcomes = (pendingWithdrawals[grant] ?? []).map { outcome(of: $0, grant, until: deadline) }
                 guard var last = outcomes.last else { return GrantOutcome(grant: grant, confirmed: true) }
                 for earlier in outcomes.dropLast() where !earlier.confirmed {
                     last.confirmed = false
@@ -112,17 +112,17 @@ extension MountedView {
             })
     }
 
-    private func outcome(of closing: Closing, _ grant: GrantID, until deadline: Int64) -> GrantOutcome {
+    private func outcome(of pending: PendingWithdrawal, _ grant: GrantID, until deadline: Int64) -> GrantOutcome {
         var turn: UInt32 = 50
         var next = Clock.monotonic
         while true {
             if Clock.monotonic >= next {
-                closing.look()
+                pending.check()
                 next = Clock.monotonic + 50_000_000
             }
-            if let outcome = closing.outcome.withLock({ $0 }) { return GrantOutcome(outcome, of: grant) }
+            if let outcome = pending.outcome.withLock({ $0 }) { return GrantOutcome(outcome, of: grant) }
             if Clock.monotonic >= deadline {
-                return closing.partial.withLock { $0 }.map { GrantOutcome($0, of: grant) } ?? GrantOutcome(grant: grant, confirmed: false)
+                return pending.partial.withLock { $0 }.map { GrantOutcome($0, of: grant) } ?? GrantOutcome(grant: grant, confirmed: false)
             }
             usleep(turn)
             turn = min(turn * 2, 1_000)
@@ -132,17 +132,17 @@ extension MountedView {
 
 extension MountedView.State {
     /// Adds a withdrawal to those of the grant that have not ended.
-    mutating func note(_ closing: MountedView.Closing, of grant: GrantID) {
+    mutating func note(_ pending: MountedView.PendingWithdrawal, of grant: GrantID) {
         forgetEnded(of: grant)
-        closings[grant, default: []].append(closing)
+        pendingWithdrawals[grant, default: []].append(pending)
     }
 
     /// Removes the withdrawals of the grant that have ended.
-    mutating func forgetEnded(of grant: GrantID) { closings[grant]?.removeAll(where: \.hasEnded) }
+    mutating func forgetEnded(of grant: GrantID) { pendingWithdrawals[grant]?.removeAll(where: \.hasEnded) }
 }
 
 extension GrantOutcome {
-    init(_ outcome: ClosingOutcome, of grant: GrantID) {
+    init(_ outcome: WithdrawalOutcome, of grant: GrantID) {
         self.init(
             grant: grant, confirmed: outcome.isConfirmed, milliseconds: outcome.milliseconds, drained: outcome.drained,
             flushedBytes: outcome.flushedBytes, invalidatedInodes: outcome.invalidatedInodes, pending: outcome.pending,

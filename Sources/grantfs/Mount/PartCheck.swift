@@ -7,7 +7,7 @@ import GrantViewFS
 
 /// One look at what the names of grants lead to in the mount of their cache mode, on a thread of its own, because that mount's daemon may
 /// hang. It waits for no granted filesystem but for those of grants whose directories are being looked for, a second at most.
-final class PartLook: Sendable {
+final class PartCheck: Sendable {
     enum Sight: Equatable, Sendable {
         /// The granted directory. A scope that was opened anew has another node.
         case directory(FUSENode)
@@ -48,7 +48,7 @@ final class PartLook: Sendable {
             end.withLock { $0 = Clock.monotonic }
         }
         do throws(Errno) {
-            try WorkerThread.start("grantfs-look", work).detach()
+            try WorkerThread.start("grantfs-check", work).detach()
         } catch {
             end.withLock { $0 = Clock.monotonic }
         }
@@ -77,7 +77,7 @@ final class PartLook: Sendable {
         guard let names = root() else { return }
         var absent: [WantedGrant] = []
         for grant in grants {
-            let sight = PartLook.sight(of: grant.grant.name, in: names)
+            let sight = PartCheck.sight(of: grant.grant.name, in: names)
             if case .directory = sight {
             } else if new.contains(grant) {
                 absent.append(grant)
@@ -87,7 +87,7 @@ final class PartLook: Sendable {
         }
         // They may be found in this moment.
         if absent.isEmpty || !hasRead(part, absent.map(\.grant.id)) { return }
-        for grant in absent { note(grant, PartLook.sight(of: grant.grant.name, in: names)) }
+        for grant in absent { note(grant, PartCheck.sight(of: grant.grant.name, in: names)) }
     }
 
     /// The directory of the names; nil when it cannot be opened, or another mount has come there.
@@ -109,7 +109,7 @@ final class PartLook: Sendable {
     }
 
     private func hasRead(_ mount: MountRecord, _ grants: [GrantID]) -> Bool {
-        PartLook.apply(to: mount, grants, in: directory)
+        PartCheck.apply(to: mount, grants, in: directory)
     }
 
     /// Has a daemon read the store, and open these grants' directories. Returns whether it has read it, and the kernel knows no name of
