@@ -8,10 +8,7 @@ import Testing
         let directory = NSTemporaryDirectory() + "/grantfs-helper-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: directory) }
-        // Another process writes it: a child that another test starts meanwhile would inherit this one's descriptor, and
-        // what somebody has open for writing is not run (ETXTBSY).
-        let program = "#!/bin/sh\nprintf '%s|' \"$@\"\nexit \(status)\n"
-        try Command.shell(#"printf '%s' "$2" >"$1"; chmod 755 "$1""#, directory + "/grantfs", program).orThrow()
+        try Command.writeProgram("#!/bin/sh\nprintf '%s|' \"$@\"\nexit \(status)", to: directory + "/grantfs")
         let output = try Command.run(["/bin/sh", Programs.mountHelper] + words, environment: ["PATH": directory + ":/usr/bin:/bin"])
         return (output.text.split(separator: "|").map(String.init), output.status)
     }

@@ -113,7 +113,8 @@ struct AnEtcdClient {
         let client = try EtcdClient(EtcdSettings(endpoints: ["http://127.0.0.1:\(port)"] + servers.endpoints), timeout: 500)
         let start = Machine.milliseconds
         #expect(try client.transaction(then: [.put("a", [1])]).succeeded)
-        #expect(Machine.milliseconds - start < 5_000)
+        // It would take 100 s to hear it out.
+        #expect(Machine.milliseconds - start < 50_000)
     }
 
     @Test("asks the next endpoint when one is dead, silent, or no etcd")

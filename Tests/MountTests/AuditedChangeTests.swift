@@ -237,7 +237,8 @@ extension MountTests {
             try Data().write(to: URL(fileURLWithPath: source + "/" + name))
             // Its program calls itself so, too.
             let program = fixture.base + "/evil\ngranted x"
-            try FileManager.default.copyItem(atPath: "/bin/rm", toPath: program)
+            // By another process: see `Command.writeProgram`.
+            try Command.run(["cp", "/bin/rm", program]).orThrow()
             try Command.run([program, mountpoint + "/" + name]).orThrow()
             let entries = try fixture.log()
             let last = try #require(entries.last)

@@ -154,9 +154,8 @@ extension MountTests {
             let bound = try fixture.source("bound")
             // One that comes in between.
             let programs = try fixture.directory("programs")
-            let script = "#!/bin/sh\nmv \(bound) \(bound).away && ln -s \(secret) \(bound)\nexec /usr/bin/bwrap \"$@\"\n"
-            try script.write(toFile: programs + "/bwrap", atomically: false, encoding: .utf8)
-            chmod(programs + "/bwrap", 0o755)
+            let script = "#!/bin/sh\nmv \(bound) \(bound).away && ln -s \(secret) \(bound)\nexec /usr/bin/bwrap \"$@\""
+            try Command.writeProgram(script, to: programs + "/bwrap")
             let output = try Command.shell(
                 "PATH=$1:$PATH exec \"$2\" run --store \"$3\" --ro-bind \"$4\" -- sh -c \"ls '$4'\"", programs, Programs.grantfs,
                 fixture.store, bound)

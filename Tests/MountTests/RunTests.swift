@@ -97,8 +97,7 @@ extension MountTests {
                 cat <&8 >/dev/null 2>&1 || exit 1
                 filters; ps -o args= --ppid "$daemon" | cut -d ' ' -f 1,2
                 """
-            // By another process, because a child of another test may hold a program that this one writes.
-            try Command.shell("printf '%s\\n' \"$2\" > \"$1/bwrap\" && chmod 755 \"$1/bwrap\"", programs, script).orThrow()
+            try Command.writeProgram(script, to: programs + "/bwrap")
             for _ in 0..<5 {
                 let output = try Command.shell(
                     "PATH=\"$1:$PATH\" exec \"$2\" run --store \"$3\" --grant \"$4\" -- true", programs,

@@ -17,6 +17,7 @@ extension MountTests {
         private func write(_ text: String, _ path: String, mode: mode_t = 0o644) throws {
             let directory = URL(fileURLWithPath: path).deletingLastPathComponent()
             try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+            if mode & 0o111 != 0 { return try Command.writeProgram(text, to: path) }
             try text.write(toFile: path, atomically: false, encoding: .utf8)
             chmod(path, mode)
         }
@@ -35,7 +36,7 @@ extension MountTests {
         func own() throws {
             let source = try fixture.source("docs")
             try write("granted\n", source + "/file")
-            try write("#!/bin/sh\necho tool\n", home + "/opt/bin/mytool", mode: 0o755)
+            try write("#!/bin/sh\necho tool", home + "/opt/bin/mytool", mode: 0o755)
             try profile(
                 "mine",
                 """
@@ -84,7 +85,7 @@ extension MountTests {
 
         @Test("of cargo shows the toolchain to read and not the credentials; what is written to its home is thrown away")
         func cargo() throws {
-            try write("#!/bin/sh\necho cargo 1\n", home + "/.cargo/bin/cargo", mode: 0o755)
+            try write("#!/bin/sh\necho cargo 1", home + "/.cargo/bin/cargo", mode: 0o755)
             try write("token\n", home + "/.cargo/credentials.toml")
             try write("x\n", home + "/.rustup/settings.toml")
             let script =
@@ -122,8 +123,8 @@ extension MountTests {
 
         @Test("of a variable the value that was given last counts, and of the caller's PATH what is shown is kept")
         func variables() throws {
-            try write("#!/bin/sh\necho shown\n", home + "/shown/bin/t", mode: 0o755)
-            try write("#!/bin/sh\necho hidden\n", home + "/hidden/t", mode: 0o755)
+            try write("#!/bin/sh\necho shown", home + "/shown/bin/t", mode: 0o755)
+            try write("#!/bin/sh\necho hidden", home + "/hidden/t", mode: 0o755)
             let path = "\(home)/hidden:\(home)/shown/bin:/usr/bin:/bin"
             let output = try run(
                 "t; echo $PATH; env | grep -c ^X=; echo $X", "--ro-bind", home + "/shown", "--env", "X=1", "--env", "X=2",

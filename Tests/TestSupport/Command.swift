@@ -72,6 +72,12 @@ public enum Command {
         try run(["bash", "-euc", script, "bash"] + arguments, as: identity, within: seconds)
     }
 
+    /// Writes a program that everybody may run, in a shell or another interpreter. Another process does it: a child that another test
+    /// starts meanwhile would inherit this one's descriptor, and what somebody has open for writing is not run (ETXTBSY).
+    public static func writeProgram(_ text: String, to path: String) throws {
+        try shell(#"printf '%s\n' "$2" >"$1" && chmod 755 "$1""#, path, text).orThrow()
+    }
+
     public static func exists(_ program: String) -> Bool {
         (ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin").split(separator: ":")
             .contains { access("\($0)/\(program)", X_OK) == 0 }
