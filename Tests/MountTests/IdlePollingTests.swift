@@ -16,8 +16,8 @@ extension MountTests {
             try #require(try fixture.metrics().value("grantfs_idle_polling_seconds_total", [:]))
         }
 
-        private func holdsDevice() throws -> Bool {
-            let pid = try #require(try fixture.status().mounts.first?.pid)
+        private func holdsDevice(_ other: MountFixture? = nil) throws -> Bool {
+            let pid = try #require(try (other ?? fixture).status().mounts.first?.pid)
             let files = FileManager.default
             return try files.contentsOfDirectory(atPath: "/proc/\(pid)/fd").contains {
                 (try? files.destinationOfSymbolicLink(atPath: "/proc/\(pid)/fd/\($0)")) == "/dev/cpu_dma_latency"
@@ -59,6 +59,26 @@ extension MountTests {
             try theirs.grant(try theirs.source("a"))
             let mounted = try theirs.grantfs("mount", "default", theirs.base + "/mount", "-o", "idle=poll")
             #expect(mounted.status == 0 && mounted.errors.contains("/dev/cpu_dma_latency: Permission denied"), "\(mounted)")
+        }
+
+        @Test(
+            "poll for a user's as well whom root lets write to the device, by the line in the manual",
+            .enabled(if: Machine.usersCanMount && Identity.isRoot, "needs root"), .enabled(if: Machine.offers("systemd-tmpfiles")))
+        func forUsersWhoMay() throws {
+            let device = "/dev/cpu_dma_latency"
+            let user = Machine.pollingUser!
+            let theirs = try MountFixture(owner: user)
+            try theirs.grant(try theirs.source("a"))
+            let line = theirs.base + "/line.conf"
+            try "a+ \(device) - - - - u:\(user.uid):rw\n".write(toFile: line, atomically: false, encoding: .utf8)
+            defer {
+                let script = "import os, sys; os.removexattr(sys.argv[1], 'system.posix_acl_access'); os.chmod(sys.argv[1], 0o600)"
+                _ = try? Command.run(["python3", "-c", script, device])
+            }
+            try Command.run(["systemd-tmpfiles", "--create", line]).orThrow()
+            let mounted = try theirs.grantfs("mount", "default", theirs.base + "/mount", "-o", "idle=poll")
+            #expect(mounted.status == 0 && !mounted.errors.contains(device), "\(mounted)")
+            #expect(try holdsDevice(theirs))
         }
 
         @Test("a wrong word for idle= is a usage error that names it")

@@ -35,6 +35,9 @@ public enum Machine {
     /// Another one.
     public static let secondLoneUser: Identity? = Identity.isRoot ? TestUser.make("grantfs-alone2") : nil
 
+    /// One who is given what the others must not have.
+    public static let pollingUser: Identity? = Identity.isRoot ? TestUser.make("grantfs-poll") : nil
+
     /// Lets plain users mount while tests run, where udev has not already: /dev/fuse is for everybody on ordinary machines.
     public static let usersCanMount: Bool = {
         guard hasFUSE, Command.exists("fusermount3"), plainUser != nil else { return false }

@@ -209,7 +209,8 @@ enum Daemon {
             return try IdlePolling()
         } catch {
             if mode == .poll {
-                Terminal.note("idle processors go on halting: \(IdlePolling.path): \(error) (the mount option idle=poll is for root)")
+                let who = "the mount option idle=poll is for root, and for whom root lets write there: mount.grantfs(8)"
+                Terminal.note("idle processors go on halting: \(IdlePolling.path): \(error) (\(who))")
             }
             return nil
         }
