@@ -62,7 +62,7 @@ extension MountTests {
         }
 
         @Test(
-            "poll for a user's as well whom root lets write to the device, by the line in the manual",
+            "poll for a user's mount too, where root lets the user write to the device by the line in the manual",
             .enabled(if: Machine.usersCanMount && Identity.isRoot, "needs root"), .enabled(if: Machine.offers("systemd-tmpfiles")))
         func forUsersWhoMay() throws {
             let device = "/dev/cpu_dma_latency"

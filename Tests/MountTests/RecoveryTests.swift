@@ -176,10 +176,12 @@ extension MountTests {
             #expect(daemons.count == 2, "\(daemons)")
         }
 
-        @Test("whose keeper is slow to look: the mount is not taken for dead when another daemon has it")
-        func slowKeeper() throws {
+        @Test(
+            "or is replaced, and whose keeper is slow to look: the mount is not taken for dead when another daemon has it",
+            arguments: [Succession.Way.upgrade, .death])
+        func slowKeeper(_ way: Succession.Way) throws {
             // A keeper that has heard nothing for half a second looks at the processes. With this it does so a second later.
-            let succession = try Succession(.death, switches: ["GRANTFS_TEST_KEEPER_PAUSE": "1000"])
+            let succession = try Succession(way, switches: ["GRANTFS_TEST_KEEPER_PAUSE": "1000"])
             for _ in 0..<3 {
                 usleep(600_000)
                 try succession.replaceDaemon()

@@ -209,7 +209,7 @@ enum Daemon {
             return try IdlePolling()
         } catch {
             if mode == .poll {
-                let who = "the mount option idle=poll is for root, and for whom root lets write there: mount.grantfs(8)"
+                let who = "the mount option idle=poll is for root and for users whom root lets write there: mount.grantfs(8)"
                 Terminal.note("idle processors go on halting: \(IdlePolling.path): \(error) (\(who))")
             }
             return nil

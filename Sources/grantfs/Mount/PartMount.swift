@@ -53,9 +53,9 @@ final class PartMount {
         if now < nextLook, new.isEmpty || attempts > 0 { return isUnfinished }
         if !new.isEmpty { attempts += 1 }
         nextLook = now + (isUnfinished ? Self.shortInterval : Self.interval)
-        let look = PartCheck(in: record, for: main, directory, notBefore: last?.isForgotten ?? 0)
-        last = look
-        look.start(at: grants, new: new)
+        let check = PartCheck(in: record, for: main, directory, notBefore: last?.isForgotten ?? 0)
+        last = check
+        check.start(at: grants, new: new)
         return true
     }
 
