@@ -5,59 +5,8 @@ import Testing
 /// The desktop's file chooser, played by a program on a session bus of its own: one that starts nothing by itself, whatever the machine has installed.
 @Suite(.enabled(if: Machine.offers("dbus-daemon"), Comment(rawValue: Machine.needs("dbus-daemon"))))
 struct DesktopPickTests {
-    private final class Desktop {
-        let fixture: MountFixture
-        private let bus: Child
-        private var portal: Child?
-
-        init() throws {
-            fixture = try MountFixture()
-            let socket = "unix:path=\(fixture.base)/bus"
-            let configuration = fixture.base + "/bus.conf"
-            try Data(Self.configuration(socket).utf8).write(to: URL(fileURLWithPath: configuration))
-            bus = try Child(
-                ["dbus-daemon", "--config-file=\(configuration)", "--nofork", "--nopidfile", "--print-address"],
-                environment: ["XDG_DATA_HOME": try Self.offer(in: fixture)], separateErrors: true)
-            guard bus.line() != nil else { throw TestFailure("no session bus") }
-            fixture.switches = ["DBUS_SESSION_BUS_ADDRESS": socket, "XDG_STATE_HOME": fixture.base + "/state"]
-        }
-
-        /// The machine's own (`--session`) has the services of its packages and of its user, and starts the desktop's portal when it is asked for.
-        private static func configuration(_ socket: String) -> String {
-            """
-            <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
-              "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-            <busconfig>
-              <type>session</type>
-              <listen>\(socket)</listen>
-              <policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy>
-            </busconfig>
-            """
-        }
-
-        /// A portal that a bus of the machine's kind would start here, on every machine, as one does where a desktop is installed.
-        private static func offer(in fixture: MountFixture) throws -> String {
-            let service = "[D-BUS Service]\nName=org.freedesktop.portal.Desktop\nExec=\(Programs.fakePortal) 4 1\n"
-            let services = try fixture.directory("data/dbus-1/services")
-            try Data(service.utf8).write(to: URL(fileURLWithPath: services + "/org.freedesktop.portal.Desktop.service"))
-            return fixture.base + "/data"
-        }
-
-        deinit {
-            portal?.kill()
-            bus.kill()
-        }
-
-        func play(version: Int = 4, _ reply: String, _ uris: String...) throws -> Child {
-            let portal = try Child([Programs.fakePortal, "\(version)", reply] + uris, environment: fixture.switches)
-            self.portal = portal
-            try portal.expect("ready")
-            return portal
-        }
-    }
-
     @Test func whatIsChosenIsGranted() throws {
-        let desktop = try Desktop()
+        let desktop = try FakeDesktop()
         let (one, two) = (try desktop.fixture.source("one"), try desktop.fixture.source("two words"))
         let portal = try desktop.play("0", "file://" + one, "file://" + two.replacingOccurrences(of: " ", with: "%20"))
         let output = try desktop.fixture.grantfs("pick", desktop.fixture.base, "--desktop", "--read-only", "--view", "ci", "--json")
@@ -71,7 +20,7 @@ struct DesktopPickTests {
 
     @Test("Files are chosen with --files, and each is granted as a file, or in a directory of its own")
     func filesAreGranted() throws {
-        let desktop = try Desktop()
+        let desktop = try FakeDesktop()
         let file = try desktop.fixture.source("papers") + "/two words.txt"
         try Data("text".utf8).write(to: URL(fileURLWithPath: file))
         let uri = "file://" + file.replacingOccurrences(of: " ", with: "%20")
@@ -86,7 +35,7 @@ struct DesktopPickTests {
 
     @Test("What a program asks for by grantfs mcp is granted when somebody chooses it, and the chooser begins there and says who asks")
     func aProgramsQuestionIsAnswered() throws {
-        let desktop = try Desktop()
+        let desktop = try FakeDesktop()
         let one = try desktop.fixture.source("one")
         let portal = try desktop.play("0", "file://" + one)
         let program = try Child([Programs.grantfs, "mcp", "--ask", "desktop"], environment: desktop.fixture.environment)
@@ -103,7 +52,7 @@ struct DesktopPickTests {
 
     @Test("No is an answer to a program as well, and the end of its session is one to the question")
     func aProgramsQuestionIsRefused() throws {
-        let desktop = try Desktop()
+        let desktop = try FakeDesktop()
         let one = try desktop.fixture.source("one")
         _ = try desktop.play("1")
         let program = try Child([Programs.grantfs, "mcp", "--ask", "desktop"], environment: desktop.fixture.environment)
@@ -115,7 +64,7 @@ struct DesktopPickTests {
     }
 
     @Test func nothingIsGrantedUnlessEverythingCanBe() throws {
-        let desktop = try Desktop()
+        let desktop = try FakeDesktop()
         let one = try desktop.fixture.source("one")
         _ = try desktop.play("0", "file://" + one, "file://" + desktop.fixture.base)
         let refused = try desktop.fixture.grantfs("pick", "--desktop")
@@ -124,7 +73,7 @@ struct DesktopPickTests {
     }
 
     @Test func whatIsCancelledChangesNothing() throws {
-        let desktop = try Desktop()
+        let desktop = try FakeDesktop()
         _ = try desktop.play("1")
         let output = try desktop.fixture.grantfs("pick", "--desktop")
         #expect(output.status == 1 && output.errors == "grantfs: nothing was granted\n")
@@ -132,21 +81,21 @@ struct DesktopPickTests {
     }
 
     @Test func anAnswerOfSomebodyElseIsNone() throws {
-        let desktop = try Desktop()
+        let desktop = try FakeDesktop()
         _ = try desktop.play("forge")
         let output = try desktop.fixture.grantfs("pick", "--desktop")
         #expect(output.status == 1 && output.errors == "grantfs: nothing was granted\n")
     }
 
     @Test func aPortalThatEndsIsNotWaitedFor() throws {
-        let desktop = try Desktop()
+        let desktop = try FakeDesktop()
         _ = try desktop.play("leave")
         let output = try desktop.fixture.grantfs("pick", "--desktop")
         #expect(output.status == 1 && output.errors.contains("it ended without an answer"))
     }
 
     @Test func whoCannotBeAskedIsNamed() throws {
-        let desktop = try Desktop()
+        let desktop = try FakeDesktop()
         let without = try desktop.fixture.grantfs("pick", "--desktop")
         #expect(without.status == 1 && without.errors.contains("there is no desktop portal"))
         _ = try desktop.play(version: 2, "0")

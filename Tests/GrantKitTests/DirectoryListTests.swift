@@ -49,6 +49,54 @@ import Testing
         }
     }
 
+    /// A program finds the grantfs that is tested.
+    private var path: String { (Programs.grantfs as NSString).deletingLastPathComponent + ":/usr/bin:/bin" }
+
+    @Test(
+        "asks in its terminal, keeps what was picked, and hears that nothing was",
+        .enabled(if: Machine.offers("tmux"), Comment(rawValue: Machine.needs("tmux"))))
+    func picksInTheTerminal() throws {
+        let fixture = try MountFixture()
+        let docs = try fixture.source("docs")
+        try Data("x".utf8).write(to: URL(fileURLWithPath: docs + "/note"))
+        let line = "HOME='\(fixture.base)/source' PATH='\(path)' '\(Programs.directoryList)' '\(fixture.base)/list' pick"
+        let terminal = try TerminalSession(line, in: fixture, redirected: true)
+        try terminal.waitFor("docs/")
+        try terminal.send("docs", "Space", "Tab")
+        try terminal.waitFor("1 directory is to be granted")
+        try fixture.wait(until: "it was looked at", within: 60) { try !terminal.screen().contains("being looked at") }
+        try terminal.send("Enter")
+        #expect(try terminal.status() == 0)
+        let id = try String(contentsOfFile: terminal.outputFile, encoding: .utf8).trimmingCharacters(in: .newlines)
+        #expect(try rows(fixture) == [Row(id: id, state: "-", place: docs)])
+        #expect(try fixture.list("--view", "directory-list").map { [$0.name, $0.access] } == [["docs", "read-write"]])
+
+        let nothing = try TerminalSession(line, in: fixture, redirected: true)
+        try nothing.waitFor("docs/")
+        try nothing.send("C-c")
+        #expect(try nothing.status() == 1)
+        #expect(try rows(fixture).count == 1)
+    }
+
+    @Test(
+        "asks with the desktop's file chooser, keeps what was picked, and says that nobody can be asked",
+        .enabled(if: Machine.offers("dbus-daemon"), Comment(rawValue: Machine.needs("dbus-daemon"))))
+    func picksOnTheDesktop() throws {
+        let desktop = try FakeDesktop()
+        let fixture = desktop.fixture
+        let docs = try fixture.source("two words")
+        fixture.switches["PATH"] = path
+        _ = try desktop.play("0", "file://" + docs.replacingOccurrences(of: " ", with: "%20"))
+        let id = try run(fixture, "pick", "desktop").orThrow().trimmed
+        #expect(try rows(fixture) == [Row(id: id, state: "-", place: docs)])
+        _ = try desktop.play("1")
+        #expect(try run(fixture, "pick", "desktop").status == 1)
+        fixture.switches["PATH"] = "/usr/bin:/bin"
+        let nobody = try run(fixture, "pick", "desktop")
+        #expect(nobody.status == 1 && nobody.errors.contains("the program grantfs has to be in PATH"), "\(nobody)")
+        #expect(try rows(fixture).count == 1)
+    }
+
     @Test("shows why a directory cannot be used: revoked, deleted, replaced; and what is no bookmark", .enabled(if: Machine.hasFUSE))
     func losses() throws {
         let fixture = try MountFixture()

@@ -1,7 +1,8 @@
-// DirectoryList FOLDER list | add DIRECTORY | contents UUID | renew UUID | remove UUID
+// DirectoryList FOLDER list | pick [desktop] | add DIRECTORY | contents UUID | renew UUID | remove UUID
 //
-// Keeps bookmarks of directories in FOLDER. `add` grants the directory, in the view `directory-list`, unless it is granted: whoever types it has
-// picked it. `list` shows each with where it is now, `stale` when it was moved, or why it cannot be used.
+// Keeps bookmarks of directories in FOLDER. `pick` asks somebody for directories, in the terminal or with the desktop's file chooser, and grants
+// them in the view `directory-list`. `add` grants the one that is named, unless it is granted: whoever types it has picked it. `list` shows each
+// with where it is now, `stale` when it was moved, or why it cannot be used.
 import Foundation
 import GrantKit
 
@@ -15,20 +16,29 @@ func show(_ entry: DirectoryList.Entry) {
     print(entry.id, entry.isStale ? "stale" : "-", place, separator: "\t")
 }
 
-/// What a document picker does: the directory that somebody picks is granted, and the program gets its URL.
-func pick(_ path: String) throws -> URL {
+let view = try ViewName("directory-list")
+
+/// Where Apple's program presents a document picker.
+func pick(_ picker: any DirectoryPicker) async throws -> [URL] {
+    let picked = try await picker.pick(PickRequest(view: view))
+    if picked.isEmpty { fail("nothing was picked") }
+    return picked.map(\.url)
+}
+
+/// The directory is granted, and the program gets its URL.
+func granted(_ path: String) throws -> URL {
     let url = URL(fileURLWithPath: path, isDirectory: true)
     // What is granted already, or shown to this program by a mount, is nobody's choice any more.
     if url.startAccessingSecurityScopedResource() {
         url.stopAccessingSecurityScopedResource()
         return url
     }
-    return try GrantedDirectory.grant(url, to: ViewName("directory-list")).url
+    return try GrantedDirectory.grant(url, to: view).url
 }
 
 var arguments = CommandLine.arguments.dropFirst()
 guard let folder = arguments.popFirst(), let command = arguments.popFirst() else {
-    fail("usage: DirectoryList FOLDER list | add DIRECTORY | contents UUID | renew UUID | remove UUID", status: 2)
+    fail("usage: DirectoryList FOLDER list | pick [desktop] | add DIRECTORY | contents UUID | renew UUID | remove UUID", status: 2)
 }
 let operand = arguments.popFirst()
 
@@ -41,9 +51,12 @@ do {
     var list = try DirectoryList(folder: URL(fileURLWithPath: folder, isDirectory: true))
     switch command {
     case "list": list.entries.forEach(show)
+    case "pick":
+        let picker: any DirectoryPicker = operand == "desktop" ? DesktopPicker() : TerminalPicker()
+        for url in try await pick(picker) { print(try list.add(url)) }
     case "add":
         guard let operand else { fail("add needs a directory", status: 2) }
-        print(try list.add(try pick(operand)))
+        print(try list.add(try granted(operand)))
     case "contents": try list.contents(of: id()).forEach { print($0) }
     case "renew": try list.renew(id())
     case "remove": try list.remove(id())

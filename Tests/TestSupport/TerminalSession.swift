@@ -1,19 +1,18 @@
 import Foundation
-import TestSupport
 
 /// A program in a terminal that tmux plays: a server of its own, on a socket in the fixture's directory, which ends with this value.
-final class TerminalSession {
+public final class TerminalSession {
     private let socket: String
     private let fixture: MountFixture
     /// The shell's exit status of the program, once it has ended.
     private let statusFile: String
     /// What it wrote to stdout, where that is no terminal.
-    let outputFile: String
+    public let outputFile: String
 
     /// - Parameters:
     ///   - command: a line of the shell; `$GRANTFS` is the program.
     ///   - redirected: its stdout is a file.
-    init(_ command: String, in fixture: MountFixture, columns: Int = 80, rows: Int = 24, redirected: Bool = false) throws {
+    public init(_ command: String, in fixture: MountFixture, columns: Int = 80, rows: Int = 24, redirected: Bool = false) throws {
         self.fixture = fixture
         // One of its own: the server of the session before may still be ending.
         socket = fixture.base + "/tmux-" + UUID().uuidString.prefix(8)
@@ -36,12 +35,12 @@ final class TerminalSession {
     }
 
     /// Keys as tmux(1) names them; anything else is typed.
-    func send(_ keys: String...) throws { try tmux(["send-keys"] + keys) }
+    public func send(_ keys: String...) throws { try tmux(["send-keys"] + keys) }
 
-    func resize(columns: Int, rows: Int) throws { try tmux(["resize-window", "-x", "\(columns)", "-y", "\(rows)"]) }
+    public func resize(columns: Int, rows: Int) throws { try tmux(["resize-window", "-x", "\(columns)", "-y", "\(rows)"]) }
 
     /// What is to be seen now, with the fixture's directory as BASE.
-    func screen() throws -> String {
+    public func screen() throws -> String {
         let lines = try tmux(["capture-pane", "-p"]).text.replacingOccurrences(of: fixture.base, with: "BASE").components(separatedBy: "\n")
         return lines.map { line in
             line.replacingOccurrences(of: " +$", with: "", options: .regularExpression)
@@ -50,9 +49,9 @@ final class TerminalSession {
         }.joined(separator: "\n").trimmingCharacters(in: .newlines) + "\n"
     }
 
-    /// Waits until the screen is what the file `Screens/NAME.txt` has. `masks` are patterns and what stands in their place.
-    func expect(_ name: String, masks: [(String, String)] = []) throws {
-        let file = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("Screens/\(name).txt")
+    /// Waits until the screen is what the file `Screens/NAME.txt` beside the test has. `masks` are patterns and what stands in their place.
+    public func expect(_ name: String, masks: [(String, String)] = [], test: String = #filePath) throws {
+        let file = URL(fileURLWithPath: test).deletingLastPathComponent().appendingPathComponent("Screens/\(name).txt")
         let seen = {
             let screen = try self.screen()
             return masks.reduce(screen) { $0.replacingOccurrences(of: $1.0, with: $1.1, options: .regularExpression) }
@@ -70,7 +69,7 @@ final class TerminalSession {
         }
     }
 
-    func waitFor(_ text: String) throws {
+    public func waitFor(_ text: String) throws {
         do {
             try fixture.wait(until: text, within: 60) { try screen().contains(text) }
         } catch {
@@ -79,7 +78,7 @@ final class TerminalSession {
     }
 
     /// Waits for its end; the exit status.
-    func status() throws -> Int {
+    public func status() throws -> Int {
         try fixture.wait(until: "the program has ended", within: 60) { FileManager.default.fileExists(atPath: statusFile) }
         let text = try String(contentsOfFile: statusFile, encoding: .utf8).trimmingCharacters(in: .whitespacesAndNewlines)
         return Int(text) ?? -1
