@@ -18,6 +18,7 @@ from measuring import measure
 import picture
 from places import Places
 from report import markdown, summary
+import trace
 from workloads import all_workloads
 
 
@@ -39,15 +40,17 @@ def main():
     # Ended from outside, it says what it has, and takes its mounts away.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with Places(options.base, options.programs, options.directories) as places:
-        times, remarks = measure(workloads, places, options.rounds)
+        times, requests, remarks = measure(workloads, places, options.rounds)
         results = summary(workloads, places.names, times)
+        missed = trace.missed(results, requests)
         remarks = places.remarks + remarks + [hotpath.remark(options.programs / "grantfs")]
         if not options.only:
             remarks += [
                 host.own_writes(options.programs, places), crowd.clients(options.programs, places),
                 crowd.withdrawals(options.programs, options.base)]
-        document = {"machine": describe(places.base), "rounds": options.rounds, "remarks": remarks, "rows": results}
+        document = {"machine": describe(places.base), "rounds": options.rounds, "remarks": remarks, "rows": results, "missed": missed, "requests": requests}
     print(markdown(document, places.names))
+    print(trace.markdown(missed))
     if options.picture:
         options.picture.write_text(picture.svg(document, places.names))
     if options.json:

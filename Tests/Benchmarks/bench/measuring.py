@@ -7,21 +7,23 @@ import sys
 import time
 
 from places import MODES
+import timing
 
 OURS = ["native"] + MODES
 
 
 def measure(workloads, places, rounds):
-    """The nanoseconds of each round, by workload and place; and remarks on what was left out. Ended early, what was done until then."""
-    times, remarks = {}, []
+    """The nanoseconds of each round, by workload and place; the requests of one run, by workload, place and kind; and remarks on what was left out.
+    Ended early, what was done until then."""
+    times, requests, remarks = {}, {}, []
     try:
-        _measure(workloads, places, rounds, times, remarks)
+        _measure(workloads, places, rounds, times, requests, remarks)
     except KeyboardInterrupt:
         remarks.append("ended early")
-    return times, remarks
+    return times, requests, remarks
 
 
-def _measure(workloads, places, rounds, times, remarks):
+def _measure(workloads, places, rounds, times, requests, remarks):
     for workload in workloads:
         before = time.monotonic()
         if workload.cold and os.geteuid() != 0:
@@ -37,6 +39,7 @@ def _measure(workloads, places, rounds, times, remarks):
             if _works(lambda: places.by_its_worker(name, lambda: workload.prepare(directory)), workload, name, remarks):
                 directories[name] = directory
         times[workload.name] = _rounds(workload, places, directories, rounds, remarks)
+        requests[workload.name] = {name: _count(workload, places, name, directories[name]) for name in places.counted}
         print(f" {time.monotonic() - before:.0f} s", file=sys.stderr)
 
 
@@ -67,12 +70,36 @@ def _rounds(workload, places, directories, rounds, remarks):
 
 
 def _time(workload, places, name, directory):
+    _get_ready(workload, places, name, directory)
+    return places.by_its_worker(name, lambda: workload.run(directory))
+
+
+def _count(workload, places, name, directory):
+    """The requests of what is timed, by kind. In a run of its own, as asking the daemon takes some of the time for which names are kept."""
+
+    def run():
+        seen = []
+        timing.observers.append(lambda: seen.append(places.requests(name)))
+        try:
+            workload.run(directory)
+        finally:
+            timing.observers.clear()
+        counts = {}
+        for before, after in zip(seen[::2], seen[1::2]):
+            for kind, count in after.items():
+                counts[kind] = counts.get(kind, 0) + count - before.get(kind, 0)
+        return {kind: count for kind, count in counts.items() if count}
+
+    _get_ready(workload, places, name, directory)
+    return places.by_its_worker(name, run)
+
+
+def _get_ready(workload, places, name, directory):
     if workload.cold:
         _drop_caches()
     elif not workload.anew:
         # What is warm is what was just done; the round of the other places takes longer than names are kept.
         places.by_its_worker(name, lambda: workload.run(directory))
-    return places.by_its_worker(name, lambda: workload.run(directory))
 
 
 def _drop_caches():

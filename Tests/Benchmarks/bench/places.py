@@ -1,5 +1,6 @@
 """Where the work is done: the native directory, mounts of grantfs in each cache mode, bindfs, and directories that were named."""
 
+import json
 import os
 import pathlib
 import pwd
@@ -26,6 +27,8 @@ class Places:
         self._made = []
         # Who works in a place, where that is another user: user and group.
         self._workers = {}
+        # How a mount of ours is asked: by place, the program, its environment, and its view.
+        self._views = {}
 
     @property
     def names(self):
@@ -94,10 +97,24 @@ class Places:
                 return
         self._mountpoints.append(mountpoint)
         self._workers[USER] = worker
+        self._views[USER] = ([program, "status", "--json", "--view", "user"], environment)
         self.directories[USER] = mountpoint + "/files"
 
+    @property
+    def counted(self):
+        """The places that tell how many requests they have had."""
+        return list(self._views)
+
+    def requests(self, name):
+        """How many requests of each kind a place of ours has had so far."""
+        words, environment = self._views[name]
+        worker = self._workers.get(name)
+        identity = {"user": worker[0], "group": worker[1], "extra_groups": []} if worker and os.geteuid() == 0 else {}
+        done = subprocess.run(words, env=environment, check=True, capture_output=True, text=True, **identity)
+        return json.loads(done.stdout)["mounts"][0]["requests"]
+
     def by_its_worker(self, name, action):
-        """What `action` returns, a number or None, done by who works in that place. Raises OSError where it fails."""
+        """What `action` returns, as far as JSON has it, done by who works in that place. Raises OSError where it fails."""
         worker = self._workers.get(name)
         if worker is None:
             return action()
@@ -111,7 +128,7 @@ class Places:
                 os.setgid(worker[1])
                 os.setuid(worker[0])
                 os.environ["HOME"] = self.base + "/user"
-                os.write(writing, str(action()).encode())
+                os.write(writing, json.dumps(action()).encode())
                 status = 0
             finally:
                 os._exit(status)
@@ -120,7 +137,7 @@ class Places:
             said = pipe.read().decode()
         if os.waitpid(child, 0)[1] != 0:
             raise OSError(f"it failed as user {worker[0]}")
-        return None if said == "None" else int(said)
+        return json.loads(said)
 
     def _mount_grantfs(self, mode):
         source, mountpoint = self._make("source-" + mode), self._make("mount-" + mode)
@@ -128,5 +145,6 @@ class Places:
         for words in (["grant", source, "--view", mode, "--name", "files"], ["mount", mode, mountpoint, "-o", "cache=" + mode]):
             subprocess.run([self._grantfs] + words, env=environment, check=True, stdout=subprocess.DEVNULL)
         self._mountpoints.append(mountpoint)
+        self._views[mode] = ([self._grantfs, "status", "--json", "--view", mode], environment)
         self.sources[mode] = source
         return mountpoint + "/files"

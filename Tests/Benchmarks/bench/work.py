@@ -5,8 +5,8 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import time
 
+from timing import spawn
 import tree
 
 GIT = ["git", "-c", "safe.directory=*", "-c", "user.name=bench", "-c", "user.email=bench@localhost", "-c", "gc.auto=0", "-c", "advice.detachedHead=false"]
@@ -28,12 +28,6 @@ def rows(workload):
     ]
 
 
-def _timed(words, directory):
-    before = time.monotonic_ns()
-    subprocess.run(words, cwd=directory, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return time.monotonic_ns() - before
-
-
 def _make_packed(directory):
     tree.make_repository(directory)
     # What people clone is packed.
@@ -41,7 +35,7 @@ def _make_packed(directory):
 
 
 def _clone(directory):
-    taken = _timed(GIT + ["clone", "-q", "--no-local", "tree", "clone"], directory)
+    taken = spawn(GIT + ["clone", "-q", "--no-local", "tree", "clone"], directory)
     shutil.rmtree(directory + "/clone")
     return taken
 
@@ -72,11 +66,11 @@ def _make_branches(directory):
 
 
 def _checkout(directory):
-    return sum(_timed(GIT + ["checkout", "-q", tag], directory + "/branches") for tag in ("one", "two"))
+    return sum(spawn(GIT + ["checkout", "-q", tag], directory + "/branches") for tag in ("one", "two"))
 
 
 def _grep(directory):
-    return _timed(GIT + ["grep", "-c", tree.NEEDLE], directory + "/tree")
+    return spawn(GIT + ["grep", "-c", tree.NEEDLE], directory + "/tree")
 
 
 def _make_project(directory):
@@ -103,18 +97,18 @@ def _make_project(directory):
 
 def _build(directory):
     base = directory + "/project"
-    _timed(["make", "-s", "clean"], base)
-    return _timed(["sh", "-c", "sh ./configure && make -s -j2 && ./program"], base)
+    spawn(["make", "-s", "clean"], base)
+    return spawn(["sh", "-c", "sh ./configure && make -s -j2 && ./program"], base)
 
 
 def _rsync(directory):
-    taken = _timed(["rsync", "-a", "tree/", "copy/"], directory)
+    taken = spawn(["rsync", "-a", "tree/", "copy/"], directory)
     shutil.rmtree(directory + "/copy")
     return taken
 
 
 def _tar(directory):
-    taken = _timed(["tar", "-cf", "tree.tar", "tree"], directory)
+    taken = spawn(["tar", "-cf", "tree.tar", "tree"], directory)
     os.unlink(directory + "/tree.tar")
     return taken
 
@@ -133,9 +127,9 @@ def _compile(directory):
     shutil.rmtree(directory + "/modules/__pycache__", ignore_errors=True)
     # One that other users may run, too.
     python = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
-    return _timed([python, "-m", "compileall", "-q", "-f", "modules"], directory)
+    return spawn([python, "-m", "compileall", "-q", "-f", "modules"], directory)
 
 
 def _remove(directory):
     subprocess.run(["cp", "-a", "tree", "copy"], cwd=directory, check=True)
-    return _timed(["rm", "-rf", "copy"], directory)
+    return spawn(["rm", "-rf", "copy"], directory)

@@ -5,8 +5,8 @@ import pathlib
 import shutil
 import sqlite3
 import subprocess
-import time
 
+from timing import observed, spawn, timed
 import tree
 import work
 
@@ -37,18 +37,12 @@ class Workload:
         return {"shared": self.aim, "exclusive": self.exclusive_aim or self.aim, USER: self.user_aim}.get(place)
 
 
-def _spawn(words, directory):
-    before = time.monotonic_ns()
-    subprocess.run(words, cwd=directory, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    return time.monotonic_ns() - before
-
-
 def all_workloads(programs):
     loops = str(programs.resolve() / "Workloads")
 
     def loop(name, word, aim=None, exclusive_aim=None, cold=False, user_aim=None):
         def run(directory):
-            return int(subprocess.run([loops, word], cwd=directory, check=True, capture_output=True, text=True).stdout)
+            return int(observed(lambda: subprocess.run([loops, word], cwd=directory, check=True, capture_output=True, text=True).stdout))
 
         def prepare(directory):
             subprocess.run([loops, word, "prepare"], cwd=directory, check=True)
@@ -56,7 +50,7 @@ def all_workloads(programs):
         return Workload(name, prepare, run, aim, exclusive_aim, user_aim, cold)
 
     def tool(name, words, aim, exclusive_aim=None, cold=False, prepare=tree.make, user_aim=None):
-        return Workload(name, prepare, lambda directory: _spawn(words, directory + "/tree"), aim, exclusive_aim, user_aim, cold, words[0])
+        return Workload(name, prepare, lambda directory: spawn(words, directory + "/tree"), aim, exclusive_aim, user_aim, cold, words[0])
 
     def real(name, prepare, run, program):
         return Workload(name, prepare, run, program=program)
@@ -90,14 +84,14 @@ def all_workloads(programs):
 
 
 def _untar(directory):
-    taken = _spawn(["tar", "-xf", tree.ARCHIVE, "-C", "."], directory)
+    taken = spawn(["tar", "-xf", tree.ARCHIVE, "-C", "."], directory)
     shutil.rmtree(directory + "/" + tree.PACKED)
     return taken
 
 
 def _remove(directory):
-    _spawn(["tar", "-xf", tree.ARCHIVE, "-C", "."], directory)
-    return _spawn(["rm", "-rf", tree.PACKED], directory)
+    subprocess.run(["tar", "-xf", tree.ARCHIVE, "-C", "."], cwd=directory, check=True, stdin=subprocess.DEVNULL)
+    return spawn(["rm", "-rf", tree.PACKED], directory)
 
 
 def _transactions(directory, number=300):
@@ -109,9 +103,11 @@ def _transactions(directory, number=300):
     base.execute("pragma journal_mode=wal")
     base.execute("pragma synchronous=normal")
     base.execute("create table t(a integer primary key, b text)")
-    before = time.monotonic_ns()
-    for row in range(number):
-        base.execute("insert into t(b) values(?)", (f"row {row}",))
-    taken = time.monotonic_ns() - before
+
+    def insert():
+        for row in range(number):
+            base.execute("insert into t(b) values(?)", (f"row {row}",))
+
+    taken = timed(insert)
     base.close()
     return taken

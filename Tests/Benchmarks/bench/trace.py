@@ -1,0 +1,54 @@
+"""Where an aim is missed: how much of the time is requests that somebody waits for."""
+
+# The kernel sends these and goes on.
+NOBODY_WAITS = {"RELEASE", "RELEASEDIR", "FORGET", "BATCH_FORGET", "INTERRUPT"}
+# The row that tells how long a request and its answer take in a place, and how many it makes: Workloads/reading.c, attributes.
+ROUND_TRIP, ROUND_TRIPS = "a request and its answer", 5000
+
+
+def missed(rows, requests):
+    """A row for each aim that a place of ours misses. Milliseconds, all medians: what it takes beyond the native time, and the part of it
+    that is requests which are waited for, each as long as the cheapest one; None where that was not measured. What a request makes the
+    host's filesystem do again, and what the kernel does for a mount alone, is the rest."""
+    row = next((row for row in rows if row["workload"] == ROUND_TRIP), None)
+    trips = {name: place["milliseconds"] / ROUND_TRIPS for name, place in row["places"].items()} if row else {}
+    found = []
+    for row in rows:
+        for name, place in row["places"].items():
+            if place["passes"] is not False:
+                continue
+            counts = _of(row["workload"], name, requests)
+            waited = {kind: count for kind, count in counts.items() if kind not in NOBODY_WAITS}
+            found.append({
+                "workload": row["workload"], "place": name, "ratio": place["ratio"], "aim": place["aim"],
+                "more": round(place["milliseconds"] - row["nativeMilliseconds"], 2), "requests": counts, "waited": sum(waited.values()),
+                "inRequests": round(sum(waited.values()) * trips[name], 2) if name in trips else None,
+            })
+    return found
+
+
+def _of(workload, name, requests):
+    """Of one workload, or of all together where it is the row of that."""
+    if workload in requests:
+        return requests[workload].get(name, {})
+    counts = {}
+    for other, places in requests.items():
+        if other.startswith("work: "):
+            for kind, count in places.get(name, {}).items():
+                counts[kind] = counts.get(kind, 0) + count
+    return counts
+
+
+def markdown(found):
+    if not found:
+        return ""
+    lines = [
+        "", "| missed | × native | aim | more than natively | requests that are waited for | as round trips | of |", "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in found:
+        kinds = sorted(((kind, count) for kind, count in one["requests"].items() if kind not in NOBODY_WAITS), key=lambda pair: -pair[1])
+        told = ", ".join(f"{count:,} {kind}" for kind, count in kinds[:7]) + (" and others" if len(kinds) > 7 else "")
+        trips = "–" if one["inRequests"] is None else f"{one['inRequests']} ms"
+        lines.append(
+            f"| {one['workload']}, {one['place']} | {one['ratio']:.2f} | ≤ {one['aim']:g} | {one['more']} ms | {one['waited']:,} | {trips} | {told or 'none'} |")
+    return "\n".join(lines)
