@@ -43,12 +43,14 @@ def markdown(found):
     if not found:
         return ""
     lines = [
-        "", "| missed | × native | aim | more than natively | requests that are waited for | as round trips | of |", "| --- | --- | --- | --- | --- | --- | --- |",
+        "", "| missed | × native | aim | ms more than natively | requests waited for | ms as round trips | the rest | of |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for one in found:
         kinds = sorted(((kind, count) for kind, count in one["requests"].items() if kind not in NOBODY_WAITS), key=lambda pair: -pair[1])
         told = ", ".join(f"{count:,} {kind}" for kind, count in kinds[:7]) + (" and others" if len(kinds) > 7 else "")
-        trips = "–" if one["inRequests"] is None else f"{one['inRequests']} ms"
+        trips, rest = ("–", "–") if one["inRequests"] is None else (f"{one['inRequests']:.1f}", f"{one['more'] - one['inRequests']:.1f}")
         lines.append(
-            f"| {one['workload']}, {one['place']} | {one['ratio']:.2f} | ≤ {one['aim']:g} | {one['more']} ms | {one['waited']:,} | {trips} | {told or 'none'} |")
+            f"| {one['workload']}, {one['place']} | {one['ratio']:.2f} | ≤ {one['aim']:g} | {one['more']:.1f} | {one['waited']:,} | {trips} | {rest} | "
+            f"{told or 'none'} |")
     return "\n".join(lines)
