@@ -65,6 +65,12 @@ extension FleetAgent {
                     try apply()
                     nextRetry = Clock.monotonic + 2_000_000_000
                 }
+                // Grants that are closed until this host knows all are opened at once. Others need no renewal before its time.
+                let isAwaited = shared.withLock { shared in
+                    defer { shared.awaitsRenewal = false }
+                    return shared.awaitsRenewal
+                }
+                if isAwaited { wakeRenewing() }
                 try publish()
                 failed = nil
             } catch {
@@ -117,8 +123,6 @@ extension FleetAgent {
             (shared.problems, shared.audiences) = (problems, audiences.list)
             return shared.batches
         }
-        // Grants to be opened do not wait for anything else.
-        wakeRenewing()
         if !changed.isEmpty { confirm(changed, result.orphans, batch) }
     }
 
@@ -157,18 +161,31 @@ extension FleetAgent {
 
     private func read() throws(GrantError) -> (entries: [EtcdEntry], revision: Int64, audiences: (list: [String], labels: Labels)) {
         let what = "the fleet's grants cannot be read"
-        let registered = try FleetStore.mapping(what) { () throws(EtcdFailure) in try applying.read(FleetKeys.registry(host)) }
-        guard let entry = registered.entry else { throw GrantError(.permission, what, cause: "the fleet does not know “\(host)” any more") }
-        let labels = FleetAgent.labels(in: entry)
-        let audiences = labels.audiences(of: host)
-        let answer = try FleetStore.mapping(what) { () throws(EtcdFailure) in
-            try applying.transaction(
-                [.modified(FleetKeys.registry(host), entry.modified)],
-                then: audiences.map { .readPrefix(FleetKeys.grants(for: $0)) }, otherwise: [])
+        // What it was registered as is known from the last time, and seldom wrong: so one request is enough.
+        var registration = shared.withLock { $0.registration }
+        while true {
+            let known = registration
+            let audiences = known?.labels.audiences(of: host) ?? []
+            let answer: EtcdAnswer
+            do throws(EtcdFailure) {
+                answer = try applying.transaction(
+                    [.modified(FleetKeys.registry(host), known?.modified ?? -1)],
+                    then: audiences.map { .readPrefix(FleetKeys.grants(for: $0)) }, otherwise: [.read(FleetKeys.registry(host))])
+            } catch {
+                // etcd refuses the whole request where a part of it is no longer permitted, as when labels were taken away.
+                guard known != nil else { throw error.error(what) }
+                shared.withLock { $0.registration = nil }
+                registration = nil
+                continue
+            }
+            if let known, answer.succeeded { return (answer.found.flatMap { $0 }, answer.revision, (audiences, known.labels)) }
+            guard let entry = answer.found.first?.first else {
+                throw GrantError(.permission, what, cause: "the fleet does not know “\(host)” any more")
+            }
+            let current = Registration(modified: entry.modified, labels: FleetAgent.labels(in: entry))
+            shared.withLock { $0.registration = current }
+            registration = current
         }
-        // The host's labels have changed meanwhile.
-        guard answer.succeeded else { return try read() }
-        return (answer.found.flatMap { $0 }, answer.revision, (audiences, labels))
     }
 
     private static func labels(in entry: EtcdEntry) -> Labels {

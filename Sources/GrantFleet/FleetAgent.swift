@@ -33,6 +33,13 @@ public final class FleetAgent: @unchecked Sendable {
     /// Belongs to the thread that renews, as `state` does.
     private var report = AgentReport()
 
+    /// A host's entry in the fleet's registry.
+    struct Registration {
+        /// The revision at which it was written last.
+        let modified: Int64
+        let labels: Labels
+    }
+
     struct Shared {
         /// The fleet's format; nil until it was read.
         var format: FleetFormat?
@@ -57,6 +64,10 @@ public final class FleetAgent: @unchecked Sendable {
         var retriesProblems = false
         /// The state last published in etcd, and the revision of that write.
         var published: (revision: Int64, problems: [GrantID: String], lease: Int64, written: Int64) = (0, [:], 0, 0)
+        /// As what this host was registered when its grants were last read.
+        var registration: Registration?
+        /// The last renewal has opened nothing, because something was not in the local store yet.
+        var awaitsRenewal = false
         var isEnding = false
         /// For tests: publishes a change before the mounts have confirmed it, which the test with faults has to detect.
         let confirmsEarly = getenv("GRANTFS_TEST_EARLY_WATERMARK") != nil
@@ -148,8 +159,11 @@ public final class FleetAgent: @unchecked Sendable {
         }
         writeReport()
         let lease = shared.withLock { $0.format?.lease } ?? 5
-        return max(0.3, min(Double(lease) / 5, 5))
+        return Self.pause(ofLease: lease, hasFailed: lastLogged != nil)
     }
+
+    /// The seconds until the next renewal: a fifth of the lease. After a failure soon again, however long the lease is.
+    static func pause(ofLease seconds: Int64, hasFailed: Bool) -> Double { max(0.3, min(Double(seconds) / 5, hasFailed ? 5 : 60)) }
 
     private func renewOnce() throws(GrantError) {
         let what = "the fleet's grants on this host are not renewed"
@@ -192,7 +206,9 @@ public final class FleetAgent: @unchecked Sendable {
             // An older write of this agent arrived late, over a partitioned network, and has replaced the last one: it is published
             // again.
             if answer.found[3].first?.modified ?? 0 != shared.published.written { shared.published.revision = 0 }
-            return shared.stored >= max(changed, shared.leaseRevision) && shared.stored > 0
+            let isCurrent = shared.stored >= max(changed, shared.leaseRevision) && shared.stored > 0
+            shared.awaitsRenewal = !isCurrent
+            return isCurrent
         }
         guard isCurrent else {
             applyWakeUp.post()

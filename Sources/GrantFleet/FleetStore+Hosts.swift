@@ -175,34 +175,43 @@ private final class HostWatch {
         self.hosts = Dictionary(hosts.map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
         (self.outcome, self.start) = (outcome, start)
         concerned = Set(hosts.filter { host in outcome.grants.contains { host.isConcerned(by: $0) } }.map(\.id))
-        judge()
+        judgeAll()
     }
 
     var all: Int { concerned.count }
     var done: Int { settled.count }
     var isDone: Bool { settled.count == concerned.count }
 
+    /// A fleet has as many events as hosts, so each looks at the hosts that it is about alone.
     func take(_ events: EtcdClient.Events) {
-        for key in events.deletes { if let id = FleetHost.id(in: key) { hosts[id]?.lose(key) } }
-        for entry in events.puts { if let id = FleetHost.id(in: entry.key) { hosts[id, default: FleetHost(id: id)].take(entry) } }
-        judge()
+        for key in events.deletes {
+            guard let id = FleetHost.id(in: key) else { continue }
+            hosts[id]?.lose(key)
+            judge(id)
+        }
+        for entry in events.puts {
+            guard let id = FleetHost.id(in: entry.key) else { continue }
+            hosts[id, default: FleetHost(id: id)].take(entry)
+            judge(id)
+        }
     }
 
     func replace(_ again: [FleetHost]) {
-        for id in concerned where !again.contains(where: { $0.id == id }) { hosts[id]?.lease = nil }
+        let ids = Set(again.map(\.id))
+        for id in concerned where !ids.contains(id) { hosts[id]?.lease = nil }
         for host in again { hosts[host.id] = host }
-        judge()
+        judgeAll()
     }
 
-    private func judge() {
-        for id in concerned where settled[id] == nil {
-            guard let host = hosts[id] else { continue }
-            let elapsed = Double(Clock.monotonic - start) / 1e6
-            if host.lease == nil {
-                settled[id] = (.fenced, elapsed)
-            } else if host.applied >= outcome.revision {
-                settled[id] = (.confirmed, elapsed)
-            }
+    private func judgeAll() { for id in concerned { judge(id) } }
+
+    private func judge(_ id: String) {
+        guard concerned.contains(id), settled[id] == nil, let host = hosts[id] else { return }
+        let elapsed = Double(Clock.monotonic - start) / 1e6
+        if host.lease == nil {
+            settled[id] = (.fenced, elapsed)
+        } else if host.applied >= outcome.revision {
+            settled[id] = (.confirmed, elapsed)
         }
     }
 
