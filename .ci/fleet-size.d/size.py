@@ -71,7 +71,7 @@ class Fleet:
         return done
 
     def grow(self, number):
-        """Until there are so many hosts, besides h0, which is taken out of the count by its being gone."""
+        """Adds hosts until there are so many. h0, whose user they share, has no agent, so nobody waits for it."""
         fresh = [f's{index}' for index in range(len(self.names), number)]
         self.etcd.log_in(f'{BASE}/administrator/fleet/administrator.json')
         value = text(json.dumps({'labels': {}}))
