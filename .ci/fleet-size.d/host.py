@@ -14,6 +14,10 @@ def after(prefix):
     return text(prefix[:-1] + chr(ord(prefix[-1]) + 1))
 
 
+class Refused(Exception):
+    """etcd has too much to do, says so, and an agent asks again five seconds later."""
+
+
 class Connection:
     """HTTP/1.1 to one member, one request at a time."""
 
@@ -32,12 +36,11 @@ class Connection:
 
     async def head(self):
         head = (await self.reader.readuntil(b'\r\n\r\n')).lower()
-        if not head.startswith(b'http/1.1 200'):
-            raise OSError(head.split(b'\r\n')[0].decode())
-        for line in head.split(b'\r\n'):
-            if line.startswith(b'content-length:'):
-                return int(line[15:])
-        return None
+        line, *rest = head.split(b'\r\n')
+        for field in rest:
+            if field.startswith(b'content-length:'):
+                return line, int(field[15:])
+        return line, None
 
     async def chunk(self):
         size = int(await self.reader.readline(), 16)
@@ -49,12 +52,17 @@ class Connection:
             if self.reader is None:
                 await self.open()
             self.send(path, body)
-            length = await self.head()
+            line, length = await self.head()
             if length is not None:
-                return json.loads(await self.reader.readexactly(length))
-            data = b''
-            while part := await self.chunk():
-                data += part
+                data = await self.reader.readexactly(length)
+            else:
+                data = b''
+                while part := await self.chunk():
+                    data += part
+            if line.startswith((b'http/1.1 503', b'http/1.1 429')):
+                raise Refused(data.decode())
+            if not line.startswith(b'http/1.1 200'):
+                raise OSError(f'{line.decode()}: {data.decode()}')
             return json.loads(data)
 
 
@@ -65,7 +73,7 @@ class Host:
         self.agent, self.state, self.registry = (text(f'grantfs/{kind}') for kind in (f'hosts/{name}/agent', f'hosts/{name}/state', f'registry/{name}'))
         self.instance = text(f'{random.getrandbits(64):016x}')
         self.id = random.getrandbits(62)
-        self.stored = self.wanted = 0
+        self.stored = self.wanted = self.refused = 0
         self.changed = asyncio.Event()
 
     async def start(self):
@@ -76,20 +84,33 @@ class Host:
         await self.apply()
         await self.watch.open()
         self.watch.send('/v3/watch', {'create_request': {'key': text('grantfs/bell'), 'start_revision': str(self.stored + 1)}})
-        await self.watch.head()
+        line, _ = await self.watch.head()
+        if not line.startswith(b'http/1.1 200'):
+            raise OSError(line.decode())
         self.tasks = [asyncio.create_task(one()) for one in (self.renewing, self.listening, self.applying)]
+
+    async def until_taken(self, action):
+        while True:
+            try:
+                return await action()
+            except Refused:
+                self.refused += 1
+                await asyncio.sleep(5)
 
     async def renewing(self):
         # Not all at once.
         await asyncio.sleep(random.random() * self.lease / 5)
         while True:
             due = time.monotonic() + self.lease / 5
-            await self.requests.call('/v3/lease/keepalive', {'ID': str(self.id)})
-            await self.requests.call('/v3/kv/txn', {
-                'compare': [{'key': self.agent, 'target': 'VALUE', 'result': 'EQUAL', 'value': self.instance}],
-                'success': [{'request_range': {'key': key}} for key in (text('grantfs/format'), text('grantfs/bell'), self.registry, self.state)],
-                'failure': [{'request_range': {'key': self.agent}}]})
+            await self.until_taken(self.renew)
             await asyncio.sleep(max(0, due - time.monotonic()))
+
+    async def renew(self):
+        await self.requests.call('/v3/lease/keepalive', {'ID': str(self.id)})
+        await self.requests.call('/v3/kv/txn', {
+            'compare': [{'key': self.agent, 'target': 'VALUE', 'result': 'EQUAL', 'value': self.instance}],
+            'success': [{'request_range': {'key': key}} for key in (text('grantfs/format'), text('grantfs/bell'), self.registry, self.state)],
+            'failure': [{'request_range': {'key': self.agent}}]})
 
     async def listening(self):
         while line := await self.watch.chunk():
@@ -103,7 +124,7 @@ class Host:
             await self.changed.wait()
             self.changed.clear()
             if self.stored < self.wanted:
-                await self.apply()
+                await self.until_taken(self.apply)
 
     async def apply(self):
         answer = await self.requests.call('/v3/kv/txn', {
@@ -125,7 +146,7 @@ async def run(plan):
 
     async def start(host):
         async with limit:
-            await host.start()
+            await host.until_taken(host.start)
 
     await asyncio.gather(*(start(host) for host in hosts))
     print('ready', flush=True)
@@ -133,7 +154,7 @@ async def run(plan):
     while await loop.run_in_executor(None, sys.stdin.readline):
         # How many requests there have been, and who has failed: a host that is silent would be waited for.
         failed = [str(task.exception()) for host in hosts for task in host.tasks if task.done()]
-        print(json.dumps({'requests': sum(host.requests.sent + host.watch.sent for host in hosts), 'failed': failed[:3]}), flush=True)
+        print(json.dumps({'requests': sum(host.requests.sent + host.watch.sent for host in hosts), 'refused': sum(host.refused for host in hosts), 'failed': failed[:3]}), flush=True)
 
 
 def main():

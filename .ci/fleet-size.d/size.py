@@ -43,7 +43,7 @@ class Fleet:
         self.program, self.lease = program, lease
         self.etcd = Etcd()
         self.environment = dict(os.environ, GRANTFS_STORE=f'{BASE}/administrator')
-        self.parts, self.names = [], []
+        self.parts, self.names, self.refused = [], [], 0
         os.makedirs(f'{BASE}/directory')
         ends = time.monotonic() + 60
         while (done := self.run('fleet', 'init', '--endpoints', ','.join(f'http://127.0.0.1:{port}' for port in PORTS), '--lease', f'{lease}s')).returncode:
@@ -90,7 +90,7 @@ class Fleet:
         self.names += fresh
 
     def requests(self):
-        count = 0
+        count = self.refused = 0
         for part in self.parts:
             part.stdin.write('\n')
             part.stdin.flush()
@@ -98,6 +98,7 @@ class Fleet:
             if told['failed']:
                 raise SystemExit(f'a simulated host has failed: {told["failed"]}')
             count += told['requests']
+            self.refused += told['refused']
         return count
 
     def commit(self):
@@ -154,6 +155,9 @@ def main():
         whole, word = [sorted(one) for one in zip(*times)]
         row = {'hosts': number, 'commit': commit, 'revocation': statistics.median(whole), 'highest': whole[-1], 'word': statistics.median(word), 'traffic': traffic / number, 'etcd': busy}
         rows.append(row)
+        fleet.requests()
+        if fleet.refused:
+            print(f'etcd has refused {fleet.refused} requests so far, because it had too much to do', file=sys.stderr)
         print(f"| {number:,} | {commit:.1f} | {row['revocation']:.0f} | {row['highest']:.0f} | {row['word']:.0f} | {row['traffic']:.2f} | {busy:.2f} |", flush=True)
     if len(rows) > 1:
         first, last = rows[0], rows[-1]

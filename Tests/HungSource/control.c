@@ -1,6 +1,7 @@
 #include "hung.h"
 #include <CGrantSystem.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,15 +12,23 @@ void set_control_file(const char *path) { control = path; }
 
 enum { GOES_ON = 0, HANGS = -1 };
 
+enum { SIZE = 512 };
+
+// The control file's text, ended by a zero, and its length: -1 where there is none.
+static ssize_t read_control(char *text) {
+    memset(text, 0, SIZE);
+    int fd = open(control, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return -1;
+    ssize_t count = read(fd, text, SIZE - 1);
+    close(fd);
+    return count;
+}
+
 // What the control file says of an operation: GOES_ON, HANGS, or the errno it fails with.
 static int said(const char *operation) {
-    int fd = open(control, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return GOES_ON;
-    char text[512] = "";
-    ssize_t count = read(fd, text, sizeof text - 1);
-    close(fd);
+    char text[SIZE];
+    ssize_t count = read_control(text);
     if (count <= 0) return count == 0 ? HANGS : GOES_ON;
-    text[count] = 0;
     size_t length = strlen(operation);
     char *place = NULL;
     for (char *word = strtok_r(text, " \n", &place); word; word = strtok_r(NULL, " \n", &place)) {
@@ -44,9 +53,41 @@ static void act_as_caller(void) {
     clinux_thread_setfsuid(context->uid == 0 ? NOBODY : context->uid);
 }
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t has_changed = PTHREAD_COND_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+// One thread looks for all: two hundred that look each for itself keep a slow machine from doing anything else.
+static void *look(void *unused) {
+    char known[SIZE], text[SIZE];
+    ssize_t before = -2;
+    while (true) {
+        pthread_mutex_lock(&lock);
+        ssize_t count = read_control(text);
+        if (count != before || memcmp(text, known, SIZE)) {
+            before = count;
+            memcpy(known, text, SIZE);
+            pthread_cond_broadcast(&has_changed);
+        }
+        pthread_mutex_unlock(&lock);
+        usleep(5000);
+    }
+    return unused;
+}
+
+static void start_to_look(void) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, look, NULL)) abort();
+}
+
 int pass(const char *operation) {
-    int what;
-    while ((what = said(operation)) == HANGS) usleep(5000);
+    int what = said(operation);
+    if (what == HANGS) {
+        pthread_once(&once, start_to_look);
+        pthread_mutex_lock(&lock);
+        while ((what = said(operation)) == HANGS) pthread_cond_wait(&has_changed, &lock);
+        pthread_mutex_unlock(&lock);
+    }
     if (squashes) act_as_caller();
     return what;
 }
