@@ -14,18 +14,20 @@ extension MountTests {
             var file: String { mount + "/a/file" }
             var native: String { source + "/file" }
 
-            init(cache: String = "shared") throws {
-                fixture = try MountFixture()
+            init(cache: String = "shared", owner: Identity = .current) throws {
+                fixture = try MountFixture(owner: owner)
                 source = try fixture.source("a")
-                try Data(repeating: 0, count: 8192).write(to: URL(fileURLWithPath: source + "/file"))
-                try Data(repeating: 0, count: 8192).write(to: URL(fileURLWithPath: source + "/other"))
+                for name in ["file", "other"] {
+                    try Data(repeating: 0, count: 8192).write(to: URL(fileURLWithPath: source + "/" + name))
+                    chown(source + "/" + name, owner.uid, owner.gid)
+                }
                 try fixture.grant(source)
                 mount = try fixture.mount(options: "cache=" + cache)
                 daemon = try fixture.daemon(at: mount)
             }
 
             func holder(_ kinds: [String], of file: String? = nil, before: [String] = []) throws -> Child {
-                let child = try Child(before + [Programs.attacker, "outlive", file ?? self.file] + kinds)
+                let child = try Child(before + [Programs.attacker, "outlive", file ?? self.file] + kinds, identity: fixture.owner)
                 try child.expect("ready")
                 return child
             }
@@ -150,6 +152,19 @@ extension MountTests {
             // Nobody is left who would keep the connection, or the processes beside it.
             try scene.fixture.wait(until: "the keeper has ended") { Processes.keepers(of: scene.mount).isEmpty }
             #expect(holder.wait(within: 0) == nil, "nobody is ended")
+        }
+
+        @Test(
+            "that was killed, of a user who cannot cut its connection: what he stored is not waited for, and all of it is forgotten",
+            .enabled(if: Machine.usersCanMount, "\(Machine.usersCannotMount)"), arguments: ["shared", "exclusive"])
+        func forgottenForAUser(cache: String) throws {
+            let scene = try Scene(cache: cache, owner: try #require(Machine.plainUser))
+            let holder = try scene.holder(["map", "fd", "cwd"])
+            #expect(try Self.said(holder).hasPrefix("map read fd read cwd seen"))
+            kill(scene.daemon, SIGKILL)
+            try scene.fixture.wait(until: "the mapping is gone") { try Self.saidOfReads(holder).hasPrefix("map SIGBUS fd ENOTCONN") }
+            #expect(try Self.saidOfReads(holder) == "map SIGBUS fd ENOTCONN cwd ENOTCONN")
+            try scene.fixture.wait(until: "the keeper has ended") { Processes.keepers(of: scene.mount).isEmpty }
         }
 
         @Test(

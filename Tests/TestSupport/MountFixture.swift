@@ -189,8 +189,9 @@ public enum Processes {
     /// The processes beside the daemons of a mountpoint.
     public static func keepers(of mountpoint: String) -> [pid_t] {
         all.filter { pid in
-            let words = commandLine(pid).split(separator: "\0").filter { $0 != "--waits" && $0 != "--recoverable" }
-            return words.starts(with: ["grantfs", "keeper", "--", Substring(mountpoint)])
+            let words = commandLine(pid).split(separator: "\0")
+            return words.starts(with: ["grantfs", "keeper"])
+                && words.drop { $0 != "--" }.starts(with: ["--", Substring(mountpoint)])
         }
     }
     /// Those that a process has started and that have not ended.

@@ -17,6 +17,7 @@ enum KeeperCommand {
         operands: [OperandDeclaration("MOUNTPOINT"), OperandDeclaration("MOUNT"), OperandDeclaration("DAEMON")],
         options: [
             OptionDeclaration("recoverable", help: "the nodes lie on descriptor 5 as well", isHidden: true),
+            OptionDeclaration("cuts", help: "descriptor 6 cuts the connection, see FUSEConnection.control", isHidden: true),
             OptionDeclaration("waits", help: "another daemon has the mount until this one's says so", isHidden: true),
         ],
         isHidden: true, run: run)
@@ -37,8 +38,7 @@ enum KeeperCommand {
         let socket = FileDescriptor(owning: 3)
         let orphan = OrphanedMount(
             OrphanedConnection(device: FileDescriptor(owning: 4)), published: FileDescriptor(owning: 5),
-            hasElements: arguments.has("recoverable"),
-            control: fcntl(6, F_GETFD) >= 0 ? 6 : nil)
+            hasElements: arguments.has("recoverable"), control: arguments.has("cuts") ? 6 : nil)
         // Its open descriptors are all it needs. A user's mount is unmounted by another program.
         if geteuid() == 0 { Confinement.giveUpEverything() }
         if arguments.has("waits"), receive(from: socket, daemons) != .begin { return 0 }
@@ -133,7 +133,7 @@ final class Keeper: Sendable {
         _ = try ChildProcess.spawn(
             "/proc/self/exe",
             arguments: (["grantfs", "keeper"] + (waits ? ["--waits"] : [])
-                + (supervisor == nil ? [] : ["--recoverable"]) + ["--"]).map { Array($0.utf8) } + [
+                + (supervisor == nil ? [] : ["--recoverable"]) + (control == nil ? [] : ["--cuts"]) + ["--"]).map { Array($0.utf8) } + [
                     mountpoint, mount.words, Array((supervisor.map { "\(getpid()),\($0)" } ?? "\(getpid())").utf8),
                 ],
             detached: true, descriptors: [pair.other.number, device.number, nodes.number] + (control.map { [$0] } ?? []))
