@@ -75,10 +75,13 @@ public struct FUSEConnection: Hashable, Sendable {
     }
 
     /// Opens the descriptor that `abort(by:)` takes, for a process that will have no privilege left when it aborts.
-    public func control() throws(Errno) -> FileDescriptor {
+    ///
+    /// `isServedHere`: this process has its device open, so that no later connection can have its number. Before Linux 6.8 nothing
+    /// else tells that where fusectl is not mounted.
+    public func control(isServedHere: Bool = false) throws(Errno) -> FileDescriptor {
         let control = FileDescriptor(owning: try Errno.check(clinux_fuse_control_abort(device.minor)))
         // The descriptor is of one connection and no other, so what is seen now is true when it is written to.
-        guard presence == .there || mount.map({ MountNumber.isThere($0) == true }) == true else { throw Errno(ESTALE) }
+        guard isServedHere || presence == .there || mount.map({ MountNumber.isThere($0) == true }) == true else { throw Errno(ESTALE) }
         return control
     }
 

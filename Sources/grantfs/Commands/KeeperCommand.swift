@@ -128,7 +128,7 @@ final class Keeper: Sendable {
         let pair = try UnixSocket.pair()
         let device = try session.cloneDevice()
         // Root always gets it, users where fusectl is mounted.
-        let control = (try? connection.control())?.release()
+        let control = (try? connection.control(isServedHere: true))?.release()
         defer { if let control { close(control) } }
         _ = try ChildProcess.spawn(
             "/proc/self/exe",
