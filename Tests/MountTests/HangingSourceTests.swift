@@ -123,6 +123,8 @@ extension MountTests {
                 let result = caller.line()
                 if operation == "close" {
                     #expect(result == "OK", "close never fails")
+                } else if operation == "read" {
+                    #expect(Machine.refusalsOfReads.contains(result ?? "nothing"), "read gives \(result ?? "nothing")")
                 } else if cache != "exclusive" || !["write", "fstat", "fsync"].contains(operation) {
                     #expect(result == "EACCES", "\(operation) gives \(result ?? "nothing")")
                 } else {
@@ -161,7 +163,7 @@ extension MountTests {
             let revoked = try mounted.revokeHung()
             #expect(revoked.isConfirmed)
             #expect(revoked.mounts[0].pending >= readers)
-            for _ in 0..<readers { try caller.expect("EACCES") }
+            for _ in 0..<readers { try caller.expect(Machine.refusalsOfReads) }
             try mounted.expectOthersGoOn("200 readers were freed")
             mounted.source.goOn()
             try mounted.fixture.wait(until: "what was stuck is gone") { try mounted.inFlight == 0 }
@@ -190,7 +192,10 @@ extension MountTests {
             #expect(writer.wait() == -SIGKILL, "whoever stored it can be ended")
         }
 
-        @Test("that cannot take what shared mappings hold is given up in time", arguments: ["shared", "exclusive"], [64, 3000])
+        /// Before Linux 6.2 nobody can store as much before the first of it is written back (docs/conformance.md, “How much it costs”).
+        private static let storedPages = Machine.kernel >= (6, 2) ? [64, 3000] : [64]
+
+        @Test("that cannot take what shared mappings hold is given up in time", arguments: ["shared", "exclusive"], storedPages)
         func dirtyMappings(cache: String, pages: Int) throws {
             let mounted = try Mounted(cache: cache, files: [("mapped", pages * 4096)])
             defer { mounted.source.end() }
@@ -247,7 +252,7 @@ extension MountTests {
             caller.send("now")
             try mounted.fixture.wait(until: "the caller is stuck") { try mounted.inFlight >= 1 }
             _ = try mounted.revokeHung()
-            try caller.expect("EACCES")
+            try caller.expect(Machine.refusalsOfReads)
             switch how {
             case "unmount": try mounted.fixture.grantfs("unmount", mounted.mountpoint).orThrow()
             case "umount":

@@ -113,9 +113,13 @@ public final class Child: @unchecked Sendable {
     }
 
     /// Throws when the next line is another.
-    public func expect(_ wanted: String, within seconds: Double = 60) throws {
+    public func expect(_ wanted: String, within seconds: Double = 60) throws { try expect([wanted], within: seconds) }
+
+    public func expect(_ anyOf: [String], within seconds: Double = 60) throws {
         let line = line(within: seconds)
-        guard line == wanted else { throw TestFailure("expected “\(wanted)” from process \(pid), got \(line ?? "nothing")") }
+        guard let line, anyOf.contains(line) else {
+            throw TestFailure("expected “\(anyOf.joined(separator: "” or “"))” from process \(pid), got \(line ?? "nothing")")
+        }
     }
 
     /// Everything it writes until it ends. nil when that takes longer than `seconds`.

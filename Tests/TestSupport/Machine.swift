@@ -65,6 +65,11 @@ public enum Machine {
 
     /// Whether a read that the daemon refuses fails with EIO where it takes pages of the cache: FUSE reads by iomap then, which does not pass errors on (docs/conformance.md).
     public static let losesErrorsOfReads = kernel >= (6, 19)
+    /// What a read of a file may fail with that was refused while it waited.
+    public static let refusalsOfReads = losesErrorsOfReads ? ["EACCES", "EIO"] : ["EACCES"]
+
+    /// Whether a filesystem that is gone is told from another one that has its number by now: by the numbers of mounts, or by fusectl.
+    public static let tellsFilesystemsApart = kernel >= (6, 8) || Processes.kernelText("/proc/self/mounts").contains(" fusectl ")
 
     /// How many times slower this machine is than those that the tests' time limits are for, at least 1: what `make test-kernels` has measured on a kernel
     /// that is emulated. Every limit of a wait is taken times this.
