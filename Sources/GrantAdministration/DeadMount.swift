@@ -80,8 +80,8 @@ extension GrantStore {
         let suspects = records.compactMap { DeadConnection($0, table, all) }
         let search = Holder.search(of: Set(suspects.map(\.device)))
         return suspects.compactMap { suspect in
-            let holders = (search.holders[suspect.device] ?? []).filter { $0.pid != getpid() && DeadMount.mayHold($0, suspect.record) }
-            return suspect.deadMount(heldBy: holders, unseen: search.unseen)
+            let users = (search.holders[suspect.device] ?? []).filter { $0.pid != getpid() }
+            return suspect.deadMount(usedBy: users, unseen: search.unseen)
         }
     }
 }
@@ -118,8 +118,9 @@ private struct DeadConnection {
         if hasOther || isServed { return nil }
     }
 
-    /// nil if nothing is left.
-    func deadMount(heldBy holders: [Holder], unseen: [UnseenProcess]) -> DeadMount? {
+    /// `users`: the processes with something on the device, if only the mount's root. nil if nothing is left.
+    func deadMount(usedBy users: [Holder], unseen: [UnseenProcess]) -> DeadMount? {
+        let holders = users.filter { DeadMount.mayHold($0, record) }
         let marks = holders.reduce(into: Set<Holder.Mark>()) { $0.formUnion($1.marks) }
         let (number, generation) = (record.connection?.mount, record.connection?.generation)
         let isProven = marks.contains { mark in
@@ -128,8 +129,8 @@ private struct DeadConnection {
         let isCertain = presence == .there || isProven || number.map { MountNumber.isThere($0) == true } ?? false
         let isNowhere = standing == nil && holders.isEmpty
         if isNowhere, presence != .there, unseen.isEmpty { return nil }
-        // If it is mounted only in another namespace, that mount keeps it alive.
-        let hasOthers = isNowhere && presence == .there && !NamespaceScan.isMounted(device)
+        // A process in its root, or a mount in another namespace, keeps it alive by itself.
+        let hasOthers = isNowhere && presence == .there && users.isEmpty && !NamespaceScan.isMounted(device)
         return DeadMount(
             record: record, mountedAt: standing?.mountpoint, holders: holders, unseen: unseen, hasOthers: hasOthers, isCertain: isCertain,
             device: device)
