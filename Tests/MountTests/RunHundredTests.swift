@@ -74,9 +74,12 @@ extension MountTests {
             #expect(try Self.places().subtracting(places) == [])
             let all = isShared ? [fixture.store] : (0..<Self.count).map { fixture.base + "/stores/\($0)" }
             for store in all {
-                #expect(try Self.files(below: store) == kept)
+                // Of connections that close at the same moment each may see another, and SQLite then leaves its write-ahead log
+                // (sqlite3WalClose wants an exclusive lock). The next connection that closes alone removes it: this command's.
                 let grants: [GrantDocument] = try fixture.grantfs("list", "--all", "--json", "--store", store).orThrow().decoded()
                 #expect(grants.isEmpty)
+                let left = try Self.files(below: store)
+                #expect(left == kept)
             }
         }
     }
