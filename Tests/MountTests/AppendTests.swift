@@ -75,10 +75,7 @@ extension MountTests {
         }
 
         /// FUSE_DIRECT_IO_ALLOW_MMAP came with Linux 6.6.
-        private static let kernelMapsDirectly: Bool = {
-            let release = Processes.kernelText("/proc/sys/kernel/osrelease").split { !$0.isNumber }.compactMap { Int($0) }
-            return release.count > 1 && (release[0], release[1]) >= (6, 6)
-        }()
+        private static let kernelMapsDirectly = Machine.kernel >= (6, 6)
 
         /// A program that reads, maps and appends by one descriptor and by another one. Arguments: the file, and the same beside the mount.
         private static let mapping = """

@@ -301,7 +301,9 @@ extension MountTests {
             try scene.replaceDaemon()
         }
 
-        @Test("by a program that would have agreed on something else with the kernel is declined, and all goes on")
+        @Test(
+            "by a program that would have agreed on something else with the kernel is declined, and all goes on",
+            .enabled(if: Machine.kernel >= (6, 6), "needs a kernel that maps directly (FUSE_DIRECT_IO_ALLOW_MMAP)"))
         func otherwiseAgreed() throws {
             let scene = try Succession()
             let daemon = try scene.fixture.daemon(at: scene.mount)
