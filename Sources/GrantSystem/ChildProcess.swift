@@ -53,7 +53,8 @@ public enum MemoryFile {
         FileDescriptor(owning: try Errno.check(clinux_memory_file(contents, contents.count)))
     }
 
-    /// Whether the descriptor is a memfd: only such files have seals (fcntl(2), F_GET_SEALS).
+    /// Whether the file lies in memory: a memfd, or a file of a tmpfs or hugetlbfs. Only such files have seals (fcntl(2), F_GET_SEALS;
+    /// mm/memfd.c).
     public static func isOne(_ file: borrowing FileDescriptor) -> Bool { fcntl(file.number, 1034) >= 0 }
 }
 

@@ -11,7 +11,7 @@ extension MountTests.ADaemonThatDies {
     func underLoad(_ way: Succession.Way) throws {
         let scene = try Succession(way, switches: ["GRANTFS_TEST_CRASHES": "1000"])
         let place = scene.mount + "/a"
-        // A file whose close is given up stays locked.
+        // A file whose RELEASE the kernel drops stays locked.
         let locks = Machine.losesRequestsOfTheDying ? 0 : 3
         let load = try Child([
             "sh", "-uc",

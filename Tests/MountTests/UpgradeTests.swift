@@ -330,7 +330,7 @@ extension MountTests {
         @Test("is written to memory alone: a file, of the mount itself even, is declined")
         func notMemory() throws {
             let scene = try Succession()
-            // Files of a tmpfs, which /tmp is on some machines, are memory.
+            // Files of a tmpfs, which /tmp is on some machines, are memory as well (`MemoryFile.isOne`).
             let isMemory = try Command.run(["stat", "-f", "-c", "%T", scene.fixture.base]).orThrow().trimmed == "tmpfs"
             for file in (isMemory ? [] : [scene.fixture.base + "/state"]) + [scene.mount + "/a/state"] {
                 let output = try Command.run(

@@ -71,8 +71,8 @@ public enum Machine {
     /// Whether a filesystem that is gone is told from another one that has its number by now: by the numbers of mounts, or by fusectl.
     public static let tellsFilesystemsApart = kernel >= (6, 8) || Processes.kernelText("/proc/self/mounts").contains(" fusectl ")
 
-    /// Whether a daemon that is killed while it takes a request makes the kernel give that request up, a close as well: User Mode Linux looks
-    /// for a pending SIGKILL before it copies to memory that is there (mm/gup.c without HAVE_GUP_FAST; docs/decisions/recovery.md).
+    /// Whether the kernel drops requests, RELEASE among them, that a daemon reads while a SIGKILL is pending: User Mode Linux has no
+    /// get_user_pages_fast (docs/decisions/recovery.md, *Not done*).
     public static let losesRequestsOfTheDying = Processes.kernelText("/proc/cpuinfo").contains("User Mode Linux")
 
     /// How many times slower this machine is than those that the tests' time limits are for, at least 1: what `make test-kernels` has measured on a kernel
