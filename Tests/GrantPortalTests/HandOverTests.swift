@@ -18,7 +18,8 @@ extension GrantPortalTests {
             #expect(text(path) == "old\n")
             #expect(try session.permissions(of: id)?[app] == ["read"])
             let held = try #require(FileHandle(forReadingAtPath: path))
-            #expect(try session.host.call("RevokePermissions", "(ssas)", [id, app, ["read"]]).error == nil)
+            let answer = try session.host.call("RevokePermissions", "(ssas)", [id, app, ["read"]])
+            #expect(answer.error == nil, "\(answer)")
             #expect(text(path) == nil)
             #expect(throws: (any Error).self) { try held.read(upToCount: 1) }
             #expect(try session.permissions(of: id)?[app] == nil)

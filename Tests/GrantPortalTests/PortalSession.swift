@@ -131,14 +131,17 @@ final class PortalSession {
             if let status = portal?.wait(within: 0) { throw TestFailure("the portal ended with \(status): \(said)") }
             return false
         }
+        // A service that is to be replaced answers as long as it has the name, and refuses what it has not begun when it hands over.
+        let owner = try askBus("GetConnectionUnixProcessID", PortalClient.documents)
+        guard owner as? Int == portal.map({ Int($0.pid) }) else { return false }
         return try host.call("GetMountPoint").texts == [mountpoint]
     }
 
-    func hasOwner(_ name: String) throws -> Bool {
-        let answer = try host.call(
-            "NameHasOwner", "(s)", [name], service: "org.freedesktop.DBus", object: "/org/freedesktop/DBus")
-        return answer.values.first as? Bool == true
+    private func askBus(_ member: String, _ name: String) throws -> Any? {
+        try host.call(member, "(s)", [name], service: "org.freedesktop.DBus", object: "/org/freedesktop/DBus").values.first
     }
+
+    func hasOwner(_ name: String) throws -> Bool { try askBus("NameHasOwner", name) as? Bool == true }
 
     /// Ends it as the service manager does.
     func stop(with signal: Int32 = SIGTERM) throws {
