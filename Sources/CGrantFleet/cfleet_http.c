@@ -112,6 +112,12 @@ static enum cfleet_outcome outcome(CURLcode code) {
     }
 }
 
+static bool has_sent(CURL *handle) {
+    long size = 0;
+    LIBRARY.curl_easy_getinfo(handle, CURLINFO_REQUEST_SIZE, &size);
+    return size > 0;
+}
+
 enum cfleet_outcome cfleet_post(
     struct cfleet_connection *connection, const struct cfleet_request *request, long *status, int64_t *date, char *reason, size_t size) {
     CURL *handle = connection->handle;
@@ -160,6 +166,7 @@ enum cfleet_outcome cfleet_post(
     LIBRARY.curl_easy_setopt(handle, CURLOPT_HTTPHEADER, headers);
     CURLcode code = LIBRARY.curl_easy_perform(handle);
     snprintf(reason, size, "%s", error[0] != 0 ? error : LIBRARY.curl_easy_strerror(code));
+    bool was_sent = has_sent(handle);
     if (outcome(code) == CFLEET_BROKEN && strncmp(request->url, "https:", 6) == 0 && !transfer.has_bytes && !is_refusal(error)) {
         // By TLS 1.3 a server says only after the handshake that it does not accept our certificate, and what it says may be lost with the connection. By 1.2 it says so within.
         LIBRARY.curl_easy_setopt(handle, CURLOPT_SSLVERSION, (long)(CURL_SSLVERSION_TLSv1_2 | CURL_SSLVERSION_MAX_TLSv1_2));
@@ -167,10 +174,14 @@ enum cfleet_outcome cfleet_post(
         error[0] = 0;
         code = LIBRARY.curl_easy_perform(handle);
         snprintf(reason, size, "%s", error[0] != 0 ? error : LIBRARY.curl_easy_strerror(code));
+        was_sent = was_sent || has_sent(handle);
     }
     LIBRARY.curl_slist_free_all(headers);
     *status = 0;
     LIBRARY.curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, status);
     *date = transfer.date;
-    return code != CURLE_OK && is_refusal(error) ? CFLEET_OWN_CERTIFICATE : outcome(code);
+    if (code != CURLE_OK && is_refusal(error))
+        return CFLEET_OWN_CERTIFICATE;
+    enum cfleet_outcome result = outcome(code);
+    return !was_sent && (result == CFLEET_TIMED_OUT || result == CFLEET_BROKEN) ? CFLEET_UNREACHABLE : result;
 }

@@ -103,7 +103,7 @@ extension FleetStore {
                 case .compacted(let oldest):
                     next = oldest
                     each(.missed)
-                case .unreachable: ThreadSleep.milliseconds(500)
+                case .unreachable, .unanswered: ThreadSleep.milliseconds(500)
                 default: throw error.error("the fleet cannot be watched")
                 }
             }

@@ -118,7 +118,11 @@ extension FleetStore {
                 grant.state = .revoked
                 return grant
             }
-            changes += try awaitHosts(outcome, timeout: timeout, progress: progress)
+            do throws(GrantError) {
+                changes += try awaitHosts(outcome, timeout: timeout, progress: progress)
+            } catch {
+                throw GrantError(error.code, error.message, cause: error.cause, advice: "nothing else is done yet: apply the file again")
+            }
             try forget(outcome.grants)
         }
         var outcome = Outcome(grants: [], revision: 0)

@@ -70,8 +70,7 @@ extension FleetStore {
         let lagging = Set(live.filter { bare.isLagging($0) }.map(\.id))
         // Each is a request; in a large fleet only the hosts matter that delay something.
         let asked = live.count <= leases ? live : live.filter { lagging.contains($0.id) }
-        var left: [String: Int64] = [:]
-        for host in asked.prefix(leases) { left[host.id] = timeLeft(of: host) }
+        let left = timeLeft(of: Array(asked.prefix(leases)))
         return FleetSnapshot(
             hosts: hosts, grants: grants, invalidEntries: invalidEntries, revision: revision, lease: lease, time: now, left: left)
     }

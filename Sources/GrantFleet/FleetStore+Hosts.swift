@@ -78,6 +78,8 @@ public struct FleetChange: Sendable {
     public let grant: FleetGrant
     public let hosts: [HostConfirmation]
 
+    public init(grant: FleetGrant, hosts: [HostConfirmation]) { (self.grant, self.hosts) = (grant, hosts) }
+
     public var isConfirmed: Bool { hosts.allSatisfy { $0.state != .waiting } }
 }
 
@@ -116,22 +118,34 @@ extension FleetStore {
         return (hosts.values.sorted { $0.id < $1.id }, states.revision)
     }
 
-    /// Returns the remaining seconds of a host's lease; nil if it has ended, or that is unknown. Only a missing key proves that the
-    /// lease has ended.
-    public func timeLeft(of host: FleetHost) -> Int64? {
-        guard let lease = host.lease else { return nil }
-        return try? client.timeLeft(ofLease: lease)
+    /// Returns the remaining seconds of the hosts' leases, by host; a host is missing if its lease has ended, or that is unknown. Only a
+    /// missing key proves that the lease has ended. Asks no more once no endpoint answers.
+    public func timeLeft(of hosts: [FleetHost]) -> [String: Int64] {
+        var result: [String: Int64] = [:]
+        for host in hosts {
+            guard let lease = host.lease else { continue }
+            do throws(EtcdFailure) {
+                result[host.id] = try client.timeLeft(ofLease: lease)
+            } catch {
+                if error.isSilence { break }
+            }
+        }
+        return result
     }
+
+    /// How long one watch lasts, in milliseconds: a member of etcd that has stopped hangs up nothing, and another one is asked then.
+    private static let longestWatch = 5_000
 
     /// Waits until each host concerned has confirmed or its lease has ended, at most `timeout` seconds. `progress`: how many of how
     /// many are done. `seen`: called with the hosts' answers each time one is done, without the end of the others' leases.
+    /// `.unconfirmed` if the hosts cannot be read within that time: the change is recorded all the same.
     public func awaitHosts(
         _ outcome: Outcome, timeout: Double, progress: (@Sendable (Int, Int) -> Void)? = nil,
         seen: (@Sendable ([FleetChange]) -> Void)? = nil
     ) throws(GrantError) -> [FleetChange] {
         let start = Clock.monotonic
         let deadline = start + Int64(min(timeout, 1e6) * 1e9)
-        let found = try hosts()
+        let found = try readHosts(until: deadline, outcome)
         let watching = HostWatch(found.hosts, outcome, since: start)
         var next = found.revision + 1
         let tell = {
@@ -142,7 +156,7 @@ extension FleetStore {
         while !watching.isDone, Clock.monotonic < deadline {
             tell()
             do throws(EtcdFailure) {
-                let left = max(1, Int((deadline - Clock.monotonic) / 1_000_000))
+                let left = min(Self.longestWatch, max(1, Int((deadline - Clock.monotonic) / 1_000_000)))
                 try client.watch(FleetKeys.hosts, from: next, milliseconds: left) { events in
                     watching.take(events)
                     next = events.revision + 1
@@ -157,8 +171,29 @@ extension FleetStore {
                 next = again.revision + 1
             }
         }
+        let left = timeLeft(of: watching.unsettled)
         return outcome.grants.map { grant in
-            FleetChange(grant: grant, hosts: watching.confirmations(of: grant) { timeLeft(of: $0) })
+            FleetChange(grant: grant, hosts: watching.confirmations(of: grant) { left[$0.id] })
+        }
+    }
+
+    /// Reads the hosts, again until etcd answers or `deadline` has passed.
+    private func readHosts(until deadline: Int64, _ outcome: Outcome) throws(GrantError) -> (hosts: [FleetHost], revision: Int64) {
+        while true {
+            do throws(GrantError) {
+                return try hosts()
+            } catch {
+                guard error.code != .system || Clock.monotonic >= deadline else {
+                    ThreadSleep.milliseconds(200)
+                    continue
+                }
+                let names = outcome.grants.prefix(3).map { "“\($0.name)”" }.joined(separator: ", ")
+                let others = outcome.grants.count > 3 ? " and \(outcome.grants.count - 3) others" : ""
+                throw GrantError(
+                    .unconfirmed, "the change of \(names)\(others) is recorded, but which hosts have applied it is not known",
+                    cause: [error.message, error.cause].compactMap { $0 }.joined(separator: ": "),
+                    advice: "grantfs fleet hosts shows how far each of them is")
+            }
         }
     }
 }
@@ -181,6 +216,7 @@ private final class HostWatch {
     var all: Int { concerned.count }
     var done: Int { settled.count }
     var isDone: Bool { settled.count == concerned.count }
+    var unsettled: [FleetHost] { concerned.subtracting(settled.keys).sorted().compactMap { hosts[$0] } }
 
     /// A fleet has as many events as hosts, so each looks at the hosts that it is about alone.
     func take(_ events: EtcdClient.Events) {

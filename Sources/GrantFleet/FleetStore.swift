@@ -27,6 +27,25 @@ public final class FleetStore: Sendable {
         }
     }
 
+    /// As `mapping`, for a request that changes something. `unknown`: what is said if etcd may have executed it without an answer.
+    static func writing<Result>(
+        _ what: String, unknown: String, _ body: () throws(EtcdFailure) -> Result
+    ) throws(GrantError) -> Result {
+        do throws(EtcdFailure) {
+            return try body()
+        } catch {
+            guard case .unanswered(let reason) = error else { throw error.error(what) }
+            throw GrantError(
+                .system, unknown, cause: "etcd was asked and has not answered: \(reason)",
+                advice: "grantfs list --fleet --all shows it when etcd answers again; it does no harm to give the command once more")
+        }
+    }
+
+    private static func unknown(_ grants: [FleetGrant], _ event: String) -> String {
+        guard grants.count == 1 else { return "it is not known whether “\(grants[0].name)” and \(grants.count - 1) others are \(event)" }
+        return "it is not known whether “\(grants[0].name)” is \(event)"
+    }
+
     public func format() throws(GrantError) -> FleetFormat {
         let found = try Self.mapping("the fleet cannot be read") { () throws(EtcdFailure) in try client.read(FleetKeys.format) }
         guard let entry = found.entry else {
@@ -54,7 +73,8 @@ public final class FleetStore: Sendable {
         grant.by = changer
         let key = FleetKeys.grant(grant)
         let id = Array(grant.id.description.utf8)
-        let answer = try Self.mapping("“\(grant.name)” is not granted") { () throws(EtcdFailure) in
+        let answer = try Self.writing("“\(grant.name)” is not granted", unknown: Self.unknown([grant], "granted")) {
+            () throws(EtcdFailure) in
             try client.transaction(
                 [.modified(FleetKeys.name(grant), 0), .modified(key, 0)],
                 then: [.put(key, grant.json.text), .put(FleetKeys.name(grant), id)] + sideOperations("granted", [grant]),
@@ -95,7 +115,16 @@ public final class FleetStore: Sendable {
     ) throws(GrantError) -> Outcome {
         var outcome = Outcome(grants: [], revision: 0)
         for start in stride(from: 0, to: seen.count, by: Self.batch) {
-            let part = try changePart(Array(seen[start..<min(start + Self.batch, seen.count)]), event, withdraws, transform)
+            let part: Outcome
+            do throws(GrantError) {
+                part = try changePart(Array(seen[start..<min(start + Self.batch, seen.count)]), event, withdraws, transform)
+            } catch {
+                guard start > 0 else { throw error }
+                throw GrantError(
+                    error.code, "only the first \(start) of \(seen.count) grants are \(event)",
+                    cause: [error.message, error.cause].compactMap { $0 }.joined(separator: ": "),
+                    advice: "give the command again for the others, the first of which is “\(seen[start].name)”")
+            }
             outcome.grants += part.grants
             outcome.revision = max(outcome.revision, part.revision)
             outcome.unchanged.formUnion(part.unchanged)
@@ -131,13 +160,15 @@ public final class FleetStore: Sendable {
             outcome.unchanged = Set(wanted.map(\.id)).subtracting(changed.map(\.id))
             if changed.isEmpty { return outcome }
             let reads = current.map { EtcdOperation.read(FleetKeys.grant($0)) }
-            let answer: EtcdAnswer
-            do throws(EtcdFailure) {
-                answer = try client.transaction(conditions, then: operations + sideOperations(event, changed), otherwise: reads)
-            } catch {
-                guard error == .full, withdraws else { throw error.error(what) }
-                return try delete(wanted)
+            let answer = try Self.writing(what, unknown: Self.unknown(wanted, event)) { () throws(EtcdFailure) -> EtcdAnswer? in
+                do throws(EtcdFailure) {
+                    return try client.transaction(conditions, then: operations + sideOperations(event, changed), otherwise: reads)
+                } catch {
+                    guard error == .full, withdraws else { throw error }
+                    return nil
+                }
             }
+            guard let answer else { return try delete(wanted) }
             if answer.succeeded {
                 for index in wanted.indices where !outcome.unchanged.contains(wanted[index].id) {
                     outcome.grants[index].revision = answer.revision
@@ -160,7 +191,7 @@ public final class FleetStore: Sendable {
 
     /// Deletes grants without anything else: etcd accepts that even if its database is full.
     private func delete(_ grants: [FleetGrant]) throws(GrantError) -> Outcome {
-        let answer = try Self.mapping("nothing is revoked") { () throws(EtcdFailure) in
+        let answer = try Self.writing("nothing is revoked", unknown: Self.unknown(grants, "revoked")) { () throws(EtcdFailure) in
             try client.transaction(
                 then: grants.flatMap { [.delete(FleetKeys.grant($0)), .delete(FleetKeys.name($0))] } + [.delete(FleetKeys.changeSignal)])
         }
@@ -173,7 +204,7 @@ public final class FleetStore: Sendable {
     public func forget(_ grants: [FleetGrant]) throws(GrantError) {
         for start in stride(from: 0, to: grants.count, by: Self.batch) {
             let part = Array(grants[start..<min(start + Self.batch, grants.count)])
-            _ = try Self.mapping("nothing is forgotten") { () throws(EtcdFailure) in
+            _ = try Self.mapping("the grants are revoked, but not forgotten") { () throws(EtcdFailure) in
                 try client.transaction(
                     then: part.flatMap { [EtcdOperation.delete(FleetKeys.grant($0)), .delete(FleetKeys.name($0))] }
                         + [Self.signal(part.map(\.hosts.audience))])

@@ -141,11 +141,31 @@ struct AnEtcdClient {
                 _ = try client.read("a")
             }
             switch failure {
-            case .unreachable(let text)?: #expect(text.contains(endpoint))
+            case .unreachable(let text)?: #expect(text.contains(endpoint) && endpoint == wrong[0])
+            case .unanswered(let text)?: #expect(text.contains(endpoint) && endpoint == wrong[1])
             case .invalidResponse(let named, _)?: #expect(named == endpoint && endpoint.hasSuffix("\(web.port)"))
             default: Issue.record("\(endpoint): \(String(describing: failure))")
             }
         }
+    }
+
+    @Test("leaves a watch that gets no word in the time of any answer, and watches at the next endpoint")
+    func silentWatch() throws {
+        let scratch = try MountFixture()
+        let servers = try EtcdServers(in: scratch.base)
+        let silent = try EtcdServers.listening(backlog: 16)
+        defer { close(silent.socket) }
+        let client = try EtcdClient(EtcdSettings(endpoints: ["http://127.0.0.1:\(silent.port)"] + servers.endpoints), timeout: 500)
+        let failure = Self.failure { () throws(EtcdFailure) in try client.watch("watched/", from: 1, milliseconds: 60_000) { _ in true } }
+        guard case .unanswered? = failure else { throw TestFailure("a silent server: \(String(describing: failure))") }
+        let writer = try EtcdClient(EtcdSettings(endpoints: servers.endpoints))
+        _ = try writer.transaction(then: [.put("watched/1", [])])
+        var seen: [String] = []
+        try client.watch("watched/", from: 1, milliseconds: 60_000) { events in
+            seen += events.puts.map(\.key)
+            return seen.isEmpty
+        }
+        #expect(seen == ["watched/1"])
     }
 
     @Test("trusts nobody whom its authority has not signed, and shows a certificate of its own")

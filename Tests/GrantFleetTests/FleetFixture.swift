@@ -43,7 +43,7 @@ final class FleetFixture {
     @discardableResult
     func on(_ host: String, _ words: String...) throws -> Output { try run(words, store: host) }
 
-    private func run(_ words: [String], store name: String) throws -> Output {
+    func run(_ words: [String], store name: String) throws -> Output {
         try Command.run([Programs.grantfs] + words, environment: ["GRANTFS_STORE": store(name)], within: 120)
     }
 

@@ -9,8 +9,9 @@ bool cfleet_load(char *reason, size_t size);
 /// What came of a request.
 enum cfleet_outcome {
     CFLEET_ANSWERED,
-    /// No connection: the name is unknown, nobody listens, the network does not lead there.
+    /// No connection: the name is unknown, nobody listens, the network does not lead there, or it took too long. Nothing was sent.
     CFLEET_UNREACHABLE,
+    /// The request was sent.
     CFLEET_TIMED_OUT,
     /// Who answered is not to be trusted: the certificate is of another authority, of another name, or has expired.
     CFLEET_DISTRUSTED,
@@ -18,7 +19,7 @@ enum cfleet_outcome {
     CFLEET_OWN_CERTIFICATE,
     /// `each` or `stop` said so.
     CFLEET_STOPPED,
-    /// It hung up, or speaks something else.
+    /// It hung up, or speaks something else. The request was sent.
     CFLEET_BROKEN,
 };
 

@@ -63,9 +63,11 @@ public final class EtcdClient: @unchecked Sendable {
     func call(_ path: String, _ body: [String: JSONValue]) throws(EtcdFailure) -> JSONValue {
         try state.withLock { state throws(EtcdFailure) in
             var isFresh = false
+            // Of an earlier try: whatever the next one fails with, that one may have been executed.
+            var unanswered: EtcdFailure?
             for _ in 0..<4 {
                 if settings.user != nil, state.token == nil {
-                    try logIn(&state)
+                    do throws(EtcdFailure) { try logIn(&state) } catch { throw unanswered ?? error }
                     isFresh = true
                 }
                 do throws(EtcdFailure) {
@@ -73,14 +75,16 @@ public final class EtcdClient: @unchecked Sendable {
                     state.isCached = false
                     return answer
                 } catch {
+                    if case .unanswered = error { unanswered = error }
                     // A token is tied to a Raft index. A member that has not reached it, such as one restored from a backup, waits
                     // instead of refusing it.
-                    if case .unreachable = error {
+                    if error.isSilence {
                         state.token = nil
                         if state.isCached {
                             state.isCached = false
                             continue
                         }
+                        throw unanswered ?? error
                     }
                     guard case .other(let text) = error else { throw error }
                     if text.contains("invalid auth token"), !isFresh {
@@ -112,7 +116,7 @@ public final class EtcdClient: @unchecked Sendable {
     private func send(_ path: String, _ body: JSONValue, _ state: inout State) throws(EtcdFailure) -> JSONValue {
         let text = body.text
         var reasons: [String] = []
-        var worst: EtcdFailure?
+        var (worst, mayBeDone): (EtcdFailure?, Bool) = (nil, false)
         for _ in settings.endpoints {
             let endpoint = settings.endpoints[state.endpoint]
             do throws(EtcdFailure) {
@@ -120,6 +124,9 @@ public final class EtcdClient: @unchecked Sendable {
             } catch {
                 switch error {
                 case .unreachable(let reason): reasons.append("\(endpoint): \(reason)")
+                case .unanswered(let reason):
+                    reasons.append("\(endpoint): \(reason)")
+                    mayBeDone = true
                 case .untrustedServer(let reason):
                     reasons.append("\(endpoint): \(reason)")
                     worst = error
@@ -129,6 +136,7 @@ public final class EtcdClient: @unchecked Sendable {
                 state.endpoint = (state.endpoint + 1) % settings.endpoints.count
             }
         }
+        if mayBeDone { throw .unanswered(reasons.joined(separator: "; ")) }
         throw worst ?? .unreachable(reasons.joined(separator: "; "))
     }
 
@@ -152,12 +160,10 @@ public final class EtcdClient: @unchecked Sendable {
             throw .invalidResponse(endpoint: endpoint, "it answers \(answer.status)")
         }
         // A member that is partitioned or has just lost its leader: another one may know better.
-        for sign in [
-            "no leader", "request timed out", "leader changed", "server stopped", "not healthy", "unavailable", "too many requests",
-        ]
-        where message.contains(sign) {
-            throw .unreachable(message)
+        for sign in ["request timed out", "leader changed", "server stopped", "unavailable"] where message.contains(sign) {
+            throw .unanswered(message)
         }
+        for sign in ["no leader", "not healthy", "too many requests"] where message.contains(sign) { throw .unreachable(message) }
         throw EtcdFailure(message: message, user: settings.user ?? "")
     }
 
@@ -170,6 +176,7 @@ public final class EtcdClient: @unchecked Sendable {
         case CFLEET_DISTRUSTED: .untrustedServer(reason)
         case CFLEET_OWN_CERTIFICATE: .clientCertificate(reason)
         case CFLEET_STOPPED: .stopped
+        case CFLEET_TIMED_OUT, CFLEET_BROKEN: .unanswered(reason)
         default: .unreachable(reason)
         }
     }
@@ -177,14 +184,15 @@ public final class EtcdClient: @unchecked Sendable {
     // MARK: watching
 
     /// Sends a request with an endless response and passes each line to `line`, until that or `goesOn` (asked once a second) returns
-    /// false, or the connection ends. The client is in use all the while.
+    /// false, or the connection ends. The first line has as much time as any response, since etcd confirms at once what it was asked for.
+    /// The client is in use all the while.
     func stream(
         _ path: String, _ body: [String: JSONValue], milliseconds: Int, goesOn: @escaping () -> Bool, line: @escaping (JSONValue) -> Bool
     ) throws(EtcdFailure) {
         try state.withLock { state throws(EtcdFailure) in
             if settings.user != nil, state.token == nil { try logIn(&state) }
             let endpoint = settings.endpoints[state.endpoint]
-            let lines = ResponseBuffer(goesOn: goesOn, line: line)
+            let lines = ResponseBuffer(firstLineBy: Clock.monotonic + Int64(timeout) * 1_000_000, goesOn: goesOn, line: line)
             let answer = post(endpoint + path, token: state.token, JSONValue.object(body).text, timeout: milliseconds, lines)
             if lines.isDone { return }
             // The next try uses another endpoint and logs in again: a watch does not say whether the token was the reason.
@@ -192,6 +200,7 @@ public final class EtcdClient: @unchecked Sendable {
             if answer.outcome != CFLEET_ANSWERED {
                 if answer.outcome == CFLEET_TIMED_OUT, milliseconds > 0 { return }
                 state.endpoint = (state.endpoint + 1) % settings.endpoints.count
+                if lines.isLate { throw .unanswered("\(endpoint): no answer within \(timeout) ms") }
                 throw Self.failure(answer.outcome, answer.reason)
             }
             let message = (try? JSONValue(text: lines.bytes)).flatMap { Self.message(of: $0) }
@@ -219,7 +228,7 @@ public final class EtcdClient: @unchecked Sendable {
                     request.body = bytes.baseAddress?.assumingMemoryBound(to: CChar.self)
                     request.length = bytes.count
                     request.timeout = timeout
-                    request.connect_timeout = timeout
+                    request.connect_timeout = self.timeout
                     request.context = context
                     request.each = { context, bytes, count in
                         guard let context, let bytes else { return false }
@@ -250,12 +259,25 @@ private final class ResponseBuffer {
     /// More than any response of etcd: its limit for a request is 1.5 MB, and lists are read in parts.
     private static let limit = 64 << 20
     var bytes: [UInt8] = []
-    let goesOn: () -> Bool
+    private let mayGoOn: () -> Bool
     private let line: ((JSONValue) -> Bool)?
+    /// When the first line has to be there; nil once it is.
+    private var firstLineBy: Int64?
     /// Whether `line` has ended it.
-    var isDone = false
+    private(set) var isDone = false
+    /// Whether it was ended because there was no first line in time.
+    private(set) var isLate = false
 
-    init(goesOn: @escaping () -> Bool = { true }, line: ((JSONValue) -> Bool)? = nil) { (self.goesOn, self.line) = (goesOn, line) }
+    init() { (mayGoOn, line) = ({ true }, nil) }
+
+    init(firstLineBy: Int64, goesOn: @escaping () -> Bool, line: @escaping (JSONValue) -> Bool) {
+        (self.firstLineBy, mayGoOn, self.line) = (firstLineBy, goesOn, line)
+    }
+
+    func goesOn() -> Bool {
+        isLate = firstLineBy.map { Clock.monotonic > $0 } ?? false
+        return !isLate && mayGoOn()
+    }
 
     func add(_ more: UnsafeRawBufferPointer) -> Bool {
         bytes.append(contentsOf: more)
@@ -266,6 +288,7 @@ private final class ResponseBuffer {
             // An error message is kept for the caller.
             guard let value = try? JSONValue(text: text), value["result"] != nil else { return true }
             bytes.removeFirst(end + 1)
+            firstLineBy = nil
             if !line(value) {
                 isDone = true
                 return false

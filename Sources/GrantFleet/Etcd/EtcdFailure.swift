@@ -2,8 +2,10 @@ import GrantModel
 
 /// The reason why etcd did not execute a request.
 public enum EtcdFailure: Error, Sendable, Equatable {
-    /// No endpoint answered in time; the text has a reason for each.
+    /// No endpoint could be asked; the text has a reason for each. Nothing was changed.
     case unreachable(String)
+    /// No endpoint answered in time, and one of them was sent the request: it may have been executed, or still be.
+    case unanswered(String)
     /// An endpoint's certificate is not trusted.
     case untrustedServer(String)
     /// Our certificate or key is refused or invalid.
@@ -30,10 +32,18 @@ public enum EtcdFailure: Error, Sendable, Equatable {
     case stopped
     case other(String)
 
+    /// Whether another endpoint, or the same a moment later, may answer.
+    public var isSilence: Bool {
+        switch self {
+        case .unreachable, .unanswered: true
+        default: false
+        }
+    }
+
     /// The error for people. `what`: the purpose of the request.
     public func error(_ what: String) -> GrantError {
         switch self {
-        case .unreachable(let reason):
+        case .unreachable(let reason), .unanswered(let reason):
             GrantError(.system, what, cause: "no endpoint of etcd answers: \(reason)", advice: "grantfs fleet status shows each of them")
         case .untrustedServer(let reason):
             GrantError(

@@ -38,10 +38,10 @@ enum FleetGrants {
             outcome.grants.append(made)
             outcome.revision = max(outcome.revision, made.revision)
         }
-        let changes = try confirmations(outcome, "granted", fleet, arguments, timeout)
-        if arguments.wantsJSON { return try FleetOutput.show(changes, "granted", "the grant", arguments) }
+        let (changes, failure) = confirmations(outcome, "granted", fleet, arguments, timeout)
+        if arguments.wantsJSON { return try FleetOutput.show(changes, "granted", "the grant", arguments, failure: failure) }
         for change in changes { try Terminal.print(change.grant.id.description) }
-        return FleetOutput.exitStatus(of: changes, "the grant")
+        return FleetOutput.exitStatus(of: changes, "the grant", failure)
     }
 
     /// What a directory of a shared filesystem is, if this machine has it mounted; else each host takes what it finds first, which is
@@ -159,21 +159,28 @@ enum FleetGrants {
             Interruption.says(
                 "interrupted: \(what) of \(names) is recorded and stays so; which hosts have confirmed it is not known yet", status: 3)
         }
-        let changes = try confirmations(outcome, event, fleet, arguments, timeout)
+        var (changes, failure) = confirmations(outcome, event, fleet, arguments, timeout)
         Interruption.end()
-        if forgets { try fleet.forget(outcome.grants) }
-        return try FleetOutput.show(changes, event, what, arguments, unchanged: outcome.unchanged)
+        if forgets, failure == nil {
+            do throws(GrantError) { try fleet.forget(outcome.grants) } catch { failure = error }
+        }
+        return try FleetOutput.show(changes, event, what, arguments, unchanged: outcome.unchanged, failure: failure)
     }
 
+    /// The grants with the answers of hosts; without any, and why, where the hosts cannot be read.
     private static func confirmations(
         _ outcome: FleetStore.Outcome, _ event: String, _ fleet: FleetStore, _ arguments: ParsedArguments, _ timeout: Double
-    ) throws(GrantError) -> [FleetChange] {
+    ) -> (changes: [FleetChange], failure: GrantError?) {
         let isTerminal = Terminal.hasColour(Terminal.standardError)
-        let changes = try fleet.awaitHosts(outcome, timeout: timeout) { done, all in
-            if isTerminal { try? Terminal.print("\r\(event): \(done) of \(all) hosts", to: Terminal.standardError) }
+        defer { if isTerminal { try? Terminal.print("\r\u{1B}[K", to: Terminal.standardError) } }
+        do throws(GrantError) {
+            let changes = try fleet.awaitHosts(outcome, timeout: timeout) { done, all in
+                if isTerminal { try? Terminal.print("\r\(event): \(done) of \(all) hosts", to: Terminal.standardError) }
+            }
+            return (changes, nil)
+        } catch {
+            return (outcome.grants.map { FleetChange(grant: $0, hosts: []) }, error)
         }
-        if isTerminal { try? Terminal.print("\r\u{1B}[K", to: Terminal.standardError) }
-        return changes
     }
 
     /// By name, id, or a prefix of the id; each once. `.usage`, `.notFound`, `.ambiguous`.

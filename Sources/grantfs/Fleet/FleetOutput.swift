@@ -22,10 +22,11 @@ enum FleetOutput {
         ])
     }
 
-    /// Prints the result for each grant, and names every unconfirmed host. Returns the exit status.
+    /// Prints the result for each grant, and names every unconfirmed host and `failure`. Returns the exit status.
     /// `unchanged`: those that were so already.
     static func show(
-        _ changes: [FleetChange], _ verb: String, _ what: String, _ arguments: ParsedArguments, unchanged: Set<GrantID> = []
+        _ changes: [FleetChange], _ verb: String, _ what: String, _ arguments: ParsedArguments, unchanged: Set<GrantID> = [],
+        failure: GrantError? = nil
     ) throws(GrantError) -> Int32 {
         if arguments.wantsJSON {
             let documents = changes.map { JSON.object(json($0.grant) + [("hosts", .array($0.hosts.map { json($0) }))]) }
@@ -36,7 +37,7 @@ enum FleetOutput {
             let sameVerb = verb == "restored" ? "active already:" : "is so already:"
             for change in changes { try Terminal.print(line(change, unchanged.contains(change.grant.id) ? sameVerb : verb)) }
         }
-        return exitStatus(of: changes, what)
+        return exitStatus(of: changes, what, failure)
     }
 
     private static func line(_ change: FleetChange, _ verb: String) -> String {
@@ -53,8 +54,9 @@ enum FleetOutput {
         return text
     }
 
-    /// Returns 0, or 3 if a host has not confirmed; names each, with what it cannot apply.
-    static func exitStatus(of changes: [FleetChange], _ what: String) -> Int32 {
+    /// Returns 0, or 3 if a host has not confirmed; names each, with what it cannot apply. `failure`: what has failed since the change was
+    /// recorded.
+    static func exitStatus(of changes: [FleetChange], _ what: String, _ failure: GrantError? = nil) -> Int32 {
         for change in changes {
             for host in change.hosts {
                 if host.state == .waiting {
@@ -68,7 +70,8 @@ enum FleetOutput {
                 }
             }
         }
-        return changes.allSatisfy(\.isConfirmed) ? 0 : 3
+        if let failure { Terminal.report(failure) }
+        return max(changes.allSatisfy(\.isConfirmed) ? 0 : 3, failure?.exitStatus ?? 0)
     }
 
     /// Prints which hosts the change concerns, and changes nothing.

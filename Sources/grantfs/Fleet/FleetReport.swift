@@ -11,9 +11,10 @@ enum FleetReport {
         let fleet = try arguments.openFleet()
         let (hosts, _) = try fleet.hosts()
         let wanted = try fleet.grants().grants.map { ($0, $0.revision) }
+        let left = fleet.timeLeft(of: hosts)
         let rows = hosts.map { host -> (FleetHost, Int64?, Int64) in
             let last = wanted.filter { host.isConcerned(by: $0.0) }.map(\.1).max() ?? 0
-            return (host, fleet.timeLeft(of: host), last)
+            return (host, left[host.id], last)
         }
         if arguments.wantsJSON {
             try Terminal.print(JSON.array(rows.map { .object(json($0, left: $1, last: $2)) }).text)
