@@ -113,6 +113,7 @@ final class Changes: Sendable {
     private func carryOut(_ number: Int, _ kind: Kind, _ grant: FleetGrant, _ seen: Int64, _ who: String, _ peer: String) {
         defer { shared.withLock { $0.working -= 1 } }
         let subject = "“\(grant.name)” (\(grant.id.description.prefix(12))) of the view “\(grant.view)”"
+        var isRecorded = false
         do throws(GrantError) {
             let fleet = try connect(who)
             let now = Instant(nanoseconds: Clock.realtime)
@@ -120,11 +121,12 @@ final class Changes: Sendable {
                 kind == .revoke ? grant.revoked : try grant.restored(at: now, seen: seen)
             }
             log("\(kind.event) \(subject), for \(who) at \(peer)")
+            isRecorded = true
             update(number) { $0.isRecorded = true }
             poller.refresh()
             // Nobody looks at it any more, and threads are few.
             guard shared.withLock({ $0.changes.contains { $0.number == number } }) else { return poller.refresh() }
-            let patience = min(120, try Double(fleet.format().lease) * 2 + 5)
+            let patience = min(120, Double((try? fleet.format().lease) ?? 60) * 2 + 5)
             let result = try fleet.awaitHosts(
                 outcome, timeout: patience,
                 seen: { [self] changes in
@@ -135,7 +137,8 @@ final class Changes: Sendable {
                 change.isOver = true
             }
         } catch {
-            log("not \(kind.event): \(subject), for \(who) at \(peer): \(error.description)")
+            // Whoever reads the log must not take what is recorded for undone.
+            log("\(isRecorded ? "" : "not ")\(kind.event): \(subject), for \(who) at \(peer): \(error.description)")
             update(number) { ($0.isOver, $0.failure) = (true, error.description) }
         }
         poller.refresh()
