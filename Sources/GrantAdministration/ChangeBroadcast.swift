@@ -230,6 +230,8 @@ struct ChangeBroadcast: Sendable {
             return nil
         }
         if dead.isEmpty { return answers }
+        // It has begun a moment ago, and may have hundreds of thousands of files to do.
+        let working = withdraws ? WorkingKeeper.await(dead, until: deadline) : [:]
         guard let deadMounts = try? store.deadMounts(of: dead) else {
             return zip(records, answers).map { record, answer in
                 dead.contains(record)
@@ -238,6 +240,11 @@ struct ChangeBroadcast: Sendable {
         }
         guard withdraws else { return answers }
         return zip(records, answers).map { record, answer in
+            if let keeper = working[record.id] {
+                return .none(
+                    reason: "its daemon has ended, and the process that has the kernel forget what is cached (\(keeper)) has not finished",
+                    milliseconds: 0)
+            }
             guard let left = deadMounts.first(where: { $0.record.id == record.id }), left.isHeld else { return answer }
             guard endsHolders else { return .left(left, ended: []) }
             // A process takes a moment to end, even if the live mounts have used up the time.

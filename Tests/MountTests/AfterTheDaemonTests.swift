@@ -173,6 +173,26 @@ extension MountTests {
         }
 
         @Test(
+            "that was killed a moment ago: a revocation is not confirmed before the process beside it has had the kernel forget",
+            .enabled(if: Machine.usersCanMount, "\(Machine.usersCannotMount)"), arguments: [false, true])
+        func keeperAtWork(isUsers: Bool) throws {
+            let scene = try Scene(owner: isUsers ? try #require(Machine.plainUser) : .current)
+            let keeper = try #require(Processes.keepers(of: scene.mount).first)
+            kill(keeper, SIGSTOP)
+            defer { kill(keeper, SIGCONT) }
+            kill(scene.daemon, SIGKILL)
+            try scene.awaitEnd()
+            let early = try scene.revoke("--timeout", "0.5")
+            #expect(
+                early.status == 3 && early.mounts.allSatisfy { !$0.confirmed && $0.reason?.contains("has not finished") == true },
+                "\(early)")
+            kill(keeper, SIGCONT)
+            let late = try scene.revoke("--timeout", "30")
+            #expect(late.status == 0, "\(late)")
+            #expect(Processes.keepers(of: scene.mount).allSatisfy { !Processes.isRunning($0) })
+        }
+
+        @Test(
             "that was killed while a thread of it stands in a granted filesystem that hangs: all else is forgotten, and nobody waits",
             .enabled(if: Identity.isRoot))
         func forgottenWhileOneHangs() throws {
@@ -373,6 +393,7 @@ private struct DeadConfirmation: Decodable {
     let pid: Int32
     let confirmed: Bool
     let state: String?
+    let reason: String?
     let holders: [DeadHolder]?
     let ended: [DeadHolder]?
 }

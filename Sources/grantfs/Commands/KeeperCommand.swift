@@ -25,7 +25,7 @@ enum KeeperCommand {
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         // A service manager sends signals to all processes of a service; this one ends with its daemon.
         for number in [SIGTERM, SIGINT, SIGHUP, SIGPIPE] { signal(number, SIG_IGN) }
-        ProcessName.set("grantfs-keeper")
+        ProcessName.set(WorkingKeeper.name)
         _ = chdir("/")
         // It must not keep inherited pipes open.
         let null = open("/dev/null", O_RDWR | O_CLOEXEC)
@@ -55,7 +55,10 @@ enum KeeperCommand {
                         + (arguments.has("recoverable") ? ", and no other one goes on" : "")
                         + ": the mount refuses everything, and what the kernel has cached is forgotten")
                 // Who ends the service after that need not wait for what a program holds.
-                orphan.forgetAll { signal(SIGTERM, SIG_DFL) }
+                orphan.forgetAll {
+                    ProcessName.set(WorkingKeeper.nameAtTheEnd)
+                    signal(SIGTERM, SIG_DFL)
+                }
                 return 0
             }
         }
