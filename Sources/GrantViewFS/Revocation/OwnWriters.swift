@@ -17,8 +17,8 @@ import Synchronization
 ///
 /// Locking: its own, for a moment; never during a call that waits.
 final class OwnWriters: Sendable {
-    /// The threads whose requests about withdrawn files are answered.
-    private let threads = Lock<Set<pid_t>>([])
+    /// The threads whose requests about a withdrawn file are answered, and the attributes of that file.
+    private let threads = Lock<[pid_t: stat]>([:])
     private let count = Atomic<Int>(0)
     private let root = Lock<(@Sendable () throws(Errno) -> FileDescriptor)?>(nil)
     /// Files that could not be closed yet: with write-back the kernel takes the inode's lock for that, which a program can hold.
@@ -35,16 +35,18 @@ final class OwnWriters: Sendable {
     func isOwn(_ thread: pid_t) -> Bool { count.load(ordering: .relaxed) > 0 && has(thread) }
 
     @inline(never)
-    private func has(_ thread: pid_t) -> Bool { threads.withLock { $0.contains(thread) } }
+    private func has(_ thread: pid_t) -> Bool { threads.withLock { $0[thread] != nil } }
 
-    /// Runs a body whose requests to this daemon's own mount are answered.
-    private func asOwn<Result>(_ body: () -> Result) -> Result {
+    func attributes(for thread: pid_t) -> stat? { threads.withLock { $0[thread] } }
+
+    /// Runs a body whose requests to this daemon's own mount are answered, those for attributes with these.
+    private func asOwn<Result>(_ attributes: stat, _ body: () -> Result) -> Result {
         let thread = clinux_gettid()
-        threads.withLock { _ = $0.insert(thread) }
+        threads.withLock { $0[thread] = attributes }
         count.wrappingAdd(1, ordering: .sequentiallyConsistent)
         defer {
             count.wrappingSubtract(1, ordering: .sequentiallyConsistent)
-            threads.withLock { _ = $0.remove(thread) }
+            threads.withLock { $0[thread] = nil }
         }
         return body()
     }
@@ -52,10 +54,9 @@ final class OwnWriters: Sendable {
     /// Opens the root for `invalidate`; nil where files cannot be opened by their handles.
     func openRoot() -> OwnRoot? {
         guard let open = root.withLock({ $0 }) else { return nil }
-        return asOwn {
-            guard let place = try? open(), let directory = try? place.reopened(O_RDONLY | O_DIRECTORY) else { return nil }
-            return OwnRoot(directory)
-        }
+        // The root is asked like anybody's.
+        guard let place = try? open(), let directory = try? place.reopened(O_RDONLY | O_DIRECTORY) else { return nil }
+        return OwnRoot(directory)
     }
 
     enum Outcome {
@@ -68,24 +69,23 @@ final class OwnWriters: Sendable {
     /// Invalidates a withdrawn file's data by a writer. `writesBack`: whether the mount has a write-back cache. Blocks while the daemon's
     /// workers are busy, and where more files than `closing` cannot be closed.
     func invalidate(_ node: UInt64, generation: UInt32, _ root: OwnRoot, _ notifier: Notifier, writesBack: Bool) -> Outcome {
-        asOwn {
-            var handle = clinux_handle()
-            handle.type = Self.handleType
-            handle.length = 12
-            withUnsafeMutableBytes(of: &handle.bytes) { bytes in
-                bytes.storeBytes(of: UInt32(truncatingIfNeeded: node >> 32), as: UInt32.self)
-                bytes.storeBytes(of: UInt32(truncatingIfNeeded: node), toByteOffset: 4, as: UInt32.self)
-                bytes.storeBytes(of: generation, toByteOffset: 8, as: UInt32.self)
-            }
+        var handle = clinux_handle()
+        handle.type = Self.handleType
+        handle.length = 12
+        withUnsafeMutableBytes(of: &handle.bytes) { bytes in
+            bytes.storeBytes(of: UInt32(truncatingIfNeeded: node >> 32), as: UInt32.self)
+            bytes.storeBytes(of: UInt32(truncatingIfNeeded: node), toByteOffset: 4, as: UInt32.self)
+            bytes.storeBytes(of: generation, toByteOffset: 8, as: UInt32.self)
+        }
+        // What the kernel knows of the file, without asking. It stays so: the answer to its question is the same.
+        let place = clinux_open_by_handle(root.descriptor.number, &handle, clinux_O_PATH)
+        if place < 0 { return Self.outcome(of: place) }
+        defer { _ = clinux_close(place) }
+        var known = stat()
+        guard fstatat(place, "", &known, Self.withoutAsking) == 0 else { return .impossible }
+        return asOwn(known) {
             let file = clinux_open_by_handle(root.descriptor.number, &handle, O_RDWR | O_NONBLOCK | O_NOCTTY)
-            switch file {
-            case 0...: break
-            // The kernel has forgotten it meanwhile.
-            case -ESTALE: return .done
-            case -EMFILE, -ENFILE, -ENOMEM: return .later
-            // ETXTBSY as long as a program runs from it, for example.
-            default: return .impossible
-            }
+            if file < 0 { return Self.outcome(of: file) }
             // Without write-back the kernel knows as writers only those who have a shared mapping (fs/fuse/file.c, fuse_file_mmap).
             let page = mmap(nil, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
             let isMapped = page != MAP_FAILED
@@ -93,6 +93,19 @@ final class OwnWriters: Sendable {
             if let page, isMapped { munmap(page, 4096) }
             if writesBack { Self.closeAside(file) } else { _ = clinux_close(file) }
             return isMapped ? .done : .later
+        }
+    }
+
+    /// AT_EMPTY_PATH and AT_STATX_DONT_SYNC of statx(2).
+    private static let withoutAsking: Int32 = 0x1000 | 0x4000
+
+    private static func outcome(of failure: Int32) -> Outcome {
+        switch failure {
+        // The kernel has forgotten it meanwhile.
+        case -ESTALE: .done
+        case -EMFILE, -ENFILE, -ENOMEM: .later
+        // ETXTBSY as long as a program runs from it, for example.
+        default: .impossible
         }
     }
 
@@ -119,15 +132,14 @@ extension ViewFS {
     /// Has `open` open the root of this daemon's mount, and no other file, as O_PATH, when a withdrawal needs it.
     public func setOwnRoot(_ open: @escaping @Sendable () throws(Errno) -> FileDescriptor) { ownWriters.set(root: open) }
 
-    /// Replies to a request of `OwnWriters` for attributes: nothing of the file itself, and a size by which the kernel goes on asking for
-    /// whatever is read, as `Notifier.obscureSize`.
+    /// Replies to a request of `OwnWriters` for attributes: those that the kernel has had.
     @inline(never)
-    func replyOwnAttributes(_ request: consuming Request, _ id: NodeID) {
-        var attributes = stat()
-        attributes.st_mode = (tree.nodes.find(id.rawValue)?.pointee.type ?? S_IFREG) | 0o600
-        attributes.st_nlink = 1
-        attributes.st_size = 1 << 50
-        request.reply(attributes: &attributes, timeout: 0)
+    func replyOwnAttributes(_ request: consuming Request) {
+        if var attributes = ownWriters.attributes(for: request.caller.pid) {
+            request.reply(attributes: &attributes, timeout: 0)
+        } else {
+            request.reply(error: EACCES)
+        }
     }
 
     /// Replies to an OPEN of `OwnWriters`: no file of the host is opened.
