@@ -81,9 +81,9 @@ int clinux_keep_access_time(int fd) {
     return flags < 0 ? flags : RETRY(fcntl(fd, F_SETFL, flags | O_NOATIME));
 }
 
-int clinux_statx(int dirfd, const char *path, struct clinux_statx *out) {
+static int look(int dirfd, const char *path, int sync, struct clinux_statx *out) {
     struct statx x;
-    int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | (path == NULL || *path == 0 ? AT_EMPTY_PATH : 0);
+    int flags = sync | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | (path == NULL || *path == 0 ? AT_EMPTY_PATH : 0);
     int result = RETRY(statx(dirfd, path == NULL ? "" : path, flags, STATX_BASIC_STATS | STATX_BTIME | 0x1000 /* STATX_MNT_ID */, &x));
     if (result < 0) return result;
     struct stat *st = &out->st;
@@ -113,6 +113,10 @@ int clinux_statx(int dirfd, const char *path, struct clinux_statx *out) {
     out->is_mount_root = (x.stx_attributes & 0x2000 /* STATX_ATTR_MOUNT_ROOT */) != 0;
     return 0;
 }
+
+int clinux_statx(int dirfd, const char *path, struct clinux_statx *out) { return look(dirfd, path, AT_STATX_SYNC_AS_STAT, out); }
+
+int clinux_statx_known(int fd, struct clinux_statx *out) { return look(fd, NULL, AT_STATX_DONT_SYNC, out); }
 
 int clinux_fstatvfs(int fd, struct statvfs *out) { return RETRY(fstatvfs(fd, out)); }
 

@@ -43,6 +43,8 @@ int clinux_reopen(int fd, int flags);
 int clinux_keep_access_time(int fd);
 // path NULL or "": the descriptor itself. A final symbolic link is never followed. No automount.
 int clinux_statx(int dirfd, const char *path, struct clinux_statx *out);
+// The same of a descriptor, as the kernel knows it: asks no filesystem. fstatat(2) with an empty path would.
+int clinux_statx_known(int fd, struct clinux_statx *out);
 int clinux_fstatvfs(int fd, struct statvfs *out);
 int clinux_fstatfs_type(int fd, int64_t *type, uint64_t *fsid);
 

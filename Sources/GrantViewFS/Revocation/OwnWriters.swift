@@ -81,9 +81,9 @@ final class OwnWriters: Sendable {
         let place = clinux_open_by_handle(root.descriptor.number, &handle, clinux_O_PATH)
         if place < 0 { return Self.outcome(of: place) }
         defer { _ = clinux_close(place) }
-        var known = stat()
-        guard fstatat(place, "", &known, Self.withoutAsking) == 0 else { return .impossible }
-        return asOwn(known) {
+        var known = FileStatus()
+        guard clinux_statx_known(place, &known) == 0 else { return .impossible }
+        return asOwn(known.st) {
             let file = clinux_open_by_handle(root.descriptor.number, &handle, O_RDWR | O_NONBLOCK | O_NOCTTY)
             if file < 0 { return Self.outcome(of: file) }
             // Without write-back the kernel knows as writers only those who have a shared mapping (fs/fuse/file.c, fuse_file_mmap).
@@ -95,9 +95,6 @@ final class OwnWriters: Sendable {
             return isMapped ? .done : .later
         }
     }
-
-    /// AT_EMPTY_PATH and AT_STATX_DONT_SYNC of statx(2).
-    private static let withoutAsking: Int32 = 0x1000 | 0x4000
 
     private static func outcome(of failure: Int32) -> Outcome {
         switch failure {
