@@ -61,7 +61,7 @@ final class OwnWriters: Sendable {
 
     enum Outcome {
         case done
-        /// There were no descriptors or no memory.
+        /// There were no descriptors or no memory, or a program was asked to give up its lease.
         case later
         case impossible
     }
@@ -100,7 +100,8 @@ final class OwnWriters: Sendable {
         switch failure {
         // The kernel has forgotten it meanwhile.
         case -ESTALE: .done
-        case -EMFILE, -ENFILE, -ENOMEM: .later
+        // EAGAIN as long as a program has a lease of the file.
+        case -EMFILE, -ENFILE, -ENOMEM, -EAGAIN: .later
         // ETXTBSY as long as a program runs from it, for example.
         default: .impossible
         }
