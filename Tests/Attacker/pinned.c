@@ -1,12 +1,13 @@
 // pinned FILE SOURCE COUNT: has COUNT reads past the cache from SOURCE, whose filesystem does not answer, go to a shared mapping of FILE, which is then
 // unmapped, and closed for writing. The pages stay pinned, and each answered read makes them dirty, when nobody can write them back. After a line it
-// maps FILE again, by a file that it has had open for reading, and says how many pages can be touched.
+// maps FILE again, by a file that it has had open for reading, and says how many pages can be touched. It says “answered” when all reads are.
 #include "attacker.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -15,13 +16,18 @@
 enum { PAGE = 4096, PAGES = 16 };
 static sigjmp_buf back;
 static char *memory;
-static int source;
+static int source, count_of_reads;
+static atomic_int answered;
 
 static void caught(int number) { siglongjmp(back, number); }
 
 static void *read_source(void *unused) {
     (void)unused;
     (void)!pread(source, memory, PAGES * PAGE, 0);
+    if (atomic_fetch_add(&answered, 1) + 1 == count_of_reads) {
+        puts("answered");
+        fflush(stdout);
+    }
     return NULL;
 }
 
@@ -38,7 +44,8 @@ int attack_pinned(int count, char **arguments) {
     pthread_attr_t small;
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 65536);
-    for (int number = 0; number < atoi(arguments[2]); number++) {
+    count_of_reads = atoi(arguments[2]);
+    for (int number = 0; number < count_of_reads; number++) {
         pthread_t thread;
         if ((errno = pthread_create(&thread, &small, read_source, NULL))) attack_failed("pthread_create");
     }
