@@ -71,9 +71,11 @@ public enum Machine {
     /// Whether a filesystem that is gone is told from another one that has its number by now: by the numbers of mounts, or by fusectl.
     public static let tellsFilesystemsApart = kernel >= (6, 8) || Processes.kernelText("/proc/self/mounts").contains(" fusectl ")
 
+    public static let isUserModeLinux = Processes.kernelText("/proc/cpuinfo").contains("User Mode Linux")
+
     /// Whether the kernel drops requests, RELEASE among them, that a daemon reads while a SIGKILL is pending: User Mode Linux has no
     /// get_user_pages_fast (docs/decisions/recovery.md, *Not done*).
-    public static let losesRequestsOfTheDying = Processes.kernelText("/proc/cpuinfo").contains("User Mode Linux")
+    public static let losesRequestsOfTheDying = isUserModeLinux
 
     /// How many times slower this machine is than those that the tests' time limits are for, at least 1: what `make test-kernels` has measured on a kernel
     /// that is emulated. Every limit of a wait is taken times this.
