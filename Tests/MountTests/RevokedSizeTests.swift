@@ -34,7 +34,9 @@ extension MountTests {
             #expect(try fixture.revoke("a").allSatisfy(\.isConfirmed))
             holder.send("go on")
             let end = try #require(holder.line())
-            #expect(cache == "exclusive" ? Int64(end).map { $0 > 1 << 60 } == true : end == "EACCES", "SEEK_END gives \(end)")
+            // A number that says nothing, where the kernel does not ask.
+            let isHidden = cache == "exclusive" && Int64(end).map { $0 > 1 << 60 } == true
+            #expect(end == "EACCES" || isHidden, "SEEK_END gives \(end)")
             // docs/conformance.md, “What differs”.
             let refusals = cache == "exclusive" && Machine.losesErrorsOfReads ? ["EACCES", "EIO"] : ["EACCES"]
             for place in ["the start", "the last byte", "the end", "behind it", "far behind"] {
