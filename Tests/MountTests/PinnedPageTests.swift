@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import TestSupport
 import Testing
 
@@ -91,6 +92,30 @@ extension MountTests {
             #expect(revoking.wait() == 0)
             try pinned.awaitAnswers()
             #expect(try pinned.found() == "0 pages")
+        }
+
+        @Test(
+            "are looked for by a mountpoint to which nobody leads any more, as a filesystem above it hangs, and nobody waits for that",
+            .enabled(if: Identity.isRoot && Machine.hasFUSE, "needs root and /dev/fuse"))
+        func aboveTheMountpoint() throws {
+            let fixture = try MountFixture()
+            defer { fixture.finish() }
+            let source = try fixture.source("a")
+            try Data(count: 4096).write(to: URL(fileURLWithPath: source + "/file"))
+            try fixture.grant(source)
+            let above = try fixture.directory("above")
+            let mountpoint = try fixture.directory("above/mount")
+            try fixture.grantfs("mount", "default", mountpoint).orThrow()
+            let held = try #require(FileHandle(forReadingAtPath: mountpoint + "/a/file"))
+            let hanging = try HangingSource("memory", in: fixture)
+            defer { hanging.end() }
+            try hanging.file("mount/file")
+            try Command.run(["mount", "--bind", hanging.directory, above]).orThrow()
+            defer { umount2(above, 2) }
+            try hanging.hang()
+            #expect(try fixture.revoke("a").allSatisfy(\.isConfirmed))
+            #expect(throws: (any Error).self) { try held.read(upToCount: 1) }
+            hanging.goOn()
         }
     }
 }

@@ -20,18 +20,25 @@ struct OwnMount: Sendable {
         self.mountpoint = mountpoint
         identity = try MountIdentity(of: root)
         connection = try FUSEConnection(of: root, generation: files.generation)
-        Self.setOwnRoot(files, identity)
+        Self.setOwnRoot(files, identity, mountpoint)
     }
 
     /// Lets withdrawals open files of this mount, where this process may open them by handle.
-    private static func setOwnRoot(_ files: ViewFS, _ identity: MountIdentity) {
+    private static func setOwnRoot(_ files: ViewFS, _ identity: MountIdentity, _ mountpoint: [UInt8]) {
         guard geteuid() == 0 else { return }
-        files.setOwnRoot { () throws(Errno) in
-            // Wherever it is by now. Nothing is asked of what lies there before it is known to be this mount.
-            guard let entry = identity.entry(in: try MountTable.current()) else { throw Errno(ENOENT) }
-            let root = try FileDescriptor.openWithoutLinks(entry.mountpoint)
+        // A program could mount something on a directory above, which never answers: nothing is asked on the way, nor of what lies there
+        // before it is known to be this mount.
+        let open = { @Sendable (path: [UInt8]) throws(Errno) -> FileDescriptor in
+            let root = try FileDescriptor.openWithoutAsking(path)
             guard try MountIdentity(of: root).isSame(as: identity) else { throw Errno(ESTALE) }
             return root
+        }
+        files.setOwnRoot { () throws(Errno) in
+            do throws(Errno) { return try open(mountpoint) } catch {
+                // A directory above was renamed, for example.
+                guard let entry = identity.entry(in: try MountTable.current()), entry.mountpoint != mountpoint else { throw error }
+                return try open(entry.mountpoint)
+            }
         }
     }
 
@@ -71,7 +78,7 @@ struct OwnMount: Sendable {
         _ files: ViewFS, at mountpoint: [UInt8], _ identity: MountIdentity, _ connection: FUSEConnection, _ recovery: DaemonRecovery?
     ) -> OwnMount {
         var taken = OwnMount(mountpoint: mountpoint, identity: identity, connection: connection)
-        setOwnRoot(files, identity)
+        setOwnRoot(files, identity, mountpoint)
         taken.startKeeper(files, recovery, waits: true)
         return taken
     }
