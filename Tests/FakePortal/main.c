@@ -114,7 +114,9 @@ int main(int count, char **words) {
     check(
         sd_bus_add_object_vtable(
             bus, NULL, "/org/freedesktop/portal/desktop", "org.freedesktop.portal.FileChooser", chooser, NULL), "object");
-    check(sd_bus_request_name(bus, "org.freedesktop.portal.Desktop", 0), "name");
+    // The one before it may not have ended yet.
+    uint64_t takes_over = SD_BUS_NAME_ALLOW_REPLACEMENT | SD_BUS_NAME_REPLACE_EXISTING;
+    check(sd_bus_request_name(bus, "org.freedesktop.portal.Desktop", takes_over), "name");
     puts("ready");
     fflush(stdout);
     for (;;) {
