@@ -105,7 +105,7 @@ extension MountTests {
             #expect(try fixture.revoke("a")[0].isConfirmed)
             #expect(try Probe.call("stat", mountpoint + "/a/d1/f1", as: owner) == "EACCES")
             if Identity.isRoot {
-                try Command.shell("echo 2 > /proc/sys/vm/drop_caches").orThrow()
+                try KernelCaches.drop()
                 try fixture.wait(until: "the kernel has forgotten", within: 20) { try fixture.status().mounts[0].inodes < 1000 }
                 pause(milliseconds: 2500)
                 let after = Processes.residentKilobytes(daemon)

@@ -67,7 +67,7 @@ extension MountTests.Hazards {
             try fixture.wait(until: "the daemon has forgotten what the kernel has, and given its memory back", within: 180) {
                 // Seldom: it takes the names and inodes of all other tests as well.
                 if Date().timeIntervalSince(dropped) > 5 {
-                    try Command.shell("echo 2 > /proc/sys/vm/drop_caches").orThrow()
+                    try KernelCaches.drop()
                     dropped = Date()
                 }
                 return try known() <= inodes && kilobytes() <= limit
