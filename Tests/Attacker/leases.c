@@ -1,15 +1,17 @@
-// leases PATH COUNT: takes a write lease on each of the files PATH with their number in the place of %d, and keeps it when somebody comes. A line:
-// it gives all of them back and says "given".
+// leases PATH COUNT [read]: takes a lease for writing, or for reading, on each of the files PATH with their number in the place of %d, and keeps it when
+// somebody comes. A line: it gives all of them back and says "given".
 #include "attacker.h"
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 int attack_leases(int count, char **arguments) {
-    if (count != 2) return 2;
+    if (count != 2 && count != 3) return 2;
+    bool reads = count == 3;
     struct rlimit limit;
     getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = limit.rlim_max;
@@ -19,8 +21,11 @@ int attack_leases(int count, char **arguments) {
     for (int i = 0; i < many; i++) {
         char path[4096];
         snprintf(path, sizeof path, arguments[0], i);
-        files[i] = open(path, O_RDWR | O_CREAT, 0666);
-        if (files[i] < 0 || fcntl(files[i], F_SETLEASE, F_WRLCK)) attack_failed(path);
+        files[i] = open(path, reads ? O_RDONLY : O_RDWR | O_CREAT, 0666);
+        char byte;
+        // Only the files of which the kernel has pages are of interest to a withdrawal.
+        if (files[i] >= 0) (void)!pread(files[i], &byte, 1, 0);
+        if (files[i] < 0 || fcntl(files[i], F_SETLEASE, reads ? F_RDLCK : F_WRLCK)) attack_failed(path);
     }
     attack_ready();
     if (!attack_wait()) return 0;

@@ -1,16 +1,20 @@
-// pinned FILE SOURCE COUNT: has COUNT reads past the cache from SOURCE, whose filesystem does not answer, go to a shared mapping of FILE, which is then
+// pinned FILE SOURCE COUNT [lease | run]: has COUNT reads past the cache from SOURCE, whose filesystem does not answer, go to a shared mapping of FILE, which is then
 // unmapped, and closed for writing. The pages stay pinned, and each answered read makes them dirty, when nobody can write them back. After a line it
 // maps FILE again, by a file that it has had open for reading, and says how many pages can be touched. It says “answered” when all reads are.
+// With “lease” it has a lease for reading, which it gives up after the second line; with “run” a process that runs from FILE until then.
 #include "attacker.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { PAGE = 4096, PAGES = 16 };
@@ -32,7 +36,7 @@ static void *read_source(void *unused) {
 }
 
 int attack_pinned(int count, char **arguments) {
-    if (count != 3) return 2;
+    if (count != 3 && count != 4) return 2;
     int kept = open(arguments[0], O_RDONLY | O_CLOEXEC);
     int file = open(arguments[0], O_RDWR | O_CLOEXEC);
     if (kept < 0 || file < 0) attack_failed(arguments[0]);
@@ -55,8 +59,18 @@ int attack_pinned(int count, char **arguments) {
     if (!attack_wait()) return 0;
     munmap(memory, PAGES * PAGE);
     close(file);
+    signal(SIGIO, SIG_IGN);
+    pid_t process = 0;
+    if (count == 4 && !strcmp(arguments[3], "lease") && fcntl(kept, F_SETLEASE, F_RDLCK)) attack_failed("lease");
+    if (count == 4 && !strcmp(arguments[3], "run")) {
+        char *words[] = {"sleep", "600", NULL};
+        if ((errno = posix_spawn(&process, arguments[0], NULL, NULL, words, NULL))) attack_failed("posix_spawn");
+        // It has loaded what it needs when it sleeps.
+        usleep(300000);
+    }
     attack_ready();
     signal(SIGBUS, caught);
+    int lines = 0;
     while (attack_wait()) {
         volatile int found = 0;
         volatile char *again = mmap(NULL, PAGES * PAGE, PROT_READ, MAP_SHARED, kept, 0);
@@ -68,6 +82,9 @@ int attack_pinned(int count, char **arguments) {
                 }
         printf("%d pages\n", found);
         fflush(stdout);
+        if (++lines != 2) continue;
+        if (process > 0 && !kill(process, SIGKILL)) waitpid(process, NULL, 0);
+        fcntl(kept, F_SETLEASE, F_UNLCK);
     }
     return 0;
 }

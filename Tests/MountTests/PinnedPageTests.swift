@@ -12,13 +12,16 @@ extension MountTests {
             let memory: HangingSource
             let attack: Child
 
-            init(cache: String, reads: Int) throws {
+            init(cache: String, reads: Int, means: String? = nil) throws {
                 let caller = try #require(Machine.plainUser)
                 let fixture = try MountFixture()
                 self.fixture = fixture
                 let source = try fixture.source("a")
-                try Data(repeating: 0x61, count: 16 * 4096).write(to: URL(fileURLWithPath: source + "/file"))
-                chmod(source + "/file", 0o666)
+                // A program, for who runs from it.
+                try FileManager.default.copyItem(atPath: "/usr/bin/sleep", toPath: source + "/file")
+                try #require(truncate(source + "/file", 16 * 4096) == 0)
+                chmod(source + "/file", 0o777)
+                chown(source + "/file", caller.uid, caller.gid)
                 try fixture.grant(source)
                 let mountpoint = try fixture.mount(options: "allow_other,cache=\(cache)")
                 memory = try HangingSource("memory", in: fixture, squashes: true)
@@ -26,7 +29,8 @@ extension MountTests {
                 chmod(memory.behind + "/pages", 0o666)
                 try memory.hang("read")
                 let attack = try Child(
-                    [Programs.attacker(for: caller), "pinned", mountpoint + "/a/file", memory.directory + "/pages", "\(reads)"],
+                    [Programs.attacker(for: caller), "pinned", mountpoint + "/a/file", memory.directory + "/pages", "\(reads)"]
+                        + (means.map { [$0] } ?? []),
                     identity: caller)
                 self.attack = attack
                 try attack.expect("reading")
@@ -92,6 +96,66 @@ extension MountTests {
             #expect(revoking.wait() == 0)
             try pinned.awaitAnswers()
             #expect(try pinned.found() == "0 pages")
+        }
+
+        @Test(
+            "are not said to be gone before they are where a program keeps a lease, or runs from the file",
+            .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"), arguments: modes, ["lease", "run"])
+        func withoutWriters(cache: String, means: String) throws {
+            let pinned = try Pinned(cache: cache, reads: 1000, means: means)
+            defer { pinned.end() }
+            #expect(try pinned.found() == "16 pages")
+            let revoking = try Child(
+                [Programs.grantfs, "revoke", "a", "--json"], environment: pinned.fixture.environment)
+            pinned.memory.goOn()
+            let status = revoking.wait()
+            try pinned.awaitAnswers()
+            let found = try pinned.found()
+            #expect(status == 0 && found == "0 pages" || status == 3, "\(status), \(found ?? "nothing")")
+            // It has given the lease up, or has ended.
+            #expect(try pinned.fixture.revoke("a").allSatisfy(\.isConfirmed))
+            #expect(try pinned.found() == "0 pages")
+        }
+
+        @Test(
+            "are taken from one file though there are leases of hundreds of others, which are not waited for one after the other",
+            .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"), arguments: modes)
+        func besideLeases(cache: String) throws {
+            let pinned = try Pinned(cache: cache, reads: 1)
+            defer { pinned.end() }
+            let fixture = pinned.fixture
+            #expect(try pinned.found() == "16 pages")
+            for number in 0..<300 { try Data("data".utf8).write(to: URL(fileURLWithPath: "\(fixture.base)/source/a/leased\(number)")) }
+            let leases = try Child([Programs.attacker, "leases", fixture.base + "/mount/a/leased%d", "300"])
+            try leases.expect("ready")
+            pinned.memory.goOn()
+            try pinned.awaitAnswers()
+            let refused = try fixture.grantfs("revoke", "a", "--timeout", "1", "--json")
+            #expect(refused.status == 3)
+            let outcome = try refused.decoded(as: [RevocationDocument].self)[0].mounts[0]
+            let unforgotten = outcome.unforgotten ?? []
+            #expect(!unforgotten.isEmpty && unforgotten.allSatisfy { $0.hasPrefix("leased") })
+            #expect(outcome.reason?.contains("has a lease of it") == true)
+            #expect(try pinned.found() == "0 pages")
+            leases.send("")
+            try leases.expect("given")
+            #expect(try fixture.revoke("a").allSatisfy(\.isConfirmed))
+        }
+
+        @Test(
+            "are looked for, so that leases for reading of a thousand files cost a revocation nothing where there are none",
+            .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"), arguments: modes)
+        func leasesForReading(cache: String) throws {
+            let fixture = try MountFixture()
+            defer { fixture.finish() }
+            let source = try fixture.source("a")
+            for number in 0..<1000 { try Data("data".utf8).write(to: URL(fileURLWithPath: "\(source)/\(number)")) }
+            try fixture.grant(source)
+            let mountpoint = try fixture.mount(options: "cache=\(cache)")
+            let leases = try Child([Programs.attacker, "leases", mountpoint + "/a/%d", "1000", "read"])
+            try leases.expect("ready")
+            try Command.shell("cat \"$1\"/a/* > /dev/null", mountpoint).orThrow()
+            #expect(try fixture.revoke("a").allSatisfy(\.isConfirmed))
         }
 
         @Test(

@@ -16,12 +16,30 @@ final class DataInvalidator: Sendable {
         var ifWritten = false
         /// Several times, or by a file that this daemon has opened for writing there: see `OwnWriters`.
         var throughWriter: OwnRoot??
+        /// It could not be done before.
+        var isRetry = false
+    }
+
+    /// Files that could not be invalidated through a writer yet, by their nodes. No thread waits for them: a program could have leases of thousands.
+    private struct Deferred {
+        var steps: [UInt64: Step] = [:]
+        /// How many of them are being tried again.
+        var queued = 0
+        /// When they are tried again: `Clock.monotonic`.
+        var due: Int64 = 0
+
+        mutating func note(_ step: Step, isDone: Bool) {
+            steps[step.node] = isDone ? nil : step
+            if step.isRetry { queued -= 1 }
+            if queued == 0 { due = Clock.monotonic + DataInvalidator.pause }
+        }
     }
 
     /// Where there is no writer one pass takes the dirt from a page, and the next one the page, unless it gets dirty again in between.
     private static let passes = 3
 
     private let calls: AbandonableCalls<Step>
+    private let deferred: Lock<Deferred>
     /// Nodes that the kernel did not know when they were invalidated (ENOENT).
     let unknown: Lock<[UInt64]>
 
@@ -31,44 +49,63 @@ final class DataInvalidator: Sendable {
     private static let bound = AbandonLimit(limit: 256)
     /// How long an invalidation may take before others continue beside it: nanoseconds. A file of a gigabyte takes 0.2 s.
     private static let patience: Int64 = 50_000_000
+    /// Between two attempts at a file, in nanoseconds.
+    private static let pause: Int64 = 10_000_000
 
     init(_ view: ViewFS, _ notifier: Notifier, limit: Int = limit) {
         let unknown = Lock<[UInt64]>([])
         self.unknown = unknown
+        let deferred = Lock(Deferred())
+        self.deferred = deferred
         // Pages of a regular file wait for nobody but this daemon.
         calls = AbandonableCalls(
             limit: limit, sharedLimit: Self.bound, mayBlock: { $0.throughWriter != nil || view.isDirectory($0.node) }
         ) { step in
             if step.ifWritten, !view.isOpenForWriting(step.node) { return }
-            if let root = step.throughWriter { return Self.invalidateRepeatedly(step.node, root, view, notifier) }
+            if let root = step.throughWriter {
+                let isDone = Self.invalidateRepeatedly(step.node, root, view, notifier)
+                if !isDone || step.isRetry { deferred.withLock { $0.note(step, isDone: isDone) } }
+                return
+            }
             if notifier.invalidateData(NodeID(step.node)) == -ENOENT { unknown.withLock { $0.append(step.node) } }
         }
     }
 
-    private static func invalidateRepeatedly(_ node: UInt64, _ root: OwnRoot?, _ view: ViewFS, _ notifier: Notifier) {
-        for _ in 0..<passes { if notifier.invalidateData(NodeID(node)) == -ENOENT { return } }
-        guard let root else { return }
-        while view.ownWriters.invalidate(node, generation: view.generation, root, notifier, writesBack: view.policy.writeBack) == .later {
-            ThreadSleep.milliseconds(10)
-        }
+    /// False if it has to be tried again.
+    private static func invalidateRepeatedly(_ node: UInt64, _ root: OwnRoot?, _ view: ViewFS, _ notifier: Notifier) -> Bool {
+        for _ in 0..<passes { if notifier.invalidateData(NodeID(node)) == -ENOENT { return true } }
+        guard let root else { return true }
+        return view.ownWriters.invalidate(node, generation: view.generation, root, notifier, writesBack: view.policy.writeBack) != .later
     }
 
     func add(_ steps: [Step]) { calls.add(steps) }
     func add(_ nodes: [UInt64]) { calls.add(nodes.map { Step(node: $0) }) }
 
-    /// Abandons calls that block. Call it repeatedly while waiting.
-    func poll() { calls.abandon(after: Self.patience) }
+    /// Abandons calls that block, and tries again what could not be done. Call it repeatedly while waiting.
+    func poll() {
+        let again = deferred.withLock { deferred -> [Step] in
+            guard deferred.queued == 0, !deferred.steps.isEmpty, Clock.monotonic >= deferred.due else { return [] }
+            deferred.queued = deferred.steps.count
+            return deferred.steps.values.map { step in
+                var again = step
+                again.isRetry = true
+                return again
+            }
+        }
+        calls.add(again)
+        calls.abandon(after: Self.patience)
+    }
 
     /// Runs a call on this thread when no more threads can be made. Call it while waiting, if the caller can wait for a file's
     /// invalidation.
     func runInline() { calls.runInline() }
 
-    var isDone: Bool { calls.isDone }
+    var isDone: Bool { calls.isDone && deferred.withLock { $0.steps.isEmpty } }
     /// False when everything that is left was abandoned.
     var isUnderWay: Bool { calls.isUnderWay }
     var finished: UInt64 { calls.finished }
     /// The nodes of which something may still be cached.
-    var unfinished: Set<UInt64> { Set(calls.unfinished.map(\.node)) }
+    var unfinished: Set<UInt64> { Set(calls.unfinished.map(\.node)).union(deferred.withLock { $0.steps.keys }) }
 }
 
 extension ViewFS {

@@ -61,7 +61,7 @@ final class OwnWriters: Sendable {
 
     enum Outcome {
         case done
-        /// There were no descriptors or no memory, or a program was asked to give up its lease.
+        /// There were no descriptors or no memory; or pages are left, and a program has a lease of the file, or runs from it.
         case later
         case impossible
     }
@@ -85,24 +85,54 @@ final class OwnWriters: Sendable {
         guard clinux_statx_known(place, &known) == 0 else { return .impossible }
         return asOwn(known.st) {
             let file = clinux_open_by_handle(root.descriptor.number, &handle, O_RDWR | O_NONBLOCK | O_NOCTTY)
+            if Self.excludesWriters.contains(file) {
+                let reader = clinux_open_by_handle(root.descriptor.number, &handle, O_RDONLY | O_NONBLOCK | O_NOCTTY)
+                if reader < 0 { return Self.outcome(of: reader) }
+                defer { Self.close(reader, writesBack) }
+                return Self.showsPages(reader, size: known.st.st_size) ? .later : .done
+            }
             if file < 0 { return Self.outcome(of: file) }
             // Without write-back the kernel knows as writers only those who have a shared mapping (fs/fuse/file.c, fuse_file_mmap).
             let page = mmap(nil, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
             let isMapped = page != MAP_FAILED
             if isMapped { _ = notifier.invalidateData(NodeID(node)) }
             if let page, isMapped { munmap(page, 4096) }
-            if writesBack { Self.closeAside(file) } else { _ = clinux_close(file) }
+            Self.close(file, writesBack)
             return isMapped ? .done : .later
         }
+    }
+
+    /// What fails as long as a program has a lease of the file, runs from it, or its mount is read-only. Then nobody is a writer, and a file without
+    /// pages gets none: whatever would read them in is refused.
+    private static let excludesWriters = [-EAGAIN, -ETXTBSY, -EROFS]
+    /// Files larger than this, in bytes, are taken for ones that have pages: to look costs 50 ns for each.
+    private static let lookedThrough = 1 << 30
+
+    /// Whether a new mapping of the file would show anything, by mincore(2), which says yes where it may not tell.
+    private static func showsPages(_ file: Int32, size: Int) -> Bool {
+        if size <= 0 { return false }
+        if size > lookedThrough { return true }
+        let pages = mmap(nil, size, PROT_READ, MAP_SHARED, file, 0)
+        guard let pages, pages != MAP_FAILED else { return true }
+        defer { munmap(pages, size) }
+        let page = Int(clamping: getpagesize())
+        let count = (size + page - 1) / page
+        return withUnsafeTemporaryAllocation(of: UInt8.self, capacity: count) { states in
+            guard mincore(pages, size, states.baseAddress!) == 0 else { return true }
+            return states.contains { $0 & 1 != 0 }
+        }
+    }
+
+    private static func close(_ file: Int32, _ writesBack: Bool) {
+        if writesBack { closeAside(file) } else { _ = clinux_close(file) }
     }
 
     private static func outcome(of failure: Int32) -> Outcome {
         switch failure {
         // The kernel has forgotten it meanwhile.
         case -ESTALE: .done
-        // EAGAIN as long as a program has a lease of the file.
+        // EAGAIN as long as a program has a lease for writing.
         case -EMFILE, -ENFILE, -ENOMEM, -EAGAIN: .later
-        // ETXTBSY as long as a program runs from it, for example.
         default: .impossible
         }
     }
