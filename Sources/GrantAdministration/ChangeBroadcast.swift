@@ -170,7 +170,7 @@ struct ChangeBroadcast: Sendable {
         }
         let dead = zip(records, answers).filter { $1 == nil }.map(\.0)
         // An unknown state does not count as closed.
-        let held = (try? store.deadMounts(of: dead).count(where: \.isHeld)) ?? dead.count
+        let held = (try? store.deadMounts(of: dead, until: Clock.deadline(seconds: seconds)).count(where: \.isHeld)) ?? dead.count
         return (answers.count { $0 ?? true } - held, answers.count)
     }
 
@@ -233,7 +233,9 @@ struct ChangeBroadcast: Sendable {
         if dead.isEmpty { return answers }
         // It has begun a moment ago, and may have hundreds of thousands of files to do.
         let working = withdraws ? WorkingKeeper.await(dead, until: deadline) : [:]
-        guard let deadMounts = try? store.deadMounts(of: dead) else {
+        // Even if the live mounts have used up the time: most machines are looked through in a fraction of a second.
+        let last = max(deadline, Clock.deadline(seconds: 2))
+        guard let deadMounts = try? store.deadMounts(of: dead, until: last) else {
             return zip(records, answers).map { record, answer in
                 dead.contains(record)
                     ? .none(reason: "what is left of it cannot be told: the store cannot be read", milliseconds: 0) : answer
@@ -250,7 +252,8 @@ struct ChangeBroadcast: Sendable {
             guard endsHolders else { return .left(left, ended: []) }
             // A process takes a moment to end, even if the live mounts have used up the time.
             let ended = left.endHolders(until: max(deadline, Clock.deadline(seconds: 2)))
-            return .left((try? store.deadMounts(of: [record])).map { $0.first } ?? left, ended: ended)
+            let rest = try? store.deadMounts(of: [record], until: max(deadline, Clock.deadline(seconds: 2)))
+            return .left(rest.map { $0.first } ?? left, ended: ended)
         }
     }
 }

@@ -13,10 +13,10 @@ extension DeadMount {
         guard isCertain else { return [] }
         var ended: [Int32: Holder] = [:]
         while true {
-            let found = Holder.search(of: [device]).holders[device] ?? []
+            let found = Holder.search(of: [device], until: deadline).holders[device] ?? []
             let holders = found.filter { $0.pid != getpid() && DeadMount.mayHold($0, record) }
             if holders.isEmpty { break }
-            for holder in holders where end(holder.pid) { ended[holder.pid] = holder }
+            for holder in holders where end(holder.pid, until: deadline) { ended[holder.pid] = holder }
             if Clock.monotonic >= deadline { break }
             usleep(2_000)
         }
@@ -24,10 +24,10 @@ extension DeadMount {
     }
 
     /// Returns whether the process holds something and was sent SIGKILL.
-    private func end(_ pid: Int32) -> Bool {
+    private func end(_ pid: Int32, until deadline: Int64) -> Bool {
         guard let process = try? ProcessHandle(pid) else { return false }
         // Inspected while a pidfd is open: if that process has not ended afterwards, no other one was inspected.
-        let isHolder = Holder.search(by: pid, of: device).map { DeadMount.mayHold($0, record) } ?? false
+        let isHolder = Holder.search(by: pid, of: device, until: deadline).map { DeadMount.mayHold($0, record) } ?? false
         guard isHolder, !process.hasEnded else { return false }
         return (try? process.send(SIGKILL)) != nil
     }

@@ -38,6 +38,10 @@ public struct DeadMount: Sendable {
         let others = unseen.map { (pid: $0.pid, command: $0.command) }
         if !seen.isEmpty { return held + DeadMount.listing(seen) }
         if hasOthers { return held + "somebody who cannot be seen from here: the connection \(device.minor) is there still" }
+        if unseen.contains(where: \.isLate) {
+            return "its daemon has ended, and there was no time to see whether what the kernel has cached is held by "
+                + "\(DeadMount.listing(others)): try a longer --timeout"
+        }
         return "its daemon has ended, and the kernel lets nobody see whether what it has cached is held by \(DeadMount.listing(others))"
     }
 
@@ -52,7 +56,9 @@ extension GrantStore {
     /// Returns what is left of recorded mounts whose daemons have ended. Removes the records of those of which nothing is left.
     ///
     /// Holders are found by the filesystem's device number, and never by what is at the mountpoint.
-    public func deadMounts(of dead: [MountRecord]) throws(GrantError) -> [DeadMount] {
+    ///
+    /// `until`: a moment of `Clock.monotonic`. Who was not looked at by then counts as a holder.
+    public func deadMounts(of dead: [MountRecord], until deadline: Int64) throws(GrantError) -> [DeadMount] {
         if dead.isEmpty { return [] }
         // A daemon that has ended in order meanwhile is no longer recorded, and left nothing.
         let all = try mounts()
@@ -61,12 +67,12 @@ extension GrantStore {
             all.contains { $0.id == record.id && $0.process == record.process } && !record.isSupervised(in: runDirectory)
         }
         for record in records { record.abortIfDefunct(all, in: runDirectory) }
-        var found = look(at: records, all)
+        var found = look(at: records, all, until: deadline)
         // The kernel tears a filesystem down a moment after its last user has gone.
-        let deadline = Clock.monotonic + 1_000_000_000
-        while found.contains(where: \.hasOthers), Clock.monotonic < deadline {
+        let last = min(deadline, Clock.monotonic + 1_000_000_000)
+        while found.contains(where: \.hasOthers), Clock.monotonic < last {
             usleep(20_000)
-            found = look(at: records, all)
+            found = look(at: records, all, until: deadline)
         }
         for record in records where !found.contains(where: { $0.record.id == record.id }) {
             // Best effort: the next command tries again.
@@ -75,13 +81,13 @@ extension GrantStore {
         return found
     }
 
-    private func look(at records: [MountRecord], _ all: [MountRecord]) -> [DeadMount] {
+    private func look(at records: [MountRecord], _ all: [MountRecord], until deadline: Int64) -> [DeadMount] {
         let table = (try? MountTable.current()) ?? MountTable(entries: [])
         let suspects = records.compactMap { DeadConnection($0, table, all) }
-        let search = Holder.search(of: Set(suspects.map(\.device)))
+        let search = Holder.search(of: Set(suspects.map(\.device)), until: deadline)
         return suspects.compactMap { suspect in
             let users = (search.holders[suspect.device] ?? []).filter { $0.pid != getpid() }
-            return suspect.deadMount(usedBy: users, unseen: search.unseen)
+            return suspect.deadMount(usedBy: users, unseen: search.unseen, until: deadline)
         }
     }
 }
@@ -119,7 +125,7 @@ private struct DeadConnection {
     }
 
     /// `users`: the processes with something on the device, if only the mount's root. nil if nothing is left.
-    func deadMount(usedBy users: [Holder], unseen: [UnseenProcess]) -> DeadMount? {
+    func deadMount(usedBy users: [Holder], unseen: [UnseenProcess], until deadline: Int64) -> DeadMount? {
         let holders = users.filter { DeadMount.mayHold($0, record) }
         let marks = holders.reduce(into: Set<Holder.Mark>()) { $0.formUnion($1.marks) }
         let (number, generation) = (record.connection?.mount, record.connection?.generation)
@@ -130,7 +136,7 @@ private struct DeadConnection {
         let isNowhere = standing == nil && holders.isEmpty
         if isNowhere, presence != .there, unseen.isEmpty { return nil }
         // A process in its root, or a mount in another namespace, keeps it alive by itself.
-        let hasOthers = isNowhere && presence == .there && users.isEmpty && !NamespaceScan.isMounted(device)
+        let hasOthers = isNowhere && presence == .there && users.isEmpty && !NamespaceScan.isMounted(device, until: deadline)
         return DeadMount(
             record: record, mountedAt: standing?.mountpoint, holders: holders, unseen: unseen, hasOthers: hasOthers, isCertain: isCertain,
             device: device)
@@ -140,10 +146,10 @@ private struct DeadConnection {
 /// The mount tables of all processes that can be inspected.
 private enum NamespaceScan {
     /// Whether a filesystem is mounted in any mount namespace.
-    static func isMounted(_ device: DeviceNumber) -> Bool {
+    static func isMounted(_ device: DeviceNumber, until deadline: Int64) -> Bool {
         let pids = ((try? DirectoryNames.of("/proc".utf8)) ?? []).compactMap { Int32(String(decoding: $0, as: UTF8.self)) }
         let seen = Lock<Set<[UInt8]>>([])
-        let outcome = ProcessInspector.inspect(pids) { pid in
+        let outcome = ProcessInspector.inspect(pids, until: deadline) { pid, _ in
             let process = Array("/proc/\(pid)".utf8)
             guard let namespace = try? CanonicalPath.target(of: process + Array("/ns/mnt".utf8)),
                 seen.withLock({ $0.insert(namespace).inserted }), let text = try? File.contents(of: process + Array("/mountinfo".utf8))

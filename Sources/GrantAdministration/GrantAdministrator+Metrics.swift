@@ -11,7 +11,8 @@ extension GrantAdministrator {
         let answers = inParallel(records) { record in
             Daemons.ask(record, .metrics, of: store, deadline: Clock.deadline(seconds: timeout))
         }
-        let deadMounts = try store.deadMounts(of: zip(records, answers).filter { $1.isDead }.map(\.0))
+        let deadMounts = try store.deadMounts(
+            of: zip(records, answers).filter { $1.isDead }.map(\.0), until: Clock.deadline(seconds: timeout))
         return zip(records, answers).compactMap { record, answer in
             switch answer {
             case .success(.metrics(let metrics)): (record, metrics)

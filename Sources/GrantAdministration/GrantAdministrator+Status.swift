@@ -40,16 +40,18 @@ extension GrantAdministrator {
     }
 
     /// Returns every mount of the store that is live or of which something is left, with its counters if `counting`. All daemons are
-    /// asked concurrently; each has `timeout` seconds. Records of mounts of which nothing is left are removed.
+    /// asked concurrently; each has `timeout` seconds, and the search for holders as many, or five. Records of mounts of which nothing is left are removed.
     public func status(view: ViewName? = nil, timeout: Double = 2, counting: Bool = false) throws(GrantError) -> [MountReport] {
         let records = try store.mounts(view: view)
         let answers = inParallel(records) { record in
             Daemons.ask(record, counting ? .metrics : .status, of: store, deadline: Clock.deadline(seconds: timeout))
         }
-        let deadMounts = try store.deadMounts(of: zip(records, answers).filter { $1.isDead }.map(\.0))
+        // Most machines are looked through in a fraction of a second; a large one may take more than the daemons may.
+        let deadline = Clock.deadline(seconds: max(timeout, 5))
+        let deadMounts = try store.deadMounts(of: zip(records, answers).filter { $1.isDead }.map(\.0), until: deadline)
         let table = (try? MountTable.current()) ?? MountTable(entries: [])
         let devices = zip(records, answers).map { $1.isDead ? nil : $0.device(in: table) }
-        let search = Holder.search(of: Set(devices.compactMap { $0 }))
+        let search = Holder.search(of: Set(devices.compactMap { $0 }), until: deadline)
         return records.indices.compactMap { index in
             let record = records[index]
             let (held, unseen) = (devices[index].flatMap { search.holders[$0] } ?? [], search.unseen)

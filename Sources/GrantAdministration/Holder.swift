@@ -30,24 +30,28 @@ public struct Holder: Sendable {
     /// Searches /proc for files on the filesystems with these device numbers, in any mount namespace, and even if they are mounted
     /// nowhere any more. It reads only the kernel's memory, so a daemon that hangs does not block it. It misses processes that may not
     /// be inspected, and what no process has by itself: descriptors in transit through a socket, files registered with an io_uring.
-    static func search(of devices: Set<DeviceNumber>) -> HolderSearch {
+    ///
+    /// `until`: a moment of `Clock.monotonic`. Processes that were not looked at by then are unseen.
+    static func search(of devices: Set<DeviceNumber>, until deadline: Int64) -> HolderSearch {
         if devices.isEmpty { return HolderSearch() }
         let pids = names(in: "/proc").compactMap { Int32($0) }.sorted()
-        let outcome = ProcessInspector.inspect(pids) { Holder.held(by: $0, of: devices) }
-        var search = HolderSearch(unseen: outcome.unseen.compactMap { UnseenProcess($0) })
+        let outcome = ProcessInspector.inspect(pids, until: deadline) { Holder.held(by: $0, of: devices, $1) }
+        var search = HolderSearch(unseen: outcome.unseen.compactMap { UnseenProcess($0, isLate: outcome.late.contains($0)) })
         for pid in pids {
             for (device, holder) in outcome.found[pid] ?? [:] { search.holders[device, default: []].append(holder) }
         }
         return search
     }
 
-    /// Returns what one process holds; nil if it cannot be inspected.
-    static func search(by pid: Int32, of device: DeviceNumber) -> Holder? {
-        ProcessInspector.inspect([pid]) { Holder.held(by: $0, of: [device]) }.found[pid]?[device]
+    /// Returns what one process holds; nil if it cannot be inspected, or not until that moment of `Clock.monotonic`.
+    static func search(by pid: Int32, of device: DeviceNumber, until deadline: Int64) -> Holder? {
+        ProcessInspector.inspect([pid], until: deadline) { Holder.held(by: $0, of: [device], $1) }.found[pid]?[device]
     }
 
-    private static func held(by pid: Int32, of devices: Set<DeviceNumber>) -> [DeviceNumber: Holder] {
-        ProcessScan(pid: pid, devices: devices).held.mapValues { found in
+    private static func held(by pid: Int32, of devices: Set<DeviceNumber>, _ getsOn: () -> Void) -> [DeviceNumber: Holder] {
+        var scan = ProcessScan(devices: devices)
+        scan.look(at: pid, getsOn)
+        return scan.held.mapValues { found in
             let paths = found.paths.sorted { $0.lexicographicallyPrecedes($1) }
             return Holder(
                 pid: pid, command: ProcessName.of(pid), kinds: Kind.allCases.filter { found.kinds.contains($0) }, paths: paths,
@@ -65,11 +69,13 @@ public struct UnseenProcess: Sendable {
     public let pid: Int32
     /// The name from /proc/PID/comm.
     public let command: [UInt8]
+    /// There was no time for it. Otherwise the kernel lets nobody look at it.
+    public let isLate: Bool
 
     /// nil if it has ended meanwhile.
-    init?(_ pid: Int32) {
+    init?(_ pid: Int32, isLate: Bool) {
         guard kill(pid, 0) == 0 || errno != ESRCH else { return nil }
-        (self.pid, command) = (pid, ProcessName.of(pid))
+        (self.pid, command, self.isLate) = (pid, ProcessName.of(pid), isLate)
     }
 }
 
@@ -89,31 +95,50 @@ private struct ProcessScan {
 
     private(set) var held: [DeviceNumber: Found] = [:]
     private let devices: Set<DeviceNumber>
+    /// A thread of which the memory, the descriptors, the directories were looked at last.
+    private var (memory, descriptors, directories): (Int32, Int32, Int32) = (0, 0, 0)
+
+    init(devices: Set<DeviceNumber>) { self.devices = devices }
 
     /// Threads mostly share everything. Separate descriptor tables of threads are found too, and so are threads that run on after the
     /// first has exited, when /proc/PID shows nothing.
-    init(pid: Int32, devices: Set<DeviceNumber>) {
-        self.devices = devices
-        lookAtMemory("/proc/\(pid)")
-        lookAtDescriptors("/proc/\(pid)")
-        lookAtDirectories("/proc/\(pid)")
+    mutating func look(at pid: Int32, _ getsOn: () -> Void) {
+        look(atThread: pid, "/proc/\(pid)", getsOn)
         for thread in Holder.names(in: "/proc/\(pid)/task").compactMap({ Int32($0) }) where thread != pid {
-            let directory = "/proc/\(pid)/task/\(thread)"
-            if !SharedByThreads.memory.isShared(pid, thread) { lookAtMemory(directory) }
-            if !SharedByThreads.descriptors.isShared(pid, thread) { lookAtDescriptors(directory) }
-            if !SharedByThreads.directories.isShared(pid, thread) { lookAtDirectories(directory) }
+            look(atThread: thread, "/proc/\(pid)/task/\(thread)", getsOn)
         }
     }
 
-    private mutating func lookAtMemory(_ process: String) {
+    private mutating func look(atThread thread: Int32, _ place: String, _ getsOn: () -> Void) {
+        getsOn()
+        if memory == 0 || !SharedByThreads.memory.isShared(memory, thread) {
+            lookAtMemory(place, getsOn)
+            memory = thread
+        }
+        if descriptors == 0 || !SharedByThreads.descriptors.isShared(descriptors, thread) {
+            lookAtDescriptors(place, getsOn)
+            descriptors = thread
+        }
+        if directories == 0 || !SharedByThreads.directories.isShared(directories, thread) {
+            lookAtDirectories(place)
+            directories = thread
+        }
+    }
+
+    private mutating func lookAtMemory(_ process: String, _ getsOn: () -> Void) {
         look(at: "\(process)/exe", .exe)
-        for line in ((try? File.contents(of: Array("\(process)/maps".utf8))) ?? []).split(separator: 0x0A) {
+        for line in ((try? File.contents(of: Array("\(process)/maps".utf8), getsOn)) ?? []).split(separator: 0x0A) {
             look(atMapping: line, process)
+            getsOn()
         }
     }
 
-    private mutating func lookAtDescriptors(_ process: String) {
-        for number in Holder.names(in: "\(process)/fd") { look(at: "\(process)/fd/\(number)", .fd) }
+    private mutating func lookAtDescriptors(_ process: String, _ getsOn: () -> Void) {
+        let names = (try? DirectoryNames.of("\(process)/fd".utf8, getsOn)) ?? []
+        for number in names {
+            look(at: "\(process)/fd/\(String(decoding: number, as: UTF8.self))", .fd)
+            getsOn()
+        }
     }
 
     private mutating func lookAtDirectories(_ process: String) {

@@ -144,7 +144,7 @@ public struct Mountpoint: Sendable {
             throw problem("the dead mount there cannot be taken away: \(error)")
         }
         // If something of the mount is held, it stays on record, and so does a mount that was detached while its daemon runs.
-        let left = try store.deadMounts(of: records.filter { !$0.isServed(in: store.runDirectory) })
+        let left = try store.deadMounts(of: records.filter { !$0.isServed(in: store.runDirectory) }, until: Clock.deadline(seconds: 5))
         for deadMounts in left { if let explanation = deadMounts.explanation { cleaned("\(shown): \(explanation)") } }
         cleaned("cleaned away the dead mount at \(shown)")
     }

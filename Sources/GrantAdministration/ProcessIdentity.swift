@@ -25,7 +25,7 @@ public struct ProcessIdentity: Hashable, Sendable {
 
     private static func inspect(_ pid: Int32) -> ProcessIdentity? {
         // By now another process may have the pid, and be one that cannot be inspected.
-        ProcessInspector.inspect([pid]) { ProcessIdentity(reading: $0) }.found[pid] ?? nil
+        ProcessInspector.inspect([pid]) { pid, _ in ProcessIdentity(reading: pid) }.found[pid] ?? nil
     }
 
     private init?(reading pid: Int32) {
@@ -57,7 +57,7 @@ public struct ProcessIdentity: Hashable, Sendable {
 
     /// Whether it runs, or that is unknown: on a busy machine the inspection may time out, and this process may be out of descriptors.
     public var mayRun: Bool {
-        switch ProcessInspector.inspect([pid], { ProcessIdentity.inspection(of: $0) }).found[pid] {
+        switch ProcessInspector.inspect([pid], { pid, _ in ProcessIdentity.inspection(of: pid) }).found[pid] {
         case .seen(let identity): identity == self && !ProcessState.isOver(pid)
         case .gone: false
         case .unknown, nil: true

@@ -10,12 +10,14 @@ enum ProcessInspector {
         var found: [Int32: Result] = [:]
         /// Processes that could not be inspected.
         var unseen: [Int32] = []
+        /// Those of them for which there was no time.
+        var late: Set<Int32> = []
     }
 
     /// Processes with an inspection that still hangs. They are not tried again, or a program that inspects repeatedly would fill with
     /// threads.
     private static let stuck = Lock<Set<Int32>>([])
-    /// An inspection takes well below a millisecond. All that hang share the last time-out, so that a busy machine hides no process.
+    /// A step of an inspection takes well below a millisecond. All that hang share the last time-out, so that a busy machine hides no process.
     private static let timeouts = TimedSweep.Timeouts(first: 200_000_000, later: 10_000_000, most: 200)
     private static let lastTimeout: Int64 = 1_000_000_000
 
@@ -24,31 +26,38 @@ enum ProcessInspector {
         var found: [Int32: Result] = [:]
     }
 
-    /// Calls `look` for each process, on other threads. The result of one that timed out is dropped.
+    /// Calls `look` for each process, on other threads. The result of one that timed out is dropped; what takes long calls the function that it
+    /// is given as it gets on.
+    ///
+    /// `until`: a moment of `Clock.monotonic` after which no more processes are inspected: there may be thousands, with thousands of
+    /// descriptors each.
     ///
     /// Locking: `progress`, then `stuck`.
-    static func inspect<Result: Sendable>(_ pids: [Int32], _ look: @escaping @Sendable (Int32) -> Result) -> Outcome<Result> {
+    static func inspect<Result: Sendable>(
+        _ pids: [Int32], until deadline: Int64 = .max, _ look: @escaping @Sendable (Int32, _ getsOn: () -> Void) -> Result
+    ) -> Outcome<Result> {
         let free = stuck.withLock { stuck in pids.filter { !stuck.contains($0) } }
         let (progress, signal) = (Lock(Progress<Result>()), Semaphore())
-        var left: [Int32] = []
+        var (left, late): ([Int32], Set<Int32>) = ([], [])
         let leave = { (pid: Int32) in
             left.append(pid)
+            if Clock.monotonic >= deadline { late.insert(pid) }
             progress.withLock { progress in
                 // It may have finished this moment; and with many processes the last ones may not have begun.
                 if progress.begun.contains(pid), progress.found[pid] == nil { _ = stuck.withLock { $0.insert(pid) } }
             }
         }
-        TimedSweep.run(free, patience: timeouts, with: {}, leaving: leave) { pid, _ in
+        TimedSweep.run(free, patience: timeouts, until: deadline, with: {}, leaving: leave) { pid, _, getsOn in
             _ = progress.withLock { $0.begun.insert(pid) }
-            let result = look(pid)
+            let result = look(pid, getsOn)
             progress.withLock { $0.found[pid] = result }
             _ = stuck.withLock { $0.remove(pid) }
             signal.post()
         }
-        let deadline = Clock.monotonic + lastTimeout
+        let last = late.isEmpty ? Clock.monotonic + lastTimeout : deadline
         let isWaiting = { progress.withLock { progress in left.contains { progress.begun.contains($0) && progress.found[$0] == nil } } }
-        while isWaiting(), signal.wait(until: deadline) {}
+        while isWaiting(), signal.wait(until: last) {}
         let found = progress.withLock(\.found)
-        return Outcome(found: found, unseen: pids.filter { found[$0] == nil })
+        return Outcome(found: found, unseen: pids.filter { found[$0] == nil }, late: late)
     }
 }

@@ -95,7 +95,8 @@ public final class TemporaryMount: Sendable {
         let place = try Mountpoint(Array(mountpoint.utf8))
         while try place.mounted()?.type == GrantAdministrator.filesystemType { try place.unmount(lazy: true) }
         // If something of the mount is held, it stays on record.
-        _ = try store.deadMounts(of: try store.mounts().filter { $0.mountpoint == place.path && !$0.process.mayRun })
+        let dead = try store.mounts().filter { $0.mountpoint == place.path && !$0.process.mayRun }
+        _ = try store.deadMounts(of: dead, until: Clock.deadline(seconds: 5))
         if let failure { throw failure }
         rmdir(mountpoint)
         // Last: as long as the file exists, others try to clean up.

@@ -18,7 +18,7 @@ public enum TimedSweep {
         var next = 0
         /// The worker that takes items now; earlier ones were abandoned with theirs.
         var worker = 0
-        /// When the current item was started.
+        /// When the current item was started, or last got on.
         var began = Clock.monotonic
         var isDone = false
     }
@@ -26,9 +26,20 @@ public enum TimedSweep {
     /// Calls `body` for each item on another thread, with a tool that is made for that thread. An item that exceeds its timeout is
     /// abandoned: its thread keeps it, `leaving` is called, and a new thread takes the rest. Returns when each item is done or
     /// abandoned. Without a thread the work runs on the caller's.
+    ///
     public static func run<Item: Sendable, Tool>(
         _ items: [Item], patience: Timeouts = Timeouts(), with tool: @escaping @Sendable () -> Tool, leaving: (Item) -> Void,
         _ body: @escaping @Sendable (Item, Tool) -> Void
+    ) {
+        run(items, patience: patience, until: .max, with: tool, leaving: leaving) { item, tool, _ in body(item, tool) }
+    }
+
+    /// As above, for items that may take long without hanging: `body` calls what it is given as it gets on, and the timeout counts from there.
+    ///
+    /// `until`: a moment of `Clock.monotonic` after which all that is not done is abandoned, begun or not.
+    public static func run<Item: Sendable, Tool>(
+        _ items: [Item], patience: Timeouts = Timeouts(), until deadline: Int64, with tool: @escaping @Sendable () -> Tool,
+        leaving: (Item) -> Void, _ body: @escaping @Sendable (Item, Tool, _ getsOn: () -> Void) -> Void
     ) {
         if items.isEmpty { return }
         let progress = Lock(Progress())
@@ -47,7 +58,9 @@ public enum TimedSweep {
                     return progress.next
                 }
                 guard let index else { break }
-                body(items[index], tool)
+                body(items[index], tool) {
+                    progress.withLock { if $0.worker == worker { $0.began = Clock.monotonic } }
+                }
             }
             signal.post()
         }
@@ -56,16 +69,18 @@ public enum TimedSweep {
         while true {
             let limit = worker == 0 ? patience.first : patience.later
             signal.waitForAny(within: Int(clamping: max(1, limit / 10_000_000)))
+            let now = Clock.monotonic
+            let isOver = now >= deadline
             let left = progress.withLock { progress -> Int? in
-                guard !progress.isDone, progress.next > 0, Clock.monotonic - progress.began > limit else { return nil }
+                guard !progress.isDone, progress.next > 0, isOver || now - progress.began > limit else { return nil }
                 progress.worker += 1
-                progress.began = Clock.monotonic
+                progress.began = now
                 return progress.next - 1
             }
             if let left {
                 leaving(items[left])
                 worker += 1
-                if worker >= patience.most {
+                if worker >= patience.most || isOver {
                     for item in items[(left + 1)...] { leaving(item) }
                     return
                 }

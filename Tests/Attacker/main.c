@@ -32,6 +32,7 @@ static const struct {
     {"outlive", attack_outlive},
     {"in-exec", attack_in_exec},
     {"trace-init", attack_trace_init},
+    {"threads", attack_threads},
     {NULL, NULL},
 };
 

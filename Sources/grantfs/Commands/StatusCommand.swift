@@ -16,6 +16,9 @@ enum StatusCommand {
         ],
         run: run)
 
+    /// There may be thousands for which there was no time.
+    private static let unseenAtMost = 10
+
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let timeout = arguments.has("timeout") ? try arguments.timeout() : 2
         let store = try arguments.openStoreIfThere()
@@ -120,8 +123,12 @@ enum StatusCommand {
             try Terminal.print("  held by \(holder.pid) \(Terminal.visible(holder.command)) (\(kinds))")
             for path in holder.paths { try Terminal.print("    \(Terminal.visible(path))") }
         }
-        for process in report.unseen {
-            try Terminal.print("  may be held by \(process.pid) \(Terminal.visible(process.command)): the kernel lets nobody look at it")
+        for process in report.unseen.prefix(Self.unseenAtMost) {
+            let reason = process.isLate ? "there was no time to look at it" : "the kernel lets nobody look at it"
+            try Terminal.print("  may be held by \(process.pid) \(Terminal.visible(process.command)): \(reason)")
+        }
+        if report.unseen.count > Self.unseenAtMost {
+            try Terminal.print("  may be held by \(report.unseen.count - Self.unseenAtMost) more: --json has all")
         }
     }
 }
