@@ -219,8 +219,7 @@ struct ChangeBroadcast: Sendable {
         guard let first = outcome.unforgotten.first else { return "it did not finish in time" }
         let more = outcome.unforgotten.count > 1 ? " and \(outcome.unforgotten.count - 1) more" : ""
         let name = String(decoding: first, as: UTF8.self)
-        return "everything is refused but what the kernel keeps of “\(name)”\(more): a program has a lease of it, "
-            + "or holds a lock of the kernel's while it lists it"
+        return "everything is refused but what the kernel keeps of “\(name)”\(more): a program that lists it holds a lock of the kernel's"
     }
 
     /// Removes the records of mounts whose daemon has ended and of which nothing is left. For the others, finds who holds something of

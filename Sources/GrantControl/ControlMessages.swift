@@ -58,7 +58,7 @@ public struct GrantOutcome: Sendable, Equatable {
     public var invalidatedInodes: UInt64
     /// Operations whose backing filesystem hangs; their callers were released and their results will be thrown away.
     public var pending: UInt64
-    /// Names below the granted directory of which the kernel has something cached yet, because a program has a lease or holds a lock of the kernel's.
+    /// Names below the granted directory of which the kernel has something cached yet, because a program holds a lock of the kernel's.
     public var unforgotten: [[UInt8]]
 
     public init(

@@ -18,6 +18,34 @@ public struct Notifier: @unchecked Sendable {
     /// fuse_reverse_inval_inode).
     public func invalidateData(_ node: NodeID) -> Int32 { fuse_lowlevel_notify_inval_inode(session, node.rawValue, 0, 0) }
 
+    /// Invalidates `length` bytes of a node's cached data from `place` on.
+    public func invalidateData(_ node: NodeID, at place: Int, length: Int) -> Int32 {
+        fuse_lowlevel_notify_inval_inode(session, node.rawValue, off_t(place), off_t(length))
+    }
+
+    /// Overwrites `length` bytes of a node's cached data, at most `zeroBytes`, with zeros, and makes the kernel take the file for no
+    /// shorter than that. What is not cached is afterwards (fs/fuse/dev.c, fuse_notify_store). Waits for requests about these pages.
+    public func storeZeros(_ length: Int, at place: Int, of node: NodeID) -> Int32 {
+        guard let zeros = Self.zeros, length <= Self.zeroBytes else { return -ENOMEM }
+        return store(zeros, length, at: off_t(place), of: node)
+    }
+
+    public static let zeroBytes = 1 << 20
+    /// Never written to, so it costs no memory.
+    nonisolated(unsafe) private static let zeros: UnsafeMutableRawPointer? = {
+        let zeros = mmap(nil, zeroBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        return zeros == MAP_FAILED ? nil : zeros
+    }()
+
+    private func store(_ bytes: UnsafeMutableRawPointer, _ length: Int, at place: off_t, of node: NodeID) -> Int32 {
+        var vector = fuse_bufvec()
+        vector.count = 1
+        vector.buf.size = length
+        vector.buf.mem = bytes
+        vector.buf.fd = -1
+        return fuse_lowlevel_notify_store(session, node.rawValue, place, &vector, fuse_buf_copy_flags(rawValue: 0))
+    }
+
     /// Makes the kernel evict those of `nodes` that are not in use, with names, attributes and pages (fs/fuse/dev.c,
     /// fuse_notify_prune; Linux 6.18 and later), and send FORGET for each. Nodes in use stay as they are. -EINVAL on older kernels;
     /// a call without nodes tests for that.
@@ -55,14 +83,7 @@ public struct Notifier: @unchecked Sendable {
     /// Extends the kernel's idea of a file's size: `byte` is the file's last one, at `place` (fs/fuse/dev.c, fuse_notify_store).
     public func store(_ byte: UInt8, at place: off_t, of node: NodeID) -> Int32 {
         var byte = byte
-        return withUnsafeMutablePointer(to: &byte) { byte -> Int32 in
-            var vector = fuse_bufvec()
-            vector.count = 1
-            vector.buf.size = 1
-            vector.buf.mem = UnsafeMutableRawPointer(byte)
-            vector.buf.fd = -1
-            return fuse_lowlevel_notify_store(session, node.rawValue, place, &vector, fuse_buf_copy_flags(rawValue: 0))
-        }
+        return withUnsafeMutablePointer(to: &byte) { store(UnsafeMutableRawPointer($0), 1, at: place, of: node) }
     }
 
     /// Makes the kernel take a file for longer than any is, by a byte at a place that nobody can guess. Then it asks for what lies

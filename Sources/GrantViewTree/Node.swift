@@ -88,6 +88,8 @@ public struct Node: ~Copyable {
     /// invalidation.
     public let openers: Atomic<UInt32>
     public let writers: Atomic<UInt32>
+    /// Of a file: it was open for writing, by this daemon's knowledge.
+    public let wasWritable: Atomic<Bool>
     /// See `ScopeNodes.usesCallerGroups`.
     public let usesCallerGroups: Bool
     /// Its last name was removed, so no handle would find it: its descriptor is not evicted.
@@ -149,6 +151,7 @@ public struct Node: ~Copyable {
         keepsDescriptor = Atomic(false)
         openers = Atomic(0)
         writers = Atomic(0)
+        wasWritable = Atomic(false)
         parent = Atomic(0)
         found = Atomic(0)
         unlinked = Atomic(0)

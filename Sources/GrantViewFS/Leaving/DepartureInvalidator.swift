@@ -7,7 +7,7 @@ import GrantViewTree
 /// Invalidates some nodes of a scope that stays open.
 struct DepartureInvalidator {
     let view: ViewFS
-    let gate: ScopeID
+    let scope: ScopeNodes
     let nodes: Set<UInt64>
 
     /// The limit of concurrent invalidations.
@@ -21,7 +21,7 @@ struct DepartureInvalidator {
         guard let notifier = view.session?.notifier else { return }
         let writable = nodes.filter { isWritable($0) }
         for node in writable { _ = notifier.invalidateAttributes(NodeID(node)) }
-        let counter = view.coordinator.gate(gate)
+        let counter = view.coordinator.gate(ScopeID(rawValue: scope.scope))
         for round in 0..<8 where !writable.isEmpty {
             // A write admitted before may still be on its way to the cache.
             if view.policy.writeBack, round > 0 { usleep(Self.stragglingMicroseconds) }
@@ -39,18 +39,19 @@ struct DepartureInvalidator {
         for node in directories { _ = notifier.invalidateAttributes(NodeID(node)) }
         for node in nodes where !directories.contains(node) { _ = notifier.invalidateAttributes(NodeID(node)) }
         invalidateData(Array(nodes))
-        invalidateData(nodes.filter { isWritable($0) })
+        invalidateData(nodes.filter { isWritable($0) }, thenPinned: true)
     }
 
     private func isWritable(_ id: UInt64) -> Bool { view.mayBeDirty(id) }
 
     /// As far as possible: a call that blocks on a program's lock is left to its thread. Files first, for which no program can
     /// block it.
-    private func invalidateData(_ ids: [UInt64]) {
-        guard !ids.isEmpty, let notifier = view.session?.notifier else { return }
+    private func invalidateData(_ ids: [UInt64], thenPinned: Bool = false) {
+        guard !ids.isEmpty || thenPinned, let notifier = view.session?.notifier else { return }
         let invalidator = DataInvalidator(view, notifier, limit: Self.threads)
         invalidator.add(ids.filter { !view.isDirectory($0) })
         invalidator.add(ids.filter { view.isDirectory($0) })
+        if thenPinned { view.addPinnedPages(Array(nodes), of: scope, notifier, invalidator) }
         var (seen, since) = (invalidator.finished, Clock.monotonic)
         while !invalidator.isDone {
             usleep(100)

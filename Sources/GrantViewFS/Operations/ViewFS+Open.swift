@@ -253,7 +253,10 @@ extension ViewFS {
         let containment = node.pointee.containment.load(ordering: .sequentiallyConsistent)
         if containment & Containment.escaped != 0 { files.inherit(containment, handle) }
         node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
-        if canWrite { node.pointee.writers.wrappingAdd(1, ordering: .relaxed) }
+        if canWrite {
+            node.pointee.writers.wrappingAdd(1, ordering: .relaxed)
+            node.pointee.wasWritable.store(true, ordering: .releasing)
+        }
         info.pointee.fh = handle
         info.pointee.keep_cache = keepCache ? 1 : 0
         info.pointee.direct_io = appendsOnly || usesDirectIO(flags, worker) ? 1 : 0

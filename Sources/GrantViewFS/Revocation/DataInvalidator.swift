@@ -14,32 +14,11 @@ final class DataInvalidator: Sendable {
         let node: UInt64
         /// Only if the file is open for writing by then.
         var ifWritten = false
-        /// Several times, or by a file that this daemon has opened for writing there: see `OwnWriters`.
-        var throughWriter: OwnRoot??
-        /// It could not be done before.
-        var isRetry = false
+        /// Also those pages that an invalidation does not drop.
+        var pinnedPages: PinnedPages?
     }
-
-    /// Files that could not be invalidated through a writer yet, by their nodes. No thread waits for them: a program could have leases of thousands.
-    private struct Deferred {
-        var steps: [UInt64: Step] = [:]
-        /// How many of them are being tried again.
-        var queued = 0
-        /// When they are tried again: `Clock.monotonic`.
-        var due: Int64 = 0
-
-        mutating func note(_ step: Step, isDone: Bool) {
-            steps[step.node] = isDone ? nil : step
-            if step.isRetry { queued -= 1 }
-            if queued == 0 { due = Clock.monotonic + DataInvalidator.pause }
-        }
-    }
-
-    /// Where there is no writer one pass takes the dirt from a page, and the next one the page, unless it gets dirty again in between.
-    private static let passes = 3
 
     private let calls: AbandonableCalls<Step>
-    private let deferred: Lock<Deferred>
     /// Nodes that the kernel did not know when they were invalidated (ENOENT).
     let unknown: Lock<[UInt64]>
 
@@ -49,63 +28,36 @@ final class DataInvalidator: Sendable {
     private static let bound = AbandonLimit(limit: 256)
     /// How long an invalidation may take before others continue beside it: nanoseconds. A file of a gigabyte takes 0.2 s.
     private static let patience: Int64 = 50_000_000
-    /// Between two attempts at a file, in nanoseconds.
-    private static let pause: Int64 = 10_000_000
 
     init(_ view: ViewFS, _ notifier: Notifier, limit: Int = limit) {
         let unknown = Lock<[UInt64]>([])
         self.unknown = unknown
-        let deferred = Lock(Deferred())
-        self.deferred = deferred
         // Pages of a regular file wait for nobody but this daemon.
         calls = AbandonableCalls(
-            limit: limit, sharedLimit: Self.bound, mayBlock: { $0.throughWriter != nil || view.isDirectory($0.node) }
+            limit: limit, sharedLimit: Self.bound, mayBlock: { $0.pinnedPages != nil || view.isDirectory($0.node) }
         ) { step in
             if step.ifWritten, !view.isOpenForWriting(step.node) { return }
-            if let root = step.throughWriter {
-                let isDone = Self.invalidateRepeatedly(step.node, root, view, notifier)
-                if !isDone || step.isRetry { deferred.withLock { $0.note(step, isDone: isDone) } }
-                return
-            }
+            if let pinnedPages = step.pinnedPages { return pinnedPages.drop(step.node) }
             if notifier.invalidateData(NodeID(step.node)) == -ENOENT { unknown.withLock { $0.append(step.node) } }
         }
-    }
-
-    /// False if it has to be tried again.
-    private static func invalidateRepeatedly(_ node: UInt64, _ root: OwnRoot?, _ view: ViewFS, _ notifier: Notifier) -> Bool {
-        for _ in 0..<passes { if notifier.invalidateData(NodeID(node)) == -ENOENT { return true } }
-        guard let root else { return true }
-        return view.ownWriters.invalidate(node, generation: view.generation, root, notifier, writesBack: view.policy.writeBack) != .later
     }
 
     func add(_ steps: [Step]) { calls.add(steps) }
     func add(_ nodes: [UInt64]) { calls.add(nodes.map { Step(node: $0) }) }
 
-    /// Abandons calls that block, and tries again what could not be done. Call it repeatedly while waiting.
-    func poll() {
-        let again = deferred.withLock { deferred -> [Step] in
-            guard deferred.queued == 0, !deferred.steps.isEmpty, Clock.monotonic >= deferred.due else { return [] }
-            deferred.queued = deferred.steps.count
-            return deferred.steps.values.map { step in
-                var again = step
-                again.isRetry = true
-                return again
-            }
-        }
-        calls.add(again)
-        calls.abandon(after: Self.patience)
-    }
+    /// Abandons calls that block. Call it repeatedly while waiting.
+    func poll() { calls.abandon(after: Self.patience) }
 
     /// Runs a call on this thread when no more threads can be made. Call it while waiting, if the caller can wait for a file's
     /// invalidation.
     func runInline() { calls.runInline() }
 
-    var isDone: Bool { calls.isDone && deferred.withLock { $0.steps.isEmpty } }
+    var isDone: Bool { calls.isDone }
     /// False when everything that is left was abandoned.
     var isUnderWay: Bool { calls.isUnderWay }
     var finished: UInt64 { calls.finished }
     /// The nodes of which something may still be cached.
-    var unfinished: Set<UInt64> { Set(calls.unfinished.map(\.node)).union(deferred.withLock { $0.steps.keys }) }
+    var unfinished: Set<UInt64> { Set(calls.unfinished.map(\.node)) }
 }
 
 extension ViewFS {
@@ -150,7 +102,7 @@ extension ViewFS {
         // The kernel does not check whether its own invalidation succeeded: a page dirtied through a pin survives one pass.
         invalidator.add(written)
         invalidator.add(directories)
-        addWriters(scope, notifier, invalidator)
+        addPinnedPages(scope.nodes.ids, of: scope.nodes, notifier, invalidator)
         return UInt64(truncatingIfNeeded: nodes.count)
     }
 
@@ -158,11 +110,11 @@ extension ViewFS {
     private static let evictedFrom = 4
     /// Where the kernel opens files by itself, and cannot be asked that, more files than these are taken for unused: nearly all are,
     /// and each would cost two requests.
-    private static let writersAtMost = 4_096
+    private static let pinnedAtMost = 4_096
 
-    /// Adds the files of which pages may be left that nobody can write back.
-    private func addWriters(_ scope: Scope, _ notifier: Notifier, _ invalidator: DataInvalidator) {
-        let files = mayKeepPages(scope.nodes.ids)
+    /// Adds the files of which pages may be left that nobody can write back. `ids`: nodes that are never used again.
+    func addPinnedPages(_ ids: [UInt64], of scope: ScopeNodes, _ notifier: Notifier, _ invalidator: DataInvalidator) {
+        let files = mayKeepPages(ids)
         if files.isEmpty { return }
         var evicts = false
         if kernelOpens, files.count >= Self.evictedFrom {
@@ -171,8 +123,13 @@ extension ViewFS {
                 for start in stride(from: 0, to: files.count, by: 512) { _ = notifier.prune(files[start..<min(start + 512, files.count)]) }
             }
         }
-        let root = kernelOpens && !evicts && files.count > Self.writersAtMost ? nil : ownWriters.openRoot()
-        invalidator.add(files.map { DataInvalidator.Step(node: $0, throughWriter: .some(root)) })
+        if kernelOpens, !evicts, files.count > Self.pinnedAtMost {
+            // The next pass takes what the one before has taken the dirt from.
+            for _ in 0..<2 { invalidator.add(files) }
+            return
+        }
+        let pinnedPages = PinnedPages(self, scope, notifier, files: files.count)
+        invalidator.add(files.map { DataInvalidator.Step(node: $0, pinnedPages: pinnedPages) })
     }
 
     /// Whether the node is a symbolic link, whose target the kernel caches as a file's data.

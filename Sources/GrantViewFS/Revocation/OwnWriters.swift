@@ -59,16 +59,12 @@ final class OwnWriters: Sendable {
         return OwnRoot(directory)
     }
 
-    enum Outcome {
-        case done
-        /// There were no descriptors or no memory; or pages are left, and a program has a lease of the file, or runs from it.
-        case later
-        case impossible
-    }
-
     /// Invalidates a withdrawn file's data by a writer. `writesBack`: whether the mount has a write-back cache. Blocks while the daemon's
     /// workers are busy, and where more files than `closing` cannot be closed.
-    func invalidate(_ node: UInt64, generation: UInt32, _ root: OwnRoot, _ notifier: Notifier, writesBack: Bool) -> Outcome {
+    ///
+    /// False where there can be no writer: a program runs from the file or has a lease of it, the mount is read-only, a program that may
+    /// refuse openings (fanotify(7)) cannot open it either, there are no descriptors or no memory.
+    func invalidate(_ node: UInt64, generation: UInt32, _ root: OwnRoot, _ notifier: Notifier, writesBack: Bool) -> Bool {
         var handle = clinux_handle()
         handle.type = Self.handleType
         handle.length = 12
@@ -79,61 +75,21 @@ final class OwnWriters: Sendable {
         }
         // What the kernel knows of the file, without asking. It stays so: the answer to its question is the same.
         let place = clinux_open_by_handle(root.descriptor.number, &handle, clinux_O_PATH)
-        if place < 0 { return Self.outcome(of: place) }
+        // Otherwise the kernel has forgotten it meanwhile.
+        if place < 0 { return place == -ESTALE }
         defer { _ = clinux_close(place) }
         var known = FileStatus()
-        guard clinux_statx_known(place, &known) == 0 else { return .impossible }
+        guard clinux_statx_known(place, &known) == 0 else { return false }
         return asOwn(known.st) {
             let file = clinux_open_by_handle(root.descriptor.number, &handle, O_RDWR | O_NONBLOCK | O_NOCTTY)
-            if Self.excludesWriters.contains(file) {
-                let reader = clinux_open_by_handle(root.descriptor.number, &handle, O_RDONLY | O_NONBLOCK | O_NOCTTY)
-                if reader < 0 { return Self.outcome(of: reader) }
-                defer { Self.close(reader, writesBack) }
-                return Self.showsPages(reader, size: known.st.st_size) ? .later : .done
-            }
-            if file < 0 { return Self.outcome(of: file) }
+            if file < 0 { return file == -ESTALE }
             // Without write-back the kernel knows as writers only those who have a shared mapping (fs/fuse/file.c, fuse_file_mmap).
             let page = mmap(nil, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
             let isMapped = page != MAP_FAILED
             if isMapped { _ = notifier.invalidateData(NodeID(node)) }
             if let page, isMapped { munmap(page, 4096) }
-            Self.close(file, writesBack)
-            return isMapped ? .done : .later
-        }
-    }
-
-    /// What fails as long as a program has a lease of the file, runs from it, or its mount is read-only. Then nobody is a writer, and a file without
-    /// pages gets none: whatever would read them in is refused.
-    private static let excludesWriters = [-EAGAIN, -ETXTBSY, -EROFS]
-    /// Files larger than this, in bytes, are taken for ones that have pages: to look costs 50 ns for each.
-    private static let lookedThrough = 1 << 30
-
-    /// Whether a new mapping of the file would show anything, by mincore(2), which says yes where it may not tell.
-    private static func showsPages(_ file: Int32, size: Int) -> Bool {
-        if size <= 0 { return false }
-        if size > lookedThrough { return true }
-        let pages = mmap(nil, size, PROT_READ, MAP_SHARED, file, 0)
-        guard let pages, pages != MAP_FAILED else { return true }
-        defer { munmap(pages, size) }
-        let page = Int(clamping: getpagesize())
-        let count = (size + page - 1) / page
-        return withUnsafeTemporaryAllocation(of: UInt8.self, capacity: count) { states in
-            guard mincore(pages, size, states.baseAddress!) == 0 else { return true }
-            return states.contains { $0 & 1 != 0 }
-        }
-    }
-
-    private static func close(_ file: Int32, _ writesBack: Bool) {
-        if writesBack { closeAside(file) } else { _ = clinux_close(file) }
-    }
-
-    private static func outcome(of failure: Int32) -> Outcome {
-        switch failure {
-        // The kernel has forgotten it meanwhile.
-        case -ESTALE: .done
-        // EAGAIN as long as a program has a lease for writing.
-        case -EMFILE, -ENFILE, -ENOMEM, -EAGAIN: .later
-        default: .impossible
+            if writesBack { Self.closeAside(file) } else { _ = clinux_close(file) }
+            return isMapped
         }
     }
 
@@ -180,11 +136,13 @@ extension ViewFS {
         _ = request.reply(file: info)
     }
 
-    /// The files of a withdrawn scope that somebody may have open, and of which the kernel may have pages.
+    /// The files that somebody may have open, and of which the kernel may have pages that nobody can write back.
     func mayKeepPages(_ ids: [UInt64]) -> [UInt64] {
         ids.filter { id in
             guard let node = tree.nodes.find(id), node.pointee.type == S_IFREG else { return false }
-            return kernelOpens ? node.pointee.mayHavePages.load(ordering: .relaxed) : node.pointee.openers.load(ordering: .acquiring) > 0
+            if kernelOpens { return node.pointee.mayHavePages.load(ordering: .relaxed) }
+            // Only who maps a file for writing can have its pages pinned so that they get dirty.
+            return node.pointee.openers.load(ordering: .acquiring) > 0 && node.pointee.wasWritable.load(ordering: .acquiring)
         }
     }
 }

@@ -103,7 +103,7 @@ public struct WithdrawalOutcome: Sendable {
     public var invalidatedInodes: UInt64 = 0
     /// Operations that still hang in the backing filesystem; their callers were answered, their results are discarded.
     public var pending: UInt64 = 0
-    /// What the kernel could not invalidate yet because a program has a lease or holds a lock of the kernel's: paths below the granted directory,
+    /// What the kernel could not invalidate yet because a program holds a lock of the kernel's: paths below the granted directory,
     /// as far as they are known, a few at most. Everything else is in force.
     public var unforgotten: [[UInt8]] = []
 

@@ -37,8 +37,7 @@ extension MountedView {
         if outcome.pending > 0 { message += ", \(outcome.pending) operations stuck in the source" }
         if !outcome.unforgotten.isEmpty {
             let names = outcome.unforgotten.map { String(decoding: $0, as: UTF8.self) }.joined(separator: ", ")
-            message +=
-                "; not yet forgotten, because a program has a lease of it, or holds a lock of the kernel's while it lists it: \(names)"
+            message += "; not yet forgotten, because a program that lists it holds a lock of the kernel's: \(names)"
         }
         say(outcome.pending > 0 || !outcome.isConfirmed ? .warning : .info, withdrawal == .all ? .revoked : .changed, message, of: grant)
     }
