@@ -19,15 +19,15 @@ public struct Notifier: @unchecked Sendable {
     public func invalidateData(_ node: NodeID) -> Int32 { fuse_lowlevel_notify_inval_inode(session, node.rawValue, 0, 0) }
 
     /// Invalidates `length` bytes of a node's cached data from `place` on.
-    public func invalidateData(_ node: NodeID, at place: Int, length: Int) -> Int32 {
-        fuse_lowlevel_notify_inval_inode(session, node.rawValue, off_t(place), off_t(length))
+    public func invalidateData(_ node: NodeID, at place: off_t, length: off_t) -> Int32 {
+        fuse_lowlevel_notify_inval_inode(session, node.rawValue, place, length)
     }
 
     /// Overwrites `length` bytes of a node's cached data, at most `zeroBytes`, with zeros, and makes the kernel take the file for no
     /// shorter than that. What is not cached is afterwards (fs/fuse/dev.c, fuse_notify_store). Waits for requests about these pages.
-    public func storeZeros(_ length: Int, at place: Int, of node: NodeID) -> Int32 {
+    public func storeZeros(_ length: Int, at place: off_t, of node: NodeID) -> Int32 {
         guard let zeros = Self.zeros, length <= Self.zeroBytes else { return -ENOMEM }
-        return store(zeros, length, at: off_t(place), of: node)
+        return store(zeros, length, at: place, of: node)
     }
 
     public static let zeroBytes = 1 << 20

@@ -26,12 +26,13 @@ final class PinnedPages: Sendable {
     private let root = Lock(Root.untried)
     /// How many files are not done.
     private let left: Atomic<Int>
-    /// How many bytes may still be overwritten: to overwrite costs time and, for a moment, memory, whether there are pages or not.
-    private let budget = Atomic<Int>(1 << 30)
+    /// How many bytes may still be overwritten: that costs time (0.2 s for all of them), whether there are pages or not.
+    private let budget = Atomic<Int>(256 << 20)
 
     /// How often a file is invalidated: where there is no writer one pass takes the dirt from a page, and the next one the page, unless
     /// it gets dirty again in between.
     private static let passes = 3
+    private static let lastPasses = 16
     /// What is overwritten by one call, in bytes.
     private static let chunk = 1 << 20
     /// Of a file whose size is not known, in bytes.
@@ -55,7 +56,8 @@ final class PinnedPages: Sendable {
             if view.ownWriters.invalidate(node, generation: view.generation, root, notifier, writesBack: writesBack) { return }
         }
         overwrite(node)
-        for _ in 0..<Self.passes { _ = notifier.invalidateData(NodeID(node)) }
+        // Nearly always that drops them after all.
+        for _ in 0..<Self.lastPasses { _ = notifier.invalidateData(NodeID(node)) }
     }
 
     /// nil where it cannot be opened, or another thread hangs in that.
