@@ -113,6 +113,9 @@ final class OwnRoot: Sendable {
 }
 
 extension ViewFS {
+    /// Whether the mount has a write-back cache.
+    public var writesBack: Bool { policy.writeBack }
+
     /// Has `open` open the root of this daemon's mount, and no other file, as O_PATH, when a withdrawal needs it.
     public func setOwnRoot(_ open: @escaping @Sendable () throws(Errno) -> FileDescriptor) { ownWriters.set(root: open) }
 
