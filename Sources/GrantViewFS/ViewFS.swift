@@ -26,7 +26,6 @@ public final class ViewFS: @unchecked Sendable {
     let leases = LeaseWaitQueue()
     let closeQueue = CloseQueue()
     let refusedReadThrottle = RefusedReadThrottle()
-    let ownWriters = OwnWriters()
     let policy: CachePolicy
     /// Whether the kernel opens and locks files and directories by itself, and sends no request for that:
     /// docs/decisions/zero-message-open.md. Set before the first request.

@@ -9,7 +9,6 @@ extension ViewFS {
     /// `handle`: the open file through which they are requested, if any.
     static func getattr(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, file handle: UInt64?) {
         if id.isVirtual { return view.replyVirtualAttributes(request, id) }
-        if view.ownWriters.isOwn(request.caller.pid) { return view.replyOwnAttributes(request) }
         view.onNode(request, id, for: .read, file: handle) { request, node, descriptor in
             view.replyAttributes(request, node, descriptor)
         }

@@ -13,7 +13,6 @@ extension ViewFS {
             request.reply(error: ENOSYS)
             return
         }
-        if view.ownWriters.isOwn(request.caller.pid) { return view.replyOwnOpen(request, info) }
         let flags = info.pointee.flags
         view.onNode(request, id, for: entry(for: flags)) { request, node, descriptor in
             // An inode never changes its type, so this cannot be a device or a FIFO by the time it is opened.

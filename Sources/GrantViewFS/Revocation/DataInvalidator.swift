@@ -128,7 +128,7 @@ extension ViewFS {
             for _ in 0..<2 { invalidator.add(files) }
             return
         }
-        let pinnedPages = PinnedPages(self, scope, notifier, files: files.count)
+        let pinnedPages = PinnedPages(self, scope, notifier)
         invalidator.add(files.map { DataInvalidator.Step(node: $0, pinnedPages: pinnedPages) })
     }
 

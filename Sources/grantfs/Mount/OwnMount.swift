@@ -22,28 +22,6 @@ struct OwnMount: Sendable {
         connection = try FUSEConnection(of: root, generation: files.generation)
     }
 
-    /// Lets withdrawals open files of this mount, where this process may open them by handle.
-    ///
-    /// Not under write-back where a supervisor starts the next daemon: it shares the descriptors, and whoever closes a file then, also a
-    /// copy that a new process has, waits for the daemon that is to be started (fs/fuse/file.c, fuse_flush).
-    private static func setOwnRoot(_ files: ViewFS, _ identity: MountIdentity, _ mountpoint: [UInt8], isSupervised: Bool) {
-        guard geteuid() == 0, !(isSupervised && files.writesBack) else { return }
-        // A program could mount something on a directory above, which never answers: nothing is asked on the way, nor of what lies there
-        // before it is known to be this mount.
-        let open = { @Sendable (path: [UInt8]) throws(Errno) -> FileDescriptor in
-            let root = try FileDescriptor.openWithoutAsking(path)
-            guard try MountIdentity(of: root).isSame(as: identity) else { throw Errno(ESTALE) }
-            return root
-        }
-        files.setOwnRoot { () throws(Errno) in
-            do throws(Errno) { return try open(mountpoint) } catch {
-                // A directory above was renamed, for example.
-                guard let entry = identity.entry(in: try MountTable.current()), entry.mountpoint != mountpoint else { throw error }
-                return try open(entry.mountpoint)
-            }
-        }
-    }
-
     /// Mounts and serves. Calls `known` with the connection, for root before anybody can use the mount. Leaves nothing mounted when it
     /// throws.
     static func make(
@@ -71,7 +49,6 @@ struct OwnMount: Sendable {
             made.unmount()
             throw error
         }
-        setOwnRoot(files, made.identity, mountpoint, isSupervised: recovery != nil)
         made.startKeeper(files, recovery)
         return made
     }
@@ -81,7 +58,6 @@ struct OwnMount: Sendable {
         _ files: ViewFS, at mountpoint: [UInt8], _ identity: MountIdentity, _ connection: FUSEConnection, _ recovery: DaemonRecovery?
     ) -> OwnMount {
         var taken = OwnMount(mountpoint: mountpoint, identity: identity, connection: connection)
-        setOwnRoot(files, identity, mountpoint, isSupervised: recovery != nil)
         taken.startKeeper(files, recovery, waits: true)
         return taken
     }
