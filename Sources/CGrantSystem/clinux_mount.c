@@ -91,18 +91,6 @@ int clinux_open_directory_without_links(const char *path) {
     return (int)RETRY(syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how));
 }
 
-int clinux_open_known_directory(const char *path) {
-    struct open_how how = {
-        .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
-        .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | 0x20 /* RESOLVE_CACHED */,
-    };
-    // EAGAIN comes of a rename anywhere as well.
-    for (int attempt = 0;; attempt++) {
-        long fd = RETRY(syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how));
-        if (fd != -EAGAIN || attempt == 64) return (int)fd;
-    }
-}
-
 static int configure(int fs, const char *key, const char *value) {
     unsigned command = value ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG;
     return syscall(SYS_fsconfig, fs, command, key, value, 0) == -1 ? -errno : 0;

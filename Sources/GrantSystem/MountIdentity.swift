@@ -93,10 +93,4 @@ extension FileDescriptor {
     public static func openWithoutLinks(_ path: [UInt8]) throws(Errno) -> FileDescriptor {
         FileDescriptor(owning: try Errno.check(withCString(path) { clinux_open_directory_without_links($0) }))
     }
-
-    /// As `openWithoutLinks`, and never blocks. Throws EAGAIN when a filesystem on the way would have to be asked, EINVAL before Linux
-    /// 5.12.
-    public static func openWithoutAsking(_ path: [UInt8]) throws(Errno) -> FileDescriptor {
-        FileDescriptor(owning: try Errno.check(withCString(path) { clinux_open_known_directory($0) }))
-    }
 }

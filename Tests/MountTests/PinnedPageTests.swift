@@ -209,7 +209,7 @@ extension MountTests {
         }
 
         @Test(
-            "are looked for by a mountpoint to which nobody leads any more, as a filesystem above it hangs, and nobody waits for that",
+            "are no reason to go by the mountpoint, above which a filesystem hangs",
             .enabled(if: Identity.isRoot && Machine.hasFUSE, "needs root and /dev/fuse"))
         func aboveTheMountpoint() throws {
             let fixture = try MountFixture()

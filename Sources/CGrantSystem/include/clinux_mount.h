@@ -33,8 +33,6 @@ int clinux_mount_place_of(int dirfd, const char *path, struct clinux_mount_place
 
 // Opens the directory at an absolute path, O_PATH, refusing symbolic links in every component (openat2(2), RESOLVE_NO_SYMLINKS).
 int clinux_open_directory_without_links(const char *path);
-// The same where the kernel knows all of the path: waits for no filesystem (Linux 5.12; -EINVAL before). -EAGAIN where it would have to ask one.
-int clinux_open_known_directory(const char *path);
 
 // Mounts a FUSE filesystem on the directory behind `directory` (O_PATH); no path is looked up. `words`: comma-separated mount
 // options as fusermount3 knows them. Sets `device` to a /dev/fuse descriptor for the requests, `mount` to one of the mount's root.
