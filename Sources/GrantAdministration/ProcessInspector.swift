@@ -58,6 +58,7 @@ enum ProcessInspector {
         let isWaiting = { progress.withLock { progress in left.contains { progress.begun.contains($0) && progress.found[$0] == nil } } }
         while isWaiting(), signal.wait(until: last) {}
         let found = progress.withLock(\.found)
-        return Outcome(found: found, unseen: pids.filter { found[$0] == nil }, late: late)
+        let unseen = pids.filter { found[$0] == nil }
+        return Outcome(found: found, unseen: unseen, late: late.intersection(unseen))
     }
 }
