@@ -194,3 +194,8 @@ int clinux_ofd_get_lock(int fd, short *type, int64_t *start, int64_t *length, pi
     return 0;
 }
 int clinux_flock(int fd, int operation) { return RETRY(flock(fd, operation)); }
+
+void *clinux_zeros(void) {
+    static unsigned char zeros[CLINUX_ZEROS];
+    return zeros;
+}

@@ -26,8 +26,11 @@ extension DeadMount {
     /// Returns whether the process holds something and was sent SIGKILL.
     private func end(_ pid: Int32, until deadline: Int64) -> Bool {
         guard let process = try? ProcessHandle(pid) else { return false }
-        // Inspected while a pidfd is open: if that process has not ended afterwards, no other one was inspected.
-        let isHolder = Holder.search(by: pid, of: device, until: deadline).map { DeadMount.mayHold($0, record) } ?? false
+        // Inspected while a pidfd is open: if that process has not ended afterwards, no other one was inspected. Also if the search for all
+        // holders has used up the time.
+        let isHolder =
+            Holder.search(by: pid, of: device, until: max(deadline, Clock.deadline(seconds: 1))).map { DeadMount.mayHold($0, record) }
+            ?? false
         guard isHolder, !process.hasEnded else { return false }
         return (try? process.send(SIGKILL)) != nil
     }

@@ -38,7 +38,7 @@ public struct DeadMount: Sendable {
         let others = unseen.map { (pid: $0.pid, command: $0.command) }
         if !seen.isEmpty { return held + DeadMount.listing(seen) }
         if hasOthers { return held + "somebody who cannot be seen from here: the connection \(device.minor) is there still" }
-        if unseen.contains(where: \.isLate) {
+        if unseen.contains(where: \.wasSkipped) {
             return "its daemon has ended, and there was no time to see whether what the kernel has cached is held by "
                 + "\(DeadMount.listing(others)): try a longer --timeout"
         }

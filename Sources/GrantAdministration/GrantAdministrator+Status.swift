@@ -40,7 +40,8 @@ extension GrantAdministrator {
     }
 
     /// Returns every mount of the store that is live or of which something is left, with its counters if `counting`. All daemons are
-    /// asked concurrently; each has `timeout` seconds, and the search for holders as many, or five. Records of mounts of which nothing is left are removed.
+    /// asked concurrently; each has `timeout` seconds, and the search for holders as many, at least five. Records of mounts of which nothing
+    /// is left are removed.
     public func status(view: ViewName? = nil, timeout: Double = 2, counting: Bool = false) throws(GrantError) -> [MountReport] {
         let records = try store.mounts(view: view)
         let answers = inParallel(records) { record in

@@ -36,7 +36,7 @@ public struct Holder: Sendable {
         if devices.isEmpty { return HolderSearch() }
         let pids = names(in: "/proc").compactMap { Int32($0) }.sorted()
         let outcome = ProcessInspector.inspect(pids, until: deadline) { Holder.held(by: $0, of: devices, $1) }
-        var search = HolderSearch(unseen: outcome.unseen.compactMap { UnseenProcess($0, isLate: outcome.late.contains($0)) })
+        var search = HolderSearch(unseen: outcome.unseen.compactMap { UnseenProcess($0, wasSkipped: outcome.skipped.contains($0)) })
         for pid in pids {
             for (device, holder) in outcome.found[pid] ?? [:] { search.holders[device, default: []].append(holder) }
         }
@@ -48,9 +48,9 @@ public struct Holder: Sendable {
         ProcessInspector.inspect([pid], until: deadline) { Holder.held(by: $0, of: [device], $1) }.found[pid]?[device]
     }
 
-    private static func held(by pid: Int32, of devices: Set<DeviceNumber>, _ getsOn: () -> Void) -> [DeviceNumber: Holder] {
+    private static func held(by pid: Int32, of devices: Set<DeviceNumber>, _ onProgress: () -> Void) -> [DeviceNumber: Holder] {
         var scan = ProcessScan(devices: devices)
-        scan.look(at: pid, getsOn)
+        scan.look(at: pid, onProgress)
         return scan.held.mapValues { found in
             let paths = found.paths.sorted { $0.lexicographicallyPrecedes($1) }
             return Holder(
@@ -70,12 +70,12 @@ public struct UnseenProcess: Sendable {
     /// The name from /proc/PID/comm.
     public let command: [UInt8]
     /// There was no time for it. Otherwise the kernel lets nobody look at it.
-    public let isLate: Bool
+    public let wasSkipped: Bool
 
     /// nil if it has ended meanwhile.
-    init?(_ pid: Int32, isLate: Bool) {
+    init?(_ pid: Int32, wasSkipped: Bool) {
         guard kill(pid, 0) == 0 || errno != ESRCH else { return nil }
-        (self.pid, command, self.isLate) = (pid, ProcessName.of(pid), isLate)
+        (self.pid, command, self.wasSkipped) = (pid, ProcessName.of(pid), wasSkipped)
     }
 }
 
@@ -102,21 +102,21 @@ private struct ProcessScan {
 
     /// Threads mostly share everything. Separate descriptor tables of threads are found too, and so are threads that run on after the
     /// first has exited, when /proc/PID shows nothing.
-    mutating func look(at pid: Int32, _ getsOn: () -> Void) {
-        look(atThread: pid, "/proc/\(pid)", getsOn)
+    mutating func look(at pid: Int32, _ onProgress: () -> Void) {
+        look(atThread: pid, "/proc/\(pid)", onProgress)
         for thread in Holder.names(in: "/proc/\(pid)/task").compactMap({ Int32($0) }) where thread != pid {
-            look(atThread: thread, "/proc/\(pid)/task/\(thread)", getsOn)
+            look(atThread: thread, "/proc/\(pid)/task/\(thread)", onProgress)
         }
     }
 
-    private mutating func look(atThread thread: Int32, _ place: String, _ getsOn: () -> Void) {
-        getsOn()
+    private mutating func look(atThread thread: Int32, _ place: String, _ onProgress: () -> Void) {
+        onProgress()
         if memory == 0 || !SharedByThreads.memory.isShared(memory, thread) {
-            lookAtMemory(place, getsOn)
+            lookAtMemory(place, onProgress)
             memory = thread
         }
         if descriptors == 0 || !SharedByThreads.descriptors.isShared(descriptors, thread) {
-            lookAtDescriptors(place, getsOn)
+            lookAtDescriptors(place, onProgress)
             descriptors = thread
         }
         if directories == 0 || !SharedByThreads.directories.isShared(directories, thread) {
@@ -125,19 +125,19 @@ private struct ProcessScan {
         }
     }
 
-    private mutating func lookAtMemory(_ process: String, _ getsOn: () -> Void) {
+    private mutating func lookAtMemory(_ process: String, _ onProgress: () -> Void) {
         look(at: "\(process)/exe", .exe)
-        for line in ((try? File.contents(of: Array("\(process)/maps".utf8), getsOn)) ?? []).split(separator: 0x0A) {
+        for line in ((try? File.contents(of: Array("\(process)/maps".utf8), onProgress)) ?? []).split(separator: 0x0A) {
             look(atMapping: line, process)
-            getsOn()
+            onProgress()
         }
     }
 
-    private mutating func lookAtDescriptors(_ process: String, _ getsOn: () -> Void) {
-        let names = (try? DirectoryNames.of("\(process)/fd".utf8, getsOn)) ?? []
+    private mutating func lookAtDescriptors(_ process: String, _ onProgress: () -> Void) {
+        let names = (try? DirectoryNames.of("\(process)/fd".utf8, onProgress)) ?? []
         for number in names {
             look(at: "\(process)/fd/\(String(decoding: number, as: UTF8.self))", .fd)
-            getsOn()
+            onProgress()
         }
     }
 

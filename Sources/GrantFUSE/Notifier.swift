@@ -1,4 +1,5 @@
 import CGrantFUSE
+import CGrantSystem
 import Glibc
 import GrantSystem
 
@@ -26,16 +27,12 @@ public struct Notifier: @unchecked Sendable {
     /// Overwrites `length` bytes of a node's cached data, at most `zeroBytes`, with zeros, and makes the kernel take the file for no
     /// shorter than that. What is not cached is afterwards (fs/fuse/dev.c, fuse_notify_store). Waits for requests about these pages.
     public func storeZeros(_ length: Int, at place: off_t, of node: NodeID) -> Int32 {
-        guard let zeros = Self.zeros, length <= Self.zeroBytes else { return -ENOMEM }
-        return store(zeros, length, at: place, of: node)
+        guard length <= Self.zeroBytes else { return -EINVAL }
+        return store(clinux_zeros(), length, at: place, of: node)
     }
 
-    public static let zeroBytes = 1 << 20
-    /// Never written to, so it costs no memory.
-    nonisolated(unsafe) private static let zeros: UnsafeMutableRawPointer? = {
-        let zeros = mmap(nil, zeroBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-        return zeros == MAP_FAILED ? nil : zeros
-    }()
+    /// The most that one call of `storeZeros` overwrites, in bytes.
+    public static let zeroBytes = Int(CLINUX_ZEROS)
 
     private func store(_ bytes: UnsafeMutableRawPointer, _ length: Int, at place: off_t, of node: NodeID) -> Int32 {
         var vector = fuse_bufvec()
@@ -93,7 +90,7 @@ public struct Notifier: @unchecked Sendable {
         let place = off_t.random(in: 1 << 49..<1 << 50) << 12
         let result = store(0, at: place, of: node)
         // Drops only that page, which nobody else has.
-        return result == 0 ? fuse_lowlevel_notify_inval_inode(session, node.rawValue, place, 1) : result
+        return result == 0 ? invalidateData(node, at: place, length: 1) : result
     }
 
     /// Expires the name of `length` bytes at `name`, followed by a NUL, which the library sends as well.

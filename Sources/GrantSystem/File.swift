@@ -2,8 +2,8 @@ import Glibc
 
 /// Reads small files whole, such as those of /proc.
 public enum File {
-    /// Reads to the end of the file. Follows links: only for paths of the program itself. `getsOn`: called after each part.
-    public static func contents(of path: some Sequence<UInt8>, _ getsOn: () -> Void = {}) throws(Errno) -> [UInt8] {
+    /// Reads to the end of the file. Follows links: only for paths of the program itself. `onProgress`: called after each part.
+    public static func contents(of path: some Sequence<UInt8>, _ onProgress: () -> Void = {}) throws(Errno) -> [UInt8] {
         let file = try FileDescriptor.open(path, O_RDONLY)
         var result: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 65536)
@@ -15,7 +15,7 @@ public enum File {
                 throw Errno(errno)
             }
             result.append(contentsOf: buffer[..<count])
-            getsOn()
+            onProgress()
         }
     }
 

@@ -18,7 +18,7 @@ public enum TimedSweep {
         var next = 0
         /// The worker that takes items now; earlier ones were abandoned with theirs.
         var worker = 0
-        /// When the current item was started, or last got on.
+        /// When the current item was started, or last reported progress.
         var began = Clock.monotonic
         var isDone = false
     }
@@ -34,12 +34,12 @@ public enum TimedSweep {
         run(items, patience: patience, until: .max, with: tool, leaving: leaving) { item, tool, _ in body(item, tool) }
     }
 
-    /// As above, for items that may take long without hanging: `body` calls what it is given as it gets on, and the timeout counts from there.
+    /// As above, for items that may take long without hanging: `body` calls `onProgress` after each step, and the timeout counts from there.
     ///
     /// `until`: a moment of `Clock.monotonic` after which all that is not done is abandoned, begun or not.
     public static func run<Item: Sendable, Tool>(
         _ items: [Item], patience: Timeouts = Timeouts(), until deadline: Int64, with tool: @escaping @Sendable () -> Tool,
-        leaving: (Item) -> Void, _ body: @escaping @Sendable (Item, Tool, _ getsOn: () -> Void) -> Void
+        leaving: (Item) -> Void, _ body: @escaping @Sendable (Item, Tool, _ onProgress: () -> Void) -> Void
     ) {
         if items.isEmpty { return }
         let progress = Lock(Progress())

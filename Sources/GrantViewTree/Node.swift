@@ -88,8 +88,8 @@ public struct Node: ~Copyable {
     /// invalidation.
     public let openers: Atomic<UInt32>
     public let writers: Atomic<UInt32>
-    /// Of a file: it was open for writing, by this daemon's knowledge.
-    public let wasWritable: Atomic<Bool>
+    /// Of a file: it has been open for writing, or may have been.
+    public let wasOpenForWriting: Atomic<Bool>
     /// See `ScopeNodes.usesCallerGroups`.
     public let usesCallerGroups: Bool
     /// Its last name was removed, so no handle would find it: its descriptor is not evicted.
@@ -151,7 +151,7 @@ public struct Node: ~Copyable {
         keepsDescriptor = Atomic(false)
         openers = Atomic(0)
         writers = Atomic(0)
-        wasWritable = Atomic(false)
+        wasOpenForWriting = Atomic(false)
         parent = Atomic(0)
         found = Atomic(0)
         unlinked = Atomic(0)

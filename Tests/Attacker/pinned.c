@@ -1,6 +1,6 @@
 // pinned FILE PLACE SOURCE COUNT [lease | run]: has COUNT reads past the cache from SOURCE, whose filesystem does not answer, go to a shared mapping
-// of FILE from PLACE on, which is then unmapped, and closed for writing. The pages stay pinned, and each answered read makes them dirty, when nobody can write them back. After a line it
-// maps FILE again, by a file that it has had open for reading, and says how many pages show what was there. It says “answered” when all reads are.
+// of FILE from PLACE on, which is then unmapped, and closed for writing. The pages stay pinned, and each answered read makes them dirty, when nobody can
+// write them back. After a line it maps FILE again, by a file that it has had open for reading, and says how many pages show what was there. It says “answered” when all reads are.
 // With “lease” it has a lease for reading, which it gives up after the second line; with “run” a process that runs from FILE until then.
 #include "attacker.h"
 #include <errno.h>
@@ -11,8 +11,8 @@
 #include <spawn.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <string.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -151,16 +151,16 @@ import Testing
     @Test func whoeverThereIsNoTimeToLookAtIsNamedAsSuch() throws {
         let device = try DeviceNumber.withoutAsking("/")
         let search = Holder.search(of: [device], until: Clock.monotonic)
-        #expect(!search.unseen.isEmpty && search.unseen.allSatisfy(\.isLate))
+        #expect(!search.unseen.isEmpty && search.unseen.allSatisfy(\.wasSkipped))
         // Of no process: another test may have one of those that is not to be looked at again.
         let pids = (1...1000).map { Int32.max - $0 }
         let outcome = ProcessInspector.inspect(pids, until: Clock.deadline(seconds: 0.1)) { _, _ in usleep(20_000) }
         #expect(outcome.found.count < 1000 && outcome.found.count + outcome.unseen.count == 1000)
-        #expect(!outcome.late.isEmpty && outcome.late.isSubset(of: outcome.unseen))
-        let long = ProcessInspector.inspect([Int32.max]) { _, getsOn in
+        #expect(!outcome.skipped.isEmpty && outcome.skipped.isSubset(of: outcome.unseen))
+        let long = ProcessInspector.inspect([Int32.max]) { _, onProgress in
             for _ in 0..<60 {
                 usleep(30_000)
-                getsOn()
+                onProgress()
             }
         }
         #expect(long.unseen.isEmpty, "what takes long does not hang")

@@ -16,8 +16,10 @@ extension MountTests {
             case covered
             /// It was detached, and is nowhere any more.
             case detached
-            /// A user has made it, who may not open files by their handles.
+            /// A user has made it.
             case ofAUser
+            /// Another daemon has taken it over since the file was open for writing.
+            case upgraded
         }
 
         struct Pinned {
@@ -72,6 +74,7 @@ extension MountTests {
                 switch standing {
                 case .covered: try Command.run(["mount", "-t", "tmpfs", "none", mountpoint]).orThrow()
                 case .detached: try Command.run(["umount", "-l", mountpoint]).orThrow()
+                case .upgraded: try fixture.grantfs("upgrade", mountpoint).orThrow()
                 default: break
                 }
             }
@@ -136,9 +139,9 @@ extension MountTests {
         }
 
         @Test(
-            "show nothing that was there where there can be no writer: a program has a lease of the file, or runs from it",
+            "show nothing that was there where a program has a lease of the file, or runs from it",
             .enabled(if: isPossible, "needs root, /dev/fuse and fusermount3"), arguments: modes, ["lease", "run"])
-        func withoutWriters(cache: String, means: String) throws {
+        func leasedOrRunning(cache: String, means: String) throws {
             let pinned = try Pinned(cache: cache, reads: 1000, means: means)
             defer { pinned.end() }
             #expect(try pinned.found() == "16 pages")
@@ -146,10 +149,10 @@ extension MountTests {
         }
 
         @Test(
-            "show nothing that was there where the daemon cannot open them: in mounts of views of their own, covered, detached, or a user's",
+            "show nothing that was there in a view's own mount, nor in one that is covered, detached, a user's, or was upgraded",
             .enabled(if: isPossible, "needs root, /dev/fuse and fusermount3"), arguments: modes,
             Standing.allCases.filter { $0 != .plainly })
-        func unreachable(cache: String, standing: Standing) throws {
+        func elsewhere(cache: String, standing: Standing) throws {
             let pinned = try Pinned(cache: cache, reads: 1000, standing)
             defer { pinned.end() }
             #expect(try pinned.found() == "16 pages")
@@ -170,6 +173,35 @@ extension MountTests {
             try fixture.wait(until: "it is refused") { access(path, F_OK) != 0 }
             try pinned.awaitAnswers()
             try fixture.wait(until: "nothing is shown") { try pinned.found() == "0 pages" }
+        }
+
+        @Test(
+            "show nothing that was there though so many listings are held that no more is begun",
+            .enabled(if: isPossible, "needs root, /dev/fuse and fusermount3"), arguments: ["shared", "exclusive"])
+        func besideListings(cache: String) throws {
+            let pinned = try Pinned(cache: cache, reads: 1000)
+            defer { pinned.end() }
+            let (fixture, caller) = (pinned.fixture, try #require(Machine.plainUser))
+            #expect(try pinned.found() == "16 pages")
+            try Command.shell("cd \"$1\"; mkdir $(seq -f d%g 120); chmod a+rwX d*", fixture.base + "/source/a").orThrow()
+            let listing = try HangingSource("listing", in: fixture, squashes: true)
+            defer { listing.end() }
+            for part in 0..<2 {
+                // One file has 64 pages.
+                try listing.file("part\(part)", size: 64 * 4096)
+                chmod(listing.behind + "/part\(part)", 0o666)
+            }
+            try listing.hang("read")
+            let attacks = try (0..<2).map { part in
+                let names = (1...60).map { "\(fixture.base)/mount/a/d\(part * 60 + $0)" }
+                return try Attack("held-listing", ["\(listing.directory)/part\(part)"] + names, as: caller)
+            }
+            let revoking = try Child([Programs.grantfs, "revoke", "a", "--timeout", "5"], environment: fixture.environment)
+            pinned.memory.goOn()
+            #expect(revoking.wait() == 3)
+            try pinned.awaitAnswers()
+            #expect(try pinned.found() == "0 pages")
+            for attack in attacks { attack.end() }
         }
 
         @Test(

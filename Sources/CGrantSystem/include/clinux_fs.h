@@ -32,6 +32,9 @@ int clinux_open_beneath(int dirfd, const char *path, int flags, mode_t mode, boo
 int clinux_open_nameless(int dirfd, int flags, mode_t mode);
 int clinux_openat(int dirfd, const char *path, int flags, mode_t mode);
 int clinux_close(int fd);
+// CLINUX_ZEROS bytes of zeros, which nobody may write to. They take no memory: the kernel maps its page of zeros for them.
+enum { CLINUX_ZEROS = 1 << 20 };
+void *clinux_zeros(void);
 // Opens an O_PATH descriptor of an object that no call can read, write, list, lock, traverse or reopen.
 int clinux_open_nothing(void);
 // dup3(2): replaces `fd` by a copy of `by` atomically, so that the number is never free, and closes the old file. That close may

@@ -50,8 +50,8 @@ struct DepartureInvalidator {
         guard !ids.isEmpty || thenPinned, let notifier = view.session?.notifier else { return }
         let invalidator = DataInvalidator(view, notifier, limit: Self.threads)
         invalidator.add(ids.filter { !view.isDirectory($0) })
-        invalidator.add(ids.filter { view.isDirectory($0) })
         if thenPinned { view.addPinnedPages(Array(nodes), of: scope, notifier, invalidator) }
+        invalidator.add(ids.filter { view.isDirectory($0) })
         var (seen, since) = (invalidator.finished, Clock.monotonic)
         while !invalidator.isDone {
             usleep(100)

@@ -254,7 +254,7 @@ extension ViewFS {
         node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
         if canWrite {
             node.pointee.writers.wrappingAdd(1, ordering: .relaxed)
-            node.pointee.wasWritable.store(true, ordering: .releasing)
+            node.pointee.wasOpenForWriting.store(true, ordering: .releasing)
         }
         info.pointee.fh = handle
         info.pointee.keep_cache = keepCache ? 1 : 0

@@ -34,7 +34,7 @@ final class DataInvalidator: Sendable {
         self.unknown = unknown
         // Pages of a regular file wait for nobody but this daemon.
         calls = AbandonableCalls(
-            limit: limit, sharedLimit: Self.bound, mayBlock: { $0.pinnedPages != nil || view.isDirectory($0.node) }
+            limit: limit, sharedLimit: Self.bound, mayBlock: { view.isDirectory($0.node) }
         ) { step in
             if step.ifWritten, !view.isOpenForWriting(step.node) { return }
             if let pinnedPages = step.pinnedPages { return pinnedPages.drop(step.node) }
@@ -101,15 +101,16 @@ extension ViewFS {
         invalidator.add(open)
         // The kernel does not check whether its own invalidation succeeded: a page dirtied through a pin survives one pass.
         invalidator.add(written)
-        invalidator.add(directories)
+        // Before the directories, of which programs can have so many wait that no more is begun.
         addPinnedPages(scope.nodes.ids, of: scope.nodes, notifier, invalidator)
+        invalidator.add(directories)
         return UInt64(truncatingIfNeeded: nodes.count)
     }
 
     /// From so many files on the kernel is asked first to evict those that nobody uses, where it can (Linux 6.18).
     private static let evictedFrom = 4
     /// Where the kernel opens files by itself, and cannot be asked that, more files than these are taken for unused: nearly all are,
-    /// and each would cost two requests.
+    /// and each would cost some twenty calls.
     private static let pinnedAtMost = 4_096
 
     /// Adds the files of which pages may be left that nobody can write back. `ids`: nodes that are never used again.

@@ -21,10 +21,8 @@ final class PinnedPages: Sendable {
     /// it gets dirty again in between.
     private static let passes = 3
     private static let lastPasses = 16
-    /// What is overwritten by one call, in bytes.
-    private static let chunk = 1 << 20
-    /// Of a file whose size is not known, in bytes.
-    private static let overwrittenOfUnknown = 1 << 20
+    /// How much of a file whose size is not known is overwritten, in bytes.
+    private static let unknownSize = 1 << 20
 
     init(_ view: ViewFS, _ scope: ScopeNodes, _ notifier: Notifier) {
         (self.view, self.scope, self.notifier) = (view, scope, notifier)
@@ -40,14 +38,20 @@ final class PinnedPages: Sendable {
 
     /// Overwrites what the kernel has of a file (fs/fuse/dev.c, fuse_notify_store), as far as the budget goes.
     private func overwrite(_ node: UInt64) {
-        let bytes = size(of: node) ?? Self.overwrittenOfUnknown
+        let bytes = size(of: node) ?? Self.unknownSize
         guard budget.wrappingSubtract(bytes, ordering: .relaxed).newValue >= 0 else {
             budget.wrappingAdd(bytes, ordering: .relaxed)
             return
         }
-        for place in stride(from: 0, to: bytes, by: Self.chunk) {
-            let length = min(Self.chunk, bytes - place)
-            if notifier.storeZeros(length, at: place, of: NodeID(node)) != 0 { return }
+        for place in stride(from: 0, to: bytes, by: Notifier.zeroBytes) {
+            let length = min(Notifier.zeroBytes, bytes - place)
+            var result = notifier.storeZeros(length, at: place, of: NodeID(node))
+            // It is not confirmed as long as there is no memory.
+            while result == -ENOMEM {
+                ThreadSleep.milliseconds(10)
+                result = notifier.storeZeros(length, at: place, of: NodeID(node))
+            }
+            if result != 0 { return }
             // What was not there before is there now.
             _ = notifier.invalidateData(NodeID(node), at: place, length: length)
         }
@@ -69,7 +73,7 @@ extension ViewFS {
             guard let node = tree.nodes.find(id), node.pointee.type == S_IFREG else { return false }
             if kernelOpens { return node.pointee.mayHavePages.load(ordering: .relaxed) }
             // Only who maps a file for writing can have its pages pinned so that they get dirty.
-            return node.pointee.openers.load(ordering: .acquiring) > 0 && node.pointee.wasWritable.load(ordering: .acquiring)
+            return node.pointee.openers.load(ordering: .acquiring) > 0 && node.pointee.wasOpenForWriting.load(ordering: .acquiring)
         }
     }
 }

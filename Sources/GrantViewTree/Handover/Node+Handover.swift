@@ -81,8 +81,8 @@ extension Node {
         dataVersion.store(try state.take(), ordering: .relaxed)
         openers.store(try state.take(), ordering: .relaxed)
         writers.store(try state.take(), ordering: .relaxed)
-        // Nobody says.
-        wasWritable.store(type == S_IFREG && openers.load(ordering: .relaxed) > 0, ordering: .relaxed)
+        // The daemon before does not say.
+        wasOpenForWriting.store(type == S_IFREG, ordering: .relaxed)
         keepsDescriptor.store(try state.takeFlag(), ordering: .relaxed)
         reportedStale.store(try state.takeFlag(), ordering: .relaxed)
         isShared.store(try state.takeFlag(), ordering: .relaxed)

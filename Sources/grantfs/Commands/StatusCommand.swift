@@ -124,7 +124,7 @@ enum StatusCommand {
             for path in holder.paths { try Terminal.print("    \(Terminal.visible(path))") }
         }
         for process in report.unseen.prefix(Self.unseenAtMost) {
-            let reason = process.isLate ? "there was no time to look at it" : "the kernel lets nobody look at it"
+            let reason = process.wasSkipped ? "there was no time to look at it" : "the kernel lets nobody look at it"
             try Terminal.print("  may be held by \(process.pid) \(Terminal.visible(process.command)): \(reason)")
         }
         if report.unseen.count > Self.unseenAtMost {
