@@ -24,15 +24,25 @@ public struct Notifier: @unchecked Sendable {
         fuse_lowlevel_notify_inval_inode(session, node.rawValue, place, length)
     }
 
-    /// Overwrites `length` bytes of a node's cached data, at most `zeroBytes`, with zeros, and makes the kernel take the file for no
-    /// shorter than that. What is not cached is afterwards (fs/fuse/dev.c, fuse_notify_store). Waits for requests about these pages.
-    public func storeZeros(_ length: Int, at place: off_t, of node: NodeID) -> Int32 {
-        guard length <= Self.zeroBytes else { return -EINVAL }
-        return store(clinux_zeros(), length, at: place, of: node)
+    /// Overwrites what is cached of `length` bytes of a node's data with zeros, and leaves what is not cached as it is: whoever reads
+    /// that asks for it. Only after `obscureSize`. Waits for requests about these pages.
+    ///
+    /// A store that covers a whole page, or the part of it that is in the file, makes a page valid that was not (fs/fuse/dev.c,
+    /// fuse_notify_store). So each one here begins behind the first byte of a page and ends with the first one of the next, in a
+    /// file that is longer. 0, or the first error.
+    public func overwriteCached(_ length: Int, at place: off_t, of node: NodeID) -> Int32 {
+        var (at, end) = (place, place + off_t(length))
+        while at < end {
+            let next = min(end, (at + Self.piece - 1) / Self.piece * Self.piece + 1)
+            let result = store(clinux_zeros(), Int(next - at), at: at, of: node)
+            if result != 0 { return result }
+            at = next
+        }
+        return 0
     }
 
-    /// The most that one call of `storeZeros` overwrites, in bytes.
-    public static let zeroBytes = Int(CLINUX_ZEROS)
+    /// No page is smaller, in bytes.
+    private static let piece = off_t(CLINUX_ZEROS)
 
     private func store(_ bytes: UnsafeMutableRawPointer, _ length: Int, at place: off_t, of node: NodeID) -> Int32 {
         var vector = fuse_bufvec()

@@ -20,6 +20,7 @@ void attack_raise_limits(void);
 attack attack_held_listing;
 attack attack_mapping;
 attack attack_pinned;
+attack attack_read_on;
 attack attack_threads;
 attack attack_numbers;
 attack attack_keys;

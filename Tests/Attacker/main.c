@@ -14,6 +14,7 @@ static const struct {
     {"held-listing", attack_held_listing},
     {"mapping", attack_mapping},
     {"pinned", attack_pinned},
+    {"read-on", attack_read_on},
     {"numbers", attack_numbers},
     {"keys", attack_keys},
     {"shared", attack_shared},

@@ -223,6 +223,32 @@ extension MountTests {
         }
 
         @Test(
+            "are what is overwritten, so that who reads the file on is refused, and never reads zeros",
+            .enabled(if: Identity.isRoot && Machine.hasFUSE, "needs root and /dev/fuse"), arguments: modes, ["read", "map"])
+        func readOn(cache: String, by way: String) throws {
+            let fixture = try MountFixture()
+            defer { fixture.finish() }
+            let source = try fixture.source("a")
+            // To overwrite as much takes longer than the reader is without a processor.
+            let pages = 24 << 10
+            try Data(repeating: UInt8(ascii: "a"), count: pages * 4096).write(to: URL(fileURLWithPath: source + "/file"))
+            try fixture.grant(source)
+            let mountpoint = try fixture.mount(options: "cache=\(cache)")
+            let readers = try (0..<2).map { _ in
+                let reader = try Child([Programs.attacker, "read-on", mountpoint + "/a/file", "\(pages)", way])
+                try reader.expect("ready")
+                return reader
+            }
+            defer { for reader in readers { reader.kill() } }
+            #expect(try fixture.revoke("a").allSatisfy(\.isConfirmed))
+            for reader in readers {
+                reader.send("")
+                let line = try #require(reader.line(within: 60))
+                #expect(line.contains(" 0 wrong, ") && !line.hasSuffix(" 0 refused"), "\(line)")
+            }
+        }
+
+        @Test(
             "keep neither a revocation nor an unmount waiting where a file is large and its mount read-only",
             .enabled(if: Identity.isRoot && Machine.hasFUSE, "needs root and /dev/fuse"), arguments: modes)
         func largeAndReadOnly(cache: String) throws {

@@ -32,8 +32,8 @@ int clinux_open_beneath(int dirfd, const char *path, int flags, mode_t mode, boo
 int clinux_open_nameless(int dirfd, int flags, mode_t mode);
 int clinux_openat(int dirfd, const char *path, int flags, mode_t mode);
 int clinux_close(int fd);
-// CLINUX_ZEROS bytes of zeros, which nobody may write to. They take no memory: the kernel maps its page of zeros for them.
-enum { CLINUX_ZEROS = 1 << 20 };
+// CLINUX_ZEROS bytes of zeros, which nobody may write to.
+enum { CLINUX_ZEROS = 4096 };
 void *clinux_zeros(void);
 // Opens an O_PATH descriptor of an object that no call can read, write, list, lock, traverse or reopen.
 int clinux_open_nothing(void);

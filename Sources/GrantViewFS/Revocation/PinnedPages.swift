@@ -8,8 +8,8 @@ import Synchronization
 /// Drops the pages of files that no invalidation drops, as they were dirtied through pins when nobody had the file open for writing
 /// (docs/decisions/pinned-pages.md).
 ///
-/// They are overwritten with zeros: one that stays shows nothing. So it is only for nodes of which nothing is written back any more,
-/// and which are never used again.
+/// They are overwritten with zeros: one that stays shows nothing. Pages that were dropped stay so, as a program that reads them is to be
+/// refused, and not to be given zeros. It is only for nodes of which nothing is written back any more, and which are never used again.
 final class PinnedPages: Sendable {
     private let view: ViewFS
     private let scope: ScopeNodes
@@ -21,6 +21,8 @@ final class PinnedPages: Sendable {
     /// it gets dirty again in between.
     private static let passes = 3
     private static let lastPasses = 16
+    /// How much is overwritten before the pages that were made for it are dropped, in bytes.
+    private static let step = 1 << 20
     /// How much of a file whose size is not known is overwritten, in bytes.
     private static let unknownSize = 1 << 20
 
@@ -43,17 +45,21 @@ final class PinnedPages: Sendable {
             budget.wrappingAdd(bytes, ordering: .relaxed)
             return
         }
-        for place in stride(from: 0, to: bytes, by: Notifier.zeroBytes) {
-            let length = min(Notifier.zeroBytes, bytes - place)
-            var result = notifier.storeZeros(length, at: place, of: NodeID(node))
-            // It is not confirmed as long as there is no memory.
-            while result == -ENOMEM {
-                ThreadSleep.milliseconds(10)
-                result = notifier.storeZeros(length, at: place, of: NodeID(node))
-            }
-            if result != 0 { return }
-            // What was not there before is there now.
+        guard afterRetries({ notifier.obscureSize(NodeID(node)) }) == 0 else { return }
+        for place in stride(from: 0, to: bytes, by: Self.step) {
+            let length = min(Self.step, bytes - place)
+            guard afterRetries({ notifier.overwriteCached(length, at: place, of: NodeID(node)) }) == 0 else { return }
+            // Where there was no page there is one without data.
             _ = notifier.invalidateData(NodeID(node), at: place, length: length)
+        }
+    }
+
+    /// The result of a notification. It is repeated as long as there is no memory, for which the withdrawal is not confirmed.
+    private func afterRetries(_ notification: () -> Int32) -> Int32 {
+        while true {
+            let result = notification()
+            if result != -ENOMEM { return result }
+            ThreadSleep.milliseconds(10)
         }
     }
 
