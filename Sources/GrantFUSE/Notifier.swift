@@ -31,10 +31,10 @@ public struct Notifier: @unchecked Sendable {
     /// fuse_notify_store). So each one here begins behind the first byte of a page and ends with the first one of the next, in a
     /// file that is longer. 0, or the first error.
     public func overwriteCached(_ length: Int, at place: off_t, of node: NodeID) -> Int32 {
-        var (at, end) = (place, place + off_t(length))
+        var (at, end) = (place, place + length)
         while at < end {
             let next = min(end, (at + Self.piece - 1) / Self.piece * Self.piece + 1)
-            let result = store(clinux_zeros(), Int(next - at), at: at, of: node)
+            let result = store(clinux_zeros(), next - at, at: at, of: node)
             if result != 0 { return result }
             at = next
         }

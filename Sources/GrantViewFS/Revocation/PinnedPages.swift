@@ -14,7 +14,7 @@ final class PinnedPages: Sendable {
     private let view: ViewFS
     private let scope: ScopeNodes
     private let notifier: Notifier
-    /// How many bytes may still be overwritten: that costs time (0.2 s for all of them), whether there are pages or not.
+    /// How many bytes may still be overwritten: that costs time (0.25 s for all of them), whether there are pages or not.
     private let budget = Atomic<Int>(256 << 20)
 
     /// How often a file is invalidated: where there is no writer one pass takes the dirt from a page, and the next one the page, unless
