@@ -1,7 +1,6 @@
 // read-on FILE PAGES read|map: has FILE, of which each page begins with “a”, open for writing, and reads beginnings of pages in no order, by read(2) or
 // by a mapping, until a line comes. Then it says how many beginnings it has read, how many were something else, and how many attempts were refused.
 #include "attacker.h"
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
