@@ -29,7 +29,7 @@ sources := Package.swift $(shell find Sources -type f 2>/dev/null)
 
 export SWIFT
 
-.PHONY: help build release test conformance bench run install deb test-debian test-kernels uninstall manual documentation site pictures transcript lint clean
+.PHONY: help build release test check conformance bench run install deb test-debian test-kernels uninstall manual documentation site pictures transcript lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -53,9 +53,13 @@ $(program): $(sources)
 	$(SWIFT) build -c release --static-swift-stdlib $(quickstart) --product grantfs
 	@touch -c $@
 
-test: ## install what tests need, build, run all the tests, real mounts included (ARGS='--filter Name' for some)
+test: ## install what tests need, build, run all the tests, real mounts included (ARGS='--filter Name' for some, ARGS=--times for the slowest)
 	@.ci/packages build run test
 	@.ci/test $(ARGS)
+
+check: ## build, the tests of one area with the debugging build, the lint: AREA=locks (.ci/test.d/areas has the areas)
+	@.ci/packages build run test lint
+	@.ci/check '$(AREA)'
 
 # Each program once in a directory and once in each kind of mount. It mounts and makes devices, so it needs root.
 conformance: ## run other people's programs natively and in mounts, print one table (TIME=2 seconds each, ONLY='git fio', JSON=file, UPGRADES=1, DEATHS=seconds; FLEET=schedules: nothing but a fleet with faults, SEED=N for the same again)
