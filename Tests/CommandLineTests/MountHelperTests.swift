@@ -4,12 +4,13 @@ import Testing
 
 /// mount.grantfs with a stand-in for grantfs that prints its words and ends as it is told.
 @Suite struct MountHelperTests {
-    private func run(_ words: [String], status: Int32 = 0) throws -> (words: [String], status: Int32) {
+    private func run(_ words: [String], status: Int32 = 0, in place: String = "/") throws -> (words: [String], status: Int32) {
         let directory = NSTemporaryDirectory() + "/grantfs-helper-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: directory) }
         try Command.writeProgram("#!/bin/sh\nprintf '%s|' \"$@\"\nexit \(status)", to: directory + "/grantfs")
-        let output = try Command.run(["/bin/sh", Programs.mountHelper] + words, environment: ["PATH": directory + ":/usr/bin:/bin"])
+        let output = try Command.run(
+            ["env", "--chdir", place, "/bin/sh", Programs.mountHelper] + words, environment: ["PATH": directory + ":/usr/bin:/bin"])
         return (output.text.split(separator: "|").map(String.init), output.status)
     }
 
@@ -26,6 +27,20 @@ import Testing
         let result = try run(words)
         #expect(result.words == expected)
         #expect(result.status == 0)
+    }
+
+    @Test("A view with the name of a file in the working directory is mounted by its name")
+    func aPathIsANameAgain() throws {
+        let place = NSTemporaryDirectory() + "/grantfs-helper-\(UUID().uuidString)"
+        defer { try? FileManager.default.removeItem(atPath: place) }
+        try FileManager.default.createDirectory(atPath: place + "/my view", withIntermediateDirectories: true)
+        try FileManager.default.createSymbolicLink(atPath: place + "/link", withDestinationPath: "my view/below")
+        try FileManager.default.createDirectory(atPath: place + "/my view/below", withIntermediateDirectories: true)
+        let real = URL(fileURLWithPath: place).resolvingSymlinksInPath().path
+        for (path, name) in [("my view", "my view"), ("my view/below", "link")] {
+            #expect(try run(["\(real)/\(path)", "/d"], in: place).words == ["mount", "--", name, "/d"])
+        }
+        #expect(try run([real + "/other", "/d"], in: place).words == ["mount", "--", real + "/other", "/d"])
     }
 
     @Test(arguments: [[], ["v"], ["v", "/d", "x"], ["v", "/d", "-q"], ["v", "/d", "-o"], ["v", "/d", "-N", "1"]])

@@ -162,7 +162,7 @@ public final class Child: @unchecked Sendable {
 
     /// The exit status, or minus the signal that ended it; nil when it still runs after `seconds`.
     public func wait(within seconds: Double = 60) -> Int32? {
-        let deadline = Machine.deadline(seconds: seconds)
+        let (began, deadline) = (Machine.milliseconds, Machine.deadline(seconds: seconds))
         while status == nil {
             let isLast = Machine.milliseconds >= deadline
             var raw: Int32 = 0
@@ -171,7 +171,8 @@ public final class Child: @unchecked Sendable {
             if result < 0 && errno != EINTR { status = 127 << 8 }
             if status == nil {
                 if isLast { return nil }
-                usleep(1000)
+                // The longer it runs, the less it matters when its end is seen.
+                pause(milliseconds: Int(min(20, max(1, (Machine.milliseconds - began) / 20))))
             }
         }
         let raw = status!
