@@ -85,7 +85,9 @@ extension ViewFS {
                         ? view.touchOwner(
                             of: descriptor, for: request.caller,
                             mayPrecedeWrite: !changes.contains(.changeTime) && view.mayBeDirty(node))
-                        : Identity.withReserve(of: request.caller) { view.apply(changes, attributes, to: node, descriptor, file: handle) }
+                        : Identity.withReserve(of: request.caller) {
+                            view.apply(changes, attributes, to: node, descriptor, file: handle, as: request.caller)
+                        }
                 }
             if result == ViewFS.leaseInTheWay {
                 let call = view.pendingCall(of: descriptor, request, scope: node.pointee.scope)
@@ -102,33 +104,6 @@ extension ViewFS {
                 view.replyAttributes(request, node, descriptor)
             }
         }
-    }
-
-    /// Decides for chown(2), fallocate(2) and copy_file_range(2) whether set-id bits are kept: their requests do not say whether
-    /// the caller has CAP_FSETID, so that is looked up where there are such bits.
-    ///
-    /// A set-gid bit without execution for the group also stays for members of the group (fs/attr.c, setattr_should_drop_sgid), and
-    /// the worker has none of the caller's supplementary groups.
-    ///
-    /// `byACL`: for a change of an ACL, where members keep it in any case (fs/posix_acl.c, posix_acl_update_mode).
-    func settleSetID(of descriptor: Int32, for caller: Caller, byACL: Bool = false) {
-        var status = FileStatus()
-        let result = clinux_statx(descriptor, nil, &status)
-        let bits = status.st.st_mode & (S_ISUID | S_ISGID | S_IXGRP)
-        guard result < 0 || bits & (S_ISUID | S_ISGID) != 0 else { return }
-        let fsetid: Int32 = 4
-        let isPlainSetGID = bits & (S_ISGID | S_IXGRP) == S_ISGID
-        let isMembers = (byACL || isPlainSetGID) && result == 0 && clinux_other_is_in_group(caller.pid, status.st.st_gid)
-        // Of two bits a member loses one, which only the backing filesystem can do at once, and only with the member's groups.
-        let losesOne = isMembers && !byACL && bits & S_ISUID != 0
-        if losesOne { _ = Identity.assume(caller, groups: true) }
-        Identity.keepSetID((isMembers && !losesOne) || caller.has(capability: fsetid))
-    }
-
-    /// Remembers that the mount has set-gid bits without group execution.
-    @inline(__always)
-    func recordMode(_ mode: mode_t) {
-        if mode & (S_ISGID | S_IXGRP) == S_ISGID { hasPlainSetGID.store(true, ordering: .relaxed) }
     }
 
     /// Handles a request that names no change. It is one of two: chown(2) without owner and group, which clears set-id bits for the
@@ -165,7 +140,8 @@ extension ViewFS {
     }
 
     private func apply(
-        _ changes: AttributeChanges, _ wanted: UnsafePointer<stat>, to node: NodePointer, _ descriptor: Int32, file handle: UInt64?
+        _ changes: AttributeChanges, _ wanted: UnsafePointer<stat>, to node: NodePointer, _ descriptor: Int32, file handle: UInt64?,
+        as caller: Caller
     ) -> Int32 {
         // First: it can fail for size or space, and then set-id bits that the kernel wants cleared with it must stay.
         if changes.contains(.size) {
@@ -180,7 +156,7 @@ extension ViewFS {
         }
         // After the owner: chown clears set-id bits, and the requested mode says which remain.
         if changes.contains(.mode) {
-            let result = clinux_chmod_descriptor(descriptor, wanted.pointee.st_mode & 0o7777)
+            let result = changeMode(of: descriptor, to: wanted.pointee.st_mode & 0o7777, as: caller)
             if result < 0 { return result }
         }
         if !changes.isDisjoint(with: [.accessTime, .modificationTime, .accessTimeNow, .modificationTimeNow]) {

@@ -6,25 +6,28 @@ import GrantViewTree
 
 extension ViewFS {
     static func mkdir(_ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ mode: mode_t) {
-        view.make(request, parent, name) { clinux_mkdirat($0, name, mode) }
+        view.make(request, parent, name, mode) { clinux_mkdirat($0, name, $1) }
     }
 
     static func mknod(
         _ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ mode: mode_t, _ device: dev_t
     ) {
-        view.make(request, parent, name, detail: kind(of: mode)) { clinux_mknodat($0, name, mode, device) }
+        view.make(request, parent, name, mode, detail: kind(of: mode)) { clinux_mknodat($0, name, $1, device) }
     }
 
     static func symlink(
         _ view: ViewFS, _ request: consuming Request, _ target: UnsafePointer<CChar>, _ parent: NodeID, _ name: UnsafePointer<CChar>
     ) {
-        view.make(request, parent, name, detail: "to “\(String(cString: target))”") { clinux_symlinkat(target, $0, name) }
+        view.make(request, parent, name, 0, detail: "to “\(String(cString: target))”") { directory, _ in
+            clinux_symlinkat(target, directory, name)
+        }
     }
 
-    /// Creates `name` by `body` as the caller, and replies with its node.
+    /// Creates `name` by `body` as the caller, and replies with its node. `body` gets the directory and the mode that the caller
+    /// may set.
     private func make(
-        _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, detail: @autoclosure () -> String = "",
-        _ body: (Int32) -> Int32
+        _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ mode: mode_t,
+        detail: @autoclosure () -> String = "", _ body: (Int32, mode_t) -> Int32
     ) {
         if parent.isVirtual {
             request.reply(error: EACCES)
@@ -37,8 +40,9 @@ extension ViewFS {
                 return
             }
             Identity.assumeMask(request.caller.umask)
+            let mode = creationMode(mode, in: directory, for: request.caller)
             let result = audited(request, node, .entry(directory, name), detail: detail()) {
-                Identity.withReserve(of: request.caller) { body(directory) }
+                Identity.withReserve(of: request.caller) { body(directory, mode) }
             }
             if result < 0 { request.reply(failure: result) } else { replyEntry(request, name, in: directory, found: (parent, node)) }
         }

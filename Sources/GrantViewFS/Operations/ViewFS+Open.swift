@@ -98,6 +98,7 @@ extension ViewFS {
                 }
             }
             let name = document == nil ? name : stagedName
+            let mode = view.creationMode(mode, in: directory, for: request.caller)
             Identity.assumeMask(request.caller.umask)
             // Always exclusive: a file that another process created meanwhile could be a FIFO or a link, and nobody has checked
             // whether the caller may open it, as the kernel takes the reply to CREATE for a new file. ESTALE makes it look the name

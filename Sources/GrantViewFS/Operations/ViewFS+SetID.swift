@@ -1,0 +1,88 @@
+import CGrantSystem
+import GrantFUSE
+import Glibc
+import GrantSystem
+
+// Set-user-id and set-group-id bits (docs/decisions/set-id-bits.md).
+extension ViewFS {
+    /// Decides for chown(2), fallocate(2) and copy_file_range(2) whether set-id bits are kept: their requests do not say whether
+    /// the caller has CAP_FSETID, so that is looked up where there are such bits.
+    ///
+    /// A set-gid bit without execution for the group also stays for members of the group (fs/attr.c, setattr_should_drop_sgid), and
+    /// the worker has none of the caller's supplementary groups.
+    ///
+    /// `byACL`: for a change of an ACL, where members keep it in any case (fs/posix_acl.c, posix_acl_update_mode).
+    func settleSetID(of descriptor: Int32, for caller: Caller, byACL: Bool = false) {
+        var status = FileStatus()
+        let result = clinux_statx(descriptor, nil, &status)
+        let bits = status.st.st_mode & (S_ISUID | S_ISGID | S_IXGRP)
+        guard result < 0 || bits & (S_ISUID | S_ISGID) != 0 else { return }
+        let isPlainSetGID = bits & (S_ISGID | S_IXGRP) == S_ISGID
+        let isMembers = (byACL || isPlainSetGID) && result == 0 && clinux_other_is_in_group(caller.pid, status.st.st_gid)
+        // Of two bits a member loses one, which only the backing filesystem can do at once, and only with the member's groups.
+        let losesOne = isMembers && !byACL && bits & S_ISUID != 0
+        if losesOne { _ = Identity.assume(caller, groups: true) }
+        Identity.keepSetID((isMembers && !losesOne) || caller.has(capability: fsetid))
+    }
+
+    /// Remembers that the mount has set-gid bits without group execution.
+    @inline(__always)
+    func recordMode(_ mode: mode_t) {
+        if mode & (S_ISGID | S_IXGRP) == S_ISGID { hasPlainSetGID.store(true, ordering: .relaxed) }
+    }
+
+    /// The mode with which `caller` may create a file in `directory`: without the set-id bits that it could not set on a file with
+    /// the owner and the group that the new file gets.
+    @inline(__always)
+    func creationMode(_ mode: mode_t, in directory: Int32, for caller: Caller) -> mode_t {
+        mode & setIDBits == 0 ? mode : limitedMode(mode, in: directory, for: caller)
+    }
+
+    @inline(never)
+    private func limitedMode(_ mode: mode_t, in directory: Int32, for caller: Caller) -> mode_t {
+        var status = FileStatus()
+        guard clinux_statx(directory, nil, &status) == 0 else { return mode & ~setIDBits }
+        let inheritsGroup = status.st.st_mode & S_ISGID != 0
+        let group = inheritsGroup ? status.st.st_gid : Identity.isRoots ? caller.gid : getegid()
+        // As natively where the file becomes the caller's: the bit without execution for the group runs nothing
+        // (fs/inode.c, mode_strip_sgid).
+        if Identity.isRoots, mode & (S_ISGID | S_IXGRP) == S_ISGID { return mode }
+        return limited(mode, group: group, for: caller)
+    }
+
+    /// `mode` without the set-id bits that `caller` cannot set on a file of `group` that this daemon creates or may change.
+    private func limited(_ mode: mode_t, group: gid_t, for caller: Caller) -> mode_t {
+        let isOwners = Identity.isRoots || caller.uid == geteuid()
+        let isMembers = caller.gid == group || clinux_other_is_in_group(caller.pid, group)
+        if isOwners && isMembers || caller.has(capability: fsetid) { return mode }
+        return mode & ~((isOwners ? 0 : S_ISUID) | (isMembers ? 0 : S_ISGID))
+    }
+
+    /// Changes a file's mode. Returns 0 or a negative error number.
+    @inline(__always)
+    func changeMode(of descriptor: Int32, to mode: mode_t, as caller: Caller) -> Int32 {
+        mode & setIDBits == 0
+            ? clinux_chmod_descriptor(descriptor, mode) : changeMode(of: descriptor, toSetID: mode, as: caller)
+    }
+
+    /// Sets set-id bits with the caller's own rights: the kernel in front has checked owner and group as it had them cached, and
+    /// the file may have been given away on the host since. What the caller may not set is left out.
+    @inline(never)
+    private func changeMode(of descriptor: Int32, toSetID mode: mode_t, as caller: Caller) -> Int32 {
+        guard Identity.isRoots else {
+            var status = FileStatus()
+            let result = clinux_statx(descriptor, nil, &status)
+            return result < 0
+                ? result : clinux_chmod_descriptor(descriptor, limited(mode, group: status.st.st_gid, for: caller))
+        }
+        let error = Identity.assume(caller, groups: true)
+        if error != 0 { return 0 - error }
+        let result = Identity.asPrivileged(as: caller) { clinux_chmod_descriptor(descriptor, mode) }
+        return result == -EPERM ? clinux_chmod_descriptor(descriptor, mode & ~setIDBits) : result
+    }
+}
+
+private let setIDBits: mode_t = S_ISUID | S_ISGID
+
+/// CAP_FSETID of <linux/capability.h>.
+private let fsetid: Int32 = 4
