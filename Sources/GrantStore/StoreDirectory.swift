@@ -19,20 +19,23 @@ struct StoreDirectory: Sendable {
         guard given.hasPrefix("/"), !given.utf8.contains(0) else {
             throw GrantError(.usage, "“\(given)” is no place for a store", cause: "it is not an absolute path")
         }
-        try StoreDirectory.checkPath(to: given)
-        if create { try StoreDirectory.makeDirectories(given) }
-        guard let resolved = realpath(given, nil) else {
-            let error = Errno(errno)
-            if error.rawValue == ENOENT { throw StoreFailure.missing(given) }
+        let directory = try StoreDirectory.openDirectory(given, create: create)
+        let status: stat
+        do throws(Errno) {
+            path = String(decoding: try directory.path(), as: UTF8.self)
+            status = try directory.status().st
+        } catch {
             throw StoreFailure.failed(given, error)
         }
-        defer { free(resolved) }
-        path = String(cString: resolved)
         // SQLite's limit for a whole path is 512 bytes, and it appends "-journal".
         if path.utf8.count > 480 { throw StoreFailure.unavailable(path, "its path is longer than 480 bytes") }
-        try StoreDirectory.checkOwner(path, S_IFDIR)
+        try StoreDirectory.checkOwner(path, status)
         if create {
-            try StoreDirectory.make(run)
+            do throws(Errno) {
+                try DirectoryEntry.makeDirectory(directory.number, Array("run".utf8), 0o700)
+            } catch {
+                if error.rawValue != EEXIST { throw failure(error) }
+            }
             try StoreDirectory.checkOwner(run, S_IFDIR)
         }
     }
@@ -147,47 +150,48 @@ struct StoreDirectory: Sendable {
         return lstat(file, &status) == 0
     }
 
-    private static func makeDirectories(_ path: String) throws(GrantError) {
-        var partial = ""
-        for component in path.split(separator: "/") {
-            partial += "/" + component
-            var status = stat()
-            if stat(partial, &status) != 0 { try make(partial) }
-        }
-    }
-
-    private static func make(_ path: String) throws(GrantError) {
-        if mkdir(path, 0o700) != 0, errno != EEXIST {
-            let error = Errno(errno)
-            if error.rawValue == ENOSPC || error.rawValue == EDQUOT { throw StoreFailure.full(path) }
-            throw StoreFailure.unavailable(path, error.description)
-        }
-    }
-
-    /// Checks that others cannot redirect root to another store: nobody else may be able to exchange a directory or link on the path,
-    /// or anything that is missing and has to be created. `.permission` otherwise.
-    private static func checkPath(to path: String) throws(GrantError) {
-        if geteuid() != 0 { return }
-        var names = path.utf8.split(separator: UInt8(ascii: "/")).map { Array($0) }
-        var isWhole = true
-        while true {
-            let found: (path: [UInt8], cause: String)
-            do throws(Errno) {
-                let opened = try OwnDirectory.open([UInt8(ascii: "/")] + names.joined(separator: [UInt8(ascii: "/")]))
-                // The store itself is checked more closely elsewhere.
-                guard let objection = opened.objection, !isWhole || objection.path != opened.path else { return }
-                found = objection
-            } catch {
-                // Any other error shows when it is opened.
-                guard error == Errno(ENOENT), names.popLast() != nil else { return }
-                isWhole = false
-                continue
+    /// Opens the store's directory, or creates it with its parents. What is checked and what is created is the same directory: each
+    /// is found from the descriptor of the one above.
+    ///
+    /// For root no other user may be able to exchange a directory or link on the path, and so lead root to another store.
+    private static func openDirectory(_ path: String, create: Bool) throws(GrantError) -> FileDescriptor {
+        let failure: Errno
+        let found: (path: [UInt8], cause: String)?
+        do throws(Errno) {
+            let opened = try OwnDirectory.open(Array(path.utf8), creating: create ? 0o700 : nil)
+            // The store itself is checked more closely by `checkOwner`.
+            guard geteuid() == 0, let objection = opened.objection, objection.path != opened.path else {
+                return opened.intoDirectory()
             }
+            (failure, found) = (Errno(EACCES), objection)
+        } catch {
+            (failure, found) = (error, geteuid() == 0 && error == Errno(ENOENT) ? objection(onTheWayTo: path) : nil)
+        }
+        if let found {
             throw GrantError(
                 .permission, "the store \(path) cannot be used",
                 cause: "“\(String(decoding: found.path, as: UTF8.self))” is on the way there, and \(found.cause)",
                 advice: "choose another with --store")
         }
+        switch failure.rawValue {
+        case ENOENT where !create: throw StoreFailure.missing(path)
+        case ENOSPC, EDQUOT: throw StoreFailure.full(path)
+        case ENOTDIR: throw StoreFailure.unavailable(path, "it is not a directory")
+        default: throw StoreFailure.failed(path, failure)
+        }
+    }
+
+    /// Why a store that is missing is not created for root: the objection to the nearest directory that is there.
+    private static func objection(onTheWayTo path: String) -> (path: [UInt8], cause: String)? {
+        var names = path.utf8.split(separator: UInt8(ascii: "/")).map { Array($0) }
+        while names.popLast() != nil {
+            do throws(Errno) {
+                return try OwnDirectory.open([UInt8(ascii: "/")] + names.joined(separator: [UInt8(ascii: "/")])).objection
+            } catch {
+                if error != Errno(ENOENT) { return nil }
+            }
+        }
+        return nil
     }
 
     /// Write access to a store means the power to grant anything, so it has to belong to this user alone.
@@ -200,6 +204,10 @@ struct StoreDirectory: Sendable {
         guard status.st_mode & S_IFMT == kind else {
             throw StoreFailure.unavailable(path, kind == S_IFDIR ? "it is not a directory" : "it is not a regular file")
         }
+        try checkOwner(path, status)
+    }
+
+    private static func checkOwner(_ path: String, _ status: stat) throws(GrantError) {
         if status.st_uid != geteuid() {
             throw GrantError(
                 .permission, "the store \(path) cannot be used", cause: "it belongs to the user with id \(status.st_uid)",

@@ -47,7 +47,10 @@ public enum OwnDirectory {
 
     /// Opens a directory as open(2) does, links followed, and checks it. For root, checks every directory and link on the way as
     /// well. The objection comes with the path that it is about.
-    public static func open(_ path: [UInt8]) throws(Errno) -> Opened {
+    ///
+    /// - Parameter mode: of the directories that are created where there are none; nil to create none. None is created behind an
+    ///   objection: ENOENT then.
+    public static func open(_ path: [UInt8], creating mode: mode_t? = nil) throws(Errno) -> Opened {
         var current = try FileDescriptor.open("/".utf8, OpenFlags.path | O_DIRECTORY)
         var objection: (path: [UInt8], cause: String)?
         let isRoot = geteuid() == 0
@@ -56,7 +59,7 @@ public enum OwnDirectory {
         var links = 0
         while let name = rest.popLast() {
             do throws(Errno) {
-                current = try FileDescriptor.openAt(current.number, name, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
+                current = try openDirectory(Array(name), in: current, creating: objection == nil ? mode : nil)
             } catch {
                 guard error == Errno(ENOTDIR) else { throw error }
                 // A link, if anything that leads on.
@@ -78,6 +81,26 @@ public enum OwnDirectory {
         let directory = try current.reopened(O_RDONLY | O_DIRECTORY)
         if objection == nil, let cause = try self.objection(to: directory) { objection = (try directory.path(), cause) }
         return Opened(path: try directory.path(), objection: objection, directory: directory)
+    }
+
+    /// Opens a directory of another one, links not followed, or creates it. ENOTDIR for a link.
+    private static func openDirectory(
+        _ name: [UInt8], in parent: borrowing FileDescriptor, creating mode: mode_t?
+    ) throws(Errno) -> FileDescriptor {
+        let flags = OpenFlags.path | O_DIRECTORY | O_NOFOLLOW
+        do throws(Errno) {
+            return try FileDescriptor.openAt(parent.number, name, flags)
+        } catch {
+            if mode == nil || error != Errno(ENOENT) { throw error }
+        }
+        guard let mode else { throw Errno(ENOENT) }
+        do throws(Errno) {
+            try DirectoryEntry.makeDirectory(parent.number, name, mode)
+        } catch {
+            // Another process was faster. Its directory is checked as one that was there before.
+            guard error == Errno(EEXIST) else { throw error }
+        }
+        return try FileDescriptor.openAt(parent.number, name, flags)
     }
 
     /// Whether this user is the only member of the group: a group of the user's name without other members, as many systems make
