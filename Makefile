@@ -87,35 +87,38 @@ run: ## grant DIR, mount the view at AT, say what to try: make run DIR=~/Documen
 	@$(MAKE) --no-print-directory release
 	@.ci/try $(program)
 
+# $(call write,COMMAND,FILE,MODE): writes what COMMAND prints to a new FILE, which has MODE whatever the umask and the file before it.
+define write
+rm -f "$(2)" && (umask 077 && $(1) >"$(2)") && chmod $(3) "$(2)"
+endef
+
 install: $(program) ## install the program, the mount helper, units, man pages and completions (PREFIX, DESTDIR)
 	@[ -n '$(DESTDIR)' ] || .ci/beside-package install '$(UNITDIR)' '$(HELPERDIR)'
 	$(INSTALL) -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(HELPERDIR)' '$(DESTDIR)$(MANDIR)/man1' '$(DESTDIR)$(MANDIR)/man5' '$(DESTDIR)$(MANDIR)/man8'
 	$(INSTALL) -m 755 $(program) '$(DESTDIR)$(BINDIR)/grantfs'
-	sed 's|^PATH=.*|&:$(BINDIR)|' mount-helpers/mount.grantfs >'$(DESTDIR)$(HELPERDIR)/mount.grantfs'
-	chmod 755 '$(DESTDIR)$(HELPERDIR)/mount.grantfs'
+	$(call write,sed 's|^PATH=.*|&:$(BINDIR)|' mount-helpers/mount.grantfs,$(DESTDIR)$(HELPERDIR)/mount.grantfs,755)
 	ln -sf mount.grantfs '$(DESTDIR)$(HELPERDIR)/mount.fuse.grantfs'
 	$(INSTALL) -m 644 docs/man/grantfs.1 '$(DESTDIR)$(MANDIR)/man1/grantfs.1'
 	$(INSTALL) -m 644 docs/man/grantfs.5 '$(DESTDIR)$(MANDIR)/man5/grantfs.5'
 	$(INSTALL) -m 644 docs/man/mount.grantfs.8 '$(DESTDIR)$(MANDIR)/man8/mount.grantfs.8'
 	$(INSTALL) -d '$(DESTDIR)$(BASHDIR)' '$(DESTDIR)$(ZSHDIR)' '$(DESTDIR)$(FISHDIR)'
-	$(program) completion bash >'$(DESTDIR)$(BASHDIR)/grantfs'
-	$(program) completion zsh >'$(DESTDIR)$(ZSHDIR)/_grantfs'
-	$(program) completion fish >'$(DESTDIR)$(FISHDIR)/grantfs.fish'
+	$(call write,$(program) completion bash,$(DESTDIR)$(BASHDIR)/grantfs,644)
+	$(call write,$(program) completion zsh,$(DESTDIR)$(ZSHDIR)/_grantfs,644)
+	$(call write,$(program) completion fish,$(DESTDIR)$(FISHDIR)/grantfs.fish,644)
 	$(INSTALL) -d '$(DESTDIR)$(PROFILEDIR)'
 	$(INSTALL) -m 644 mount-helpers/profiles/* '$(DESTDIR)$(PROFILEDIR)'
 	$(INSTALL) -m 644 mount-helpers/policy.toml.example '$(DESTDIR)$(POLICYEXAMPLE)'
 	$(INSTALL) -d '$(DESTDIR)$(UNITDIR)/system' '$(DESTDIR)$(UNITDIR)/user' '$(DESTDIR)$(TMPFILESDIR)' '$(DESTDIR)$(SYSUSERSDIR)'
 	for kind in system user; do \
 		for unit in grantfs@.service grantfs-apply.service; do \
-			sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/systemd/$$kind/$$unit >'$(DESTDIR)$(UNITDIR)'/$$kind/$$unit || exit 1; \
-			chmod 644 '$(DESTDIR)$(UNITDIR)'/$$kind/$$unit; done; done
+			$(call write,sed 's|@BINDIR@|$(BINDIR)|' "mount-helpers/systemd/$$kind/$$unit",$(DESTDIR)$(UNITDIR)/$$kind/$$unit,644) || exit 1; \
+		done; done
 	for unit in grantfs-agent.service grantfs-system@.service grantfs-system.socket; do \
-		sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/systemd/system/$$unit >'$(DESTDIR)$(UNITDIR)'/system/$$unit || exit 1; \
-		chmod 644 '$(DESTDIR)$(UNITDIR)'/system/$$unit; done
-	sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/systemd/user/grantfs-portal.service >'$(DESTDIR)$(UNITDIR)'/user/grantfs-portal.service
+		$(call write,sed 's|@BINDIR@|$(BINDIR)|' "mount-helpers/systemd/system/$$unit",$(DESTDIR)$(UNITDIR)/system/$$unit,644) || exit 1; \
+	done
+	$(call write,sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/systemd/user/grantfs-portal.service,$(DESTDIR)$(UNITDIR)/user/grantfs-portal.service,644)
 	$(INSTALL) -d '$(DESTDIR)$(DBUSDIR)'
-	sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/org.freedesktop.portal.Documents.service >'$(DESTDIR)$(DBUSDIR)/org.freedesktop.portal.Documents.service'
-	chmod 644 '$(DESTDIR)$(UNITDIR)'/user/grantfs-portal.service '$(DESTDIR)$(DBUSDIR)/org.freedesktop.portal.Documents.service'
+	$(call write,sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/org.freedesktop.portal.Documents.service,$(DESTDIR)$(DBUSDIR)/org.freedesktop.portal.Documents.service,644)
 	$(INSTALL) -m 644 mount-helpers/systemd/grantfs.tmpfiles '$(DESTDIR)$(TMPFILESDIR)/grantfs.conf'
 	$(INSTALL) -m 644 mount-helpers/systemd/grantfs.sysusers '$(DESTDIR)$(SYSUSERSDIR)/grantfs.conf'
 

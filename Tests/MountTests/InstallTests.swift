@@ -1,0 +1,23 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    /// `make install` under a umask of the administrator's.
+    @Suite(.enabled(if: Command.exists("make"), "there is no make")) struct Installation {
+        @Test("make install sets every mode, whatever the umask and an earlier file", arguments: ["000", "077"])
+        func modes(umask: String) throws {
+            let fixture = try MountFixture()
+            let checkout = URL(fileURLWithPath: #filePath).appendingPathComponent("../../..").standardized.path
+            let root = fixture.base + "/root"
+            let left = root + "/usr/local/share/bash-completion/completions"
+            try Command.shell("mkdir -p \"$1\" && touch \"$1/grantfs\" && chmod 666 \"$1/grantfs\"", left).orThrow()
+            let program = Programs.grantfs
+            try Command.shell(
+                "umask \"$1\"; make -C \"$2\" -o \"$3\" program=\"$3\" DESTDIR=\"$4\" install", umask, checkout, program, root
+            ).orThrow()
+            let modes = try Command.run(["find", root, "!", "-type", "l", "-printf", "%y %m\n"]).orThrow().lines
+            #expect(Set(modes) == ["d 755", "f 644", "f 755"])
+        }
+    }
+}
