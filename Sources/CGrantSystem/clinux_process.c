@@ -159,6 +159,17 @@ int clinux_memory_file(const void *data, size_t size) {
     return fd;
 }
 
+int clinux_open_standard_descriptors(void) {
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) != -1) continue;
+        // The lowest number that is free (open(2)).
+        int opened = open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+        if (opened == -1) return -errno;
+        if (opened != fd) return -EBADF;
+    }
+    return 0;
+}
+
 int clinux_pipe(int ends[2]) { return pipe2(ends, O_CLOEXEC) == -1 ? -errno : 0; }
 
 pid_t clinux_spawn(const char *path, char *const arguments[], char *const environment[], int manner,

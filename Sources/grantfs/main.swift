@@ -1,3 +1,5 @@
 import Glibc
+import GrantSystem
 
+ProcessStart.prepare()
 exit(CommandLineProgram.run(ProcessArguments.words.dropFirst().map { $0 }))

@@ -30,6 +30,10 @@ int clinux_pipe(int ends[2]);
 // A file in memory without a name that holds `data`, to be read from its start.
 int clinux_memory_file(const void *data, size_t size);
 
+// Opens the standard descriptors that are closed, at /dev/null in the wrong direction: their use still fails with EBADF, and no
+// file gets their numbers. Inherited by children.
+int clinux_open_standard_descriptors(void);
+
 // posix_spawn, no signals blocked or ignored. `manner`, or 0: DETACHED, stdin and stdout from /dev/null, a new session, nothing else
 // inherited but stderr; GROUP, a process group of its own, nothing inherited but stdin, stdout and stderr.
 // `descriptors` become the numbers from 3 on of the child, `environment` (or NULL for this process's) its variables. Returns the child's pid.

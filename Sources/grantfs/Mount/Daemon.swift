@@ -219,9 +219,6 @@ enum Daemon {
     /// Blocks the signals that end a daemon, for this thread and all that it starts, and returns them.
     private static func blockSignals() -> sigset_t {
         signal(SIGPIPE, SIG_IGN)
-        // The daemon may have inherited a limit for the size of files (RLIMIT_FSIZE). A write beyond it must fail with EFBIG instead of
-        // ending the daemon.
-        signal(SIGXFSZ, SIG_IGN)
         var set = sigset_t()
         sigemptyset(&set)
         for number in [SIGTERM, SIGINT, SIGHUP, SIGUSR1] { sigaddset(&set, number) }
