@@ -39,6 +39,9 @@ extension GrantAdministrator {
         // Active grants gain nothing.
         let now = GrantAdministrator.now
         try requireAllowed(described.filter { $0.grant.state(at: now) != .active }.map { ($0.path, $0.grant.view, $0.grant.access) })
+        for grant in described where grant.grant.state(at: now) != .active {
+            try ObeyedFiles.check(grant.path, access: grant.grant.access)
+        }
         return try broadcast(try store.restore(grants.map(\.id), by: actor), timeout)
     }
 
@@ -67,6 +70,7 @@ extension GrantAdministrator {
         if widens(grant, access: access, expires: expires), let judge = try judge() {
             try judge.require(describe([grant])[0].path, view: grant.view, access: access ?? grant.access, by: actor)
         }
+        if let access, access != grant.access { try ObeyedFiles.check(describe([grant])[0].path, access: access) }
         let changed = try store.update(
             grant.id, access: access, name: name, expires: expires, coordination: coordination, cache: cache, by: actor)
         recorded?()

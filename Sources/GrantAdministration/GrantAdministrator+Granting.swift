@@ -98,6 +98,7 @@ extension GrantAdministrator {
                 throw GrantAdministrator.noOwnCache(choice.name, cache)
             }
             try check(choice.proposal)
+            try ObeyedFiles.check(choice.proposal.bookmark.path, access: choice.access)
         }
         try requireAllowed(choices.map { ($0.proposal.bookmark.path, $0.view, $0.access) })
         let now = GrantAdministrator.now

@@ -71,6 +71,7 @@ extension GrantAdministrator {
                 advice: "remove this grant and grant that directory, if it is meant")
         }
         try LoopCheck(store: store).check(proposal.bookmark.path, device: proposal.mountDevice)
+        try ObeyedFiles.check(proposal.bookmark.path, access: grant.access)
         var bookmark = proposal.bookmark
         guard (bookmark.document == nil) == (grant.bookmark.document == nil) else {
             throw GrantError(

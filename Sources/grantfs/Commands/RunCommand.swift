@@ -155,6 +155,7 @@ enum RunCommand {
             // A writable file is shown in a directory of its own, because most programs save by replacing the file.
             let proposal = try GrantAdministrator.propose(
                 directory: wish.path, name: nil, store: store, document: wish.access == .readOnly ? .file : .directory, probe: probe)
+            try ObeyedFiles.check(proposal.bookmark.path, access: wish.access)
             let (identity, filesystem) = (proposal.bookmark.identity, proposal.bookmark.filesystem)
             if chosen.contains(where: { $0.proposal.bookmark.identity == identity && $0.proposal.bookmark.filesystem == filesystem }) {
                 throw GrantError(

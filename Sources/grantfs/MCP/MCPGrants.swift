@@ -9,10 +9,12 @@ import GrantSystem
 final class MCPGrants {
     let store: GrantStore
     private let administrator: GrantAdministrator
+    private let obeyed: [[UInt8]]
     private var mounted: (mount: TemporaryMount, view: ViewName)?
 
-    init(_ store: GrantStore) {
-        self.store = store
+    /// `obeyed`: files that decide what this session grants, and so are granted to nobody for writing.
+    init(_ store: GrantStore, obeyed: [[UInt8]]) {
+        (self.store, self.obeyed) = (store, obeyed)
         administrator = GrantAdministrator.command(store)
     }
 
@@ -44,8 +46,10 @@ final class MCPGrants {
         return Shown(grant: grant, place: CanonicalPath.join(mountpoint, grant.name.bytes))
     }
 
-    func look(at path: [UInt8]) throws(GrantError) -> GrantAdministrator.Proposal {
-        try GrantAdministrator.propose(directory: path, name: nil, store: store.directory, probe: .command)
+    func look(at path: [UInt8], for access: Access) throws(GrantError) -> GrantAdministrator.Proposal {
+        let proposal = try GrantAdministrator.propose(directory: path, name: nil, store: store.directory, probe: .command)
+        try ObeyedFiles.check(proposal.bookmark.path, access: access, named: obeyed)
+        return proposal
     }
 
     /// Returns the grant of the same directory.

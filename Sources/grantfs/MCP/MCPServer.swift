@@ -182,7 +182,7 @@ final class MCPServer {
         if policy.verdict(on: CanonicalPath.resolveWhatExists(path), access) == .denied {
             return refusal("Not granted: the policy denies it.")
         }
-        let proposal = try grants.look(at: path)
+        let proposal = try grants.look(at: path, for: access)
         let found = proposal.bookmark.path
         if let shown = try grants.existing(proposal), access == .readOnly || shown.grant.access == .readWrite {
             return content("Granted already: \(line(shown))", shown.json)
@@ -198,7 +198,7 @@ final class MCPServer {
         case .no(let why): return refusal("Not granted: \(why).")
         case .yes(let chosen, let access):
             // It may be another directory, or exchanged by now: what the person was shown counts.
-            let final = try grants.look(at: chosen)
+            let final = try grants.look(at: chosen, for: access)
             guard chosen != found || final.bookmark.identity == proposal.bookmark.identity else {
                 return refusal("Not granted: another directory is there than when the person was asked.")
             }
