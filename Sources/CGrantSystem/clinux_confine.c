@@ -57,14 +57,21 @@ int clinux_abstract_sockets_leave(void) {
     return result;
 }
 
+int clinux_become_user(uid_t user, gid_t group, const gid_t *groups, size_t count) {
+    int result = clinux_no_new_privileges();
+    if (result != 0) return result;
+    if (syscall(SYS_setgroups, count, groups) == -1 || syscall(SYS_setresgid, group, group, group) == -1) return -errno;
+    // CAP_SETUID is needed once more.
+    if ((result = clinux_capabilities_keep((uint64_t)1 << CAP_SETUID)) != 0) return result;
+    if (syscall(SYS_setresuid, user, user, user) == -1) return -errno;
+    if ((result = clinux_capabilities_keep(0)) != 0) return result;
+    // The kernel does so at a change of user, unless fs.suid_dumpable says otherwise.
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == -1) return -errno;
+    return syscall(SYS_setresuid, 0, 0, 0) == 0 ? -EPERM : 0;
+}
+
 int clinux_become_nobody(void) {
     // The highest number of the old 16 bits, which systems give to nobody.
     const uid_t nobody = 65534;
-    int result = clinux_no_new_privileges();
-    if (result != 0) return result;
-    if (geteuid() != 0) return 0;
-    if (syscall(SYS_setgroups, 0, NULL) == -1 || syscall(SYS_setresgid, nobody, nobody, nobody) == -1 ||
-        syscall(SYS_setresuid, nobody, nobody, nobody) == -1)
-        return -errno;
-    return syscall(SYS_setresuid, 0, 0, 0) == 0 ? -EPERM : 0;
+    return geteuid() == 0 ? clinux_become_user(nobody, nobody, NULL, 0) : clinux_no_new_privileges();
 }

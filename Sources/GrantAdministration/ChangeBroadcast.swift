@@ -258,7 +258,7 @@ struct ChangeBroadcast: Sendable {
 }
 
 /// Calls `body` for all items concurrently, on a thread each, and returns the results in order.
-func inParallel<Item: Sendable, Result: Sendable>(_ items: [Item], _ body: @escaping @Sendable (Item) -> Result) -> [Result] {
+package func inParallel<Item: Sendable, Result: Sendable>(_ items: [Item], _ body: @escaping @Sendable (Item) -> Result) -> [Result] {
     if items.count == 1 { return [body(items[0])] }
     let results = Lock([Result?](repeating: nil, count: items.count))
     let threads = items.indices.map { index in

@@ -101,5 +101,41 @@ extension MountTests {
             #expect(store.uid == fixture.owner.uid && store.problem == nil && store.grants.map(\.name) == ["a"])
             #expect(store.mounts.map(\.mountpoint) == [mountpoint])
         }
+
+        /// As ann: keeps a few stores open that do not exist, as a daemon would, and stops every process that looks at them. Says
+        /// whether it could open the descriptors of one.
+        private static let stopper = """
+            import ctypes, os, signal, sys
+            for number in range(4):
+                os.makedirs(f'{sys.argv[1]}/{number}')
+                os.open(f'{sys.argv[1]}/{number}/grants.sqlite', os.O_RDWR | os.O_CREAT, 0o600)
+            ctypes.CDLL(None).prctl(15, b'grantfs', 0, 0, 0)
+            print('ready', flush=True)
+            while True:
+                for name in os.listdir('/proc'):
+                    if not name.isdigit() or int(name) == os.getpid(): continue
+                    try:
+                        with open(f'/proc/{name}/cmdline', 'rb') as file: words = file.read()
+                        if b'\\0inventory\\0' not in words: continue
+                        os.kill(int(name), signal.SIGSTOP)
+                        try: print('opened', os.readlink(f'/proc/{name}/fd/3'), flush=True)
+                        except PermissionError: print('stopped', flush=True)
+                    except OSError: pass
+            """
+
+        @Test("list --all-users spends one deadline on a user, who cannot open what looks for root", .timeLimit(.minutes(2)))
+        func stalled() throws {
+            for identity in [ann, ben] { try grantfs("grant", machine.home(identity) + "/src", as: identity).orThrow() }
+            let stopper = try Child(
+                machine.command(["python3", "-c", Self.stopper, machine.home(ann) + "/open"], as: ann), identity: .current)
+            try stopper.expect("ready")
+            let start = Machine.milliseconds
+            let (found, status) = try stores()
+            // Four stores at 10 s each would be 40 s.
+            #expect(Machine.milliseconds - start < 25_000 * Machine.slowness)
+            #expect(status == 1 && found.first { $0.uid == ben.uid }?.grants.map(\.name) == ["src"], "\(found)")
+            #expect(found.filter { $0.uid == ann.uid }.allSatisfy { $0.problem != nil }, "\(found)")
+            #expect(stopper.line() == "stopped")
+        }
     }
 }

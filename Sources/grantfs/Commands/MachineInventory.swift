@@ -1,4 +1,5 @@
 import Glibc
+import GrantAdministration
 import GrantModel
 import GrantSystem
 
@@ -22,20 +23,34 @@ struct MachineInventory {
         let mounts: [JSON]
     }
 
-    /// The time-out for one store: nanoseconds.
+    /// The time-out for all stores of one user: nanoseconds.
     private static let timeout: Int64 = 10_000_000_000
-    /// The maximum size of a store's answer.
-    private static let maxBytes = 64 << 20
+    /// The time for the search for the stores that one user's processes have open.
+    private static let searchTimeout: Int64 = 2_000_000_000
+    /// How many stores of one user are looked at.
+    private static let mostStores = 32
+    /// How many users are looked at concurrently.
+    private static let mostUsers = 16
 
-    /// Returns every store: root's, those in users' homes, those of running daemons. Each is read by a process of its owner.
+    /// Returns every store: root's, those in users' homes, those of running daemons. Those of one user are read by one process of
+    /// that user, which has no other's time.
     static func all() throws(GrantError) -> [Found] {
         guard let program = try? CanonicalPathOfProgram.path() else {
             throw GrantError(.system, "the program that looks at stores cannot be found", advice: "grantfs was replaced: try again")
         }
-        var result: [Found] = []
+        var users: [(uid: UInt32, stores: [Candidate])] = []
         for candidate in candidates() {
-            if let found = look(at: candidate, program), !result.contains(where: { $0.directory == found.directory && $0.uid == found.uid })
-            {
+            if let index = users.firstIndex(where: { $0.uid == candidate.uid }) {
+                users[index].stores.append(candidate)
+            } else {
+                users.append((candidate.uid, [candidate]))
+            }
+        }
+        var result: [Found] = []
+        for start in stride(from: 0, to: users.count, by: mostUsers) {
+            let found = inParallel(Array(users[start..<min(start + mostUsers, users.count)])) { look(at: $0.stores, of: $0.uid, program) }
+            for found in found.joined()
+            where !result.contains(where: { $0.directory == found.directory && $0.uid == found.uid }) {
                 result.append(found)
             }
         }
@@ -63,94 +78,79 @@ struct MachineInventory {
     private static func ofDaemons() -> [Candidate] {
         let database = Array("/grants.sqlite".utf8)
         var found: [Candidate] = []
+        var spent: [UInt32: Int64] = [:]
         for name in (try? DirectoryNames.of("/proc".utf8)) ?? [] {
-            guard let pid = Int32(String(decoding: name, as: UTF8.self)), File.line(of: "/proc/\(pid)/comm") == "grantfs" else { continue }
-            var status = stat()
-            guard stat("/proc/\(pid)", &status) == 0 else { continue }
+            guard let pid = Int32(String(decoding: name, as: UTF8.self)), File.line(of: "/proc/\(pid)/comm") == "grantfs",
+                let uid = user(of: pid), spent[uid, default: 0] < searchTimeout
+            else { continue }
+            let start = Clock.monotonic
+            defer { spent[uid, default: 0] += Clock.monotonic - start }
             for number in (try? DirectoryNames.of("/proc/\(pid)/fd".utf8)) ?? [] {
                 var buffer = [UInt8](repeating: 0, count: 4096)
                 let link = "/proc/\(pid)/fd/" + String(decoding: number, as: UTF8.self)
                 let count = buffer.withUnsafeMutableBytes { readlink(link, $0.baseAddress!.assumingMemoryBound(to: CChar.self), $0.count) }
+                if Clock.monotonic - start > searchTimeout { break }
                 guard count > database.count, buffer[..<count].suffix(database.count).elementsEqual(database) else { continue }
-                found.append(Candidate(uid: status.st_uid, directory: Array(buffer[..<(count - database.count)]), isOpen: true))
+                found.append(Candidate(uid: uid, directory: Array(buffer[..<(count - database.count)]), isOpen: true))
             }
         }
         return found
     }
 
-    /// nil if there is no store.
-    private static func look(at candidate: Candidate, _ program: String) -> Found? {
-        let failure = { (problem: String) in
-            Found(uid: candidate.uid, directory: candidate.directory, problem: problem, grants: [], mounts: [])
+    /// The real user of a process. The owner of its directory in /proc is root if it cannot be traced, whoever runs it.
+    private static func user(of pid: Int32) -> UInt32? {
+        guard let status = try? File.contents(of: "/proc/\(pid)/status".utf8) else { return nil }
+        let line = status.split(separator: UInt8(ascii: "\n")).first { $0.starts(with: "Uid:".utf8) }
+        return line?.split(separator: UInt8(ascii: "\t")).dropFirst().first.flatMap { UInt32(String(decoding: $0, as: UTF8.self)) }
+    }
+
+    /// Returns what each store has on record, or why it is not known. Nothing for stores that do not exist.
+    private static func look(at candidates: [Candidate], of uid: UInt32, _ program: String) -> [Found] {
+        var found: [Found] = []
+        let fail = { (candidate: Candidate, problem: String) in
+            found.append(Found(uid: uid, directory: candidate.directory, problem: problem, grants: [], mounts: []))
         }
-        guard let text = String(validating: candidate.directory, as: UTF8.self) else { return failure("its path is not UTF-8") }
-        let answer: [UInt8]
-        do throws(Errno) {
-            guard let given = try ask(program, ["inventory", "--store", text], as: candidate.uid) else {
-                return failure("it cannot be looked at in time")
+        var asked: [(candidate: Candidate, path: String)] = []
+        for candidate in candidates {
+            if let path = String(validating: candidate.directory, as: UTF8.self) {
+                asked.append((candidate, path))
+            } else {
+                fail(candidate, "its path is not UTF-8")
             }
-            answer = given
+        }
+        if asked.count > mostStores {
+            fail(asked[mostStores].candidate, "\(asked.count - mostStores) stores of this user are not looked at, this one among them")
+            asked.removeLast(asked.count - mostStores)
+        }
+        let answers: InventoryAnswers
+        do throws(Errno) {
+            answers = try InventoryAnswers(of: asked.map(\.path), uid, program, timeout)
         } catch {
-            return failure("it cannot be looked at: \(error)")
+            for (candidate, _) in asked { fail(candidate, "it cannot be looked at: \(error)") }
+            return found
         }
-        guard let document = JSONReader()?.read(answer) else { return failure("what looked at it as its owner has ended") }
-        if let problem = document.member("problem")?.stringValue { return failure(problem) }
-        guard let store = document.member("store")?.stringValue else {
-            return candidate.isOpen ? failure("a process has it open, and it cannot be seen from here") : nil
+        for (index, (candidate, _)) in asked.enumerated() {
+            switch answers.answer(index) {
+            case .failure(let problem): fail(candidate, problem.text)
+            case .success(let document):
+                if let problem = document.member("problem")?.stringValue {
+                    fail(candidate, problem)
+                } else if let store = document.member("store")?.stringValue {
+                    found.append(
+                        Found(
+                            uid: uid, directory: Array(store.utf8), problem: nil, grants: elements(document, "grants"),
+                            mounts: elements(document, "mounts")))
+                } else if candidate.isOpen {
+                    fail(candidate, "a process has it open, and it cannot be seen from here")
+                }
+            }
         }
-        return Found(
-            uid: candidate.uid, directory: Array(store.utf8), problem: nil, grants: elements(document, "grants"),
-            mounts: elements(document, "mounts"))
+        return found
     }
 
     private static func elements(_ document: JSON, _ key: String) -> [JSON] {
         guard case .array(let elements)? = document.member(key) else { return [] }
         return elements
-    }
-
-    /// Returns the program's output on descriptor 3; nil if it takes too long. The process inherits no terminal, session, environment
-    /// or other descriptor from this one, because the user that it runs as could stop and trace it.
-    private static func ask(_ program: String, _ words: [String], as uid: UInt32) throws(Errno) -> [UInt8]? {
-        let pipe = try PipePair()
-        var command = [program] + words
-        if uid != 0 {
-            // The uid alone counts; a user without an entry has only the group of the same number.
-            let groups = getpwuid(uid).map { ["--regid=\($0.pointee.pw_gid)", "--init-groups"] } ?? ["--regid=\(uid)", "--clear-groups"]
-            command =
-                ["setpriv", "--reuid=\(uid)"] + groups + ["--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", "--reset-env", "--"]
-                + command
-        }
-        let environment = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "SWIFT_BACKTRACE=enable=no"].map { Array($0.utf8) }
-        let pid = try ChildProcess.spawn(
-            command[0], arguments: command.map { Array($0.utf8) }, environment: environment, detached: true, silent: true,
-            descriptors: [pipe.writing.number])
-        let reading = pipe.closeWriting()
-        let answer = read(reading)
-        // Its owner may have stopped it or changed what it does. If it hangs in a filesystem, it is abandoned.
-        kill(pid, SIGKILL)
-        for _ in 0..<500 {
-            if (try? ChildProcess.hasEnded(pid)) != false {
-                _ = try? ChildProcess.wait(pid)
-                break
-            }
-            usleep(1000)
-        }
-        return answer
-    }
-
-    private static func read(_ pipe: borrowing FileDescriptor) -> [UInt8]? {
-        let deadline = Clock.monotonic + timeout
-        var bytes: [UInt8] = []
-        var buffer = [UInt8](repeating: 0, count: 65536)
-        while true {
-            guard (try? Poll.wait(pipe.number, writing: false, deadline: deadline)) != nil else { return nil }
-            let count = Glibc.read(pipe.number, &buffer, buffer.count)
-            if count < 0, errno == EINTR { continue }
-            guard count >= 0 else { return nil }
-            if count == 0 { return bytes }
-            bytes += buffer.prefix(count)
-            if bytes.count > maxBytes { return nil }
-        }
     }
 }
 

@@ -17,8 +17,11 @@ final class JSONReader {
 
     deinit { sqlite3_close_v2(database) }
 
-    /// Parses a text; nil if it is not JSON, is nested too deeply, or contains a NUL.
-    func read(_ text: [UInt8]) -> JSON? {
+    /// Parses a text; nil if it is not JSON, is nested too deeply, has more than `most` values, or contains a NUL.
+    ///
+    /// The text may come from a program that is not trusted, and a value takes a hundred times the memory of its text.
+    func read(_ text: [UInt8], most: Int = 100_000) -> JSON? {
+        if Self.values(in: text) > most { return nil }
         if text.contains(0) || contains(text, Array("\\u0000".utf8)) || !Bytes.isUTF8(text) { return nil }
         guard let valid = prepare("SELECT json_valid(?1)", text) else { return nil }
         defer { sqlite3_finalize(valid) }
@@ -37,6 +40,27 @@ final class JSONReader {
             }
         }
         return root?.json
+    }
+
+    /// An upper bound of the number of values, by what separates them.
+    static func values(in text: [UInt8]) -> Int {
+        var (count, isInString, isEscaped) = (1, false, false)
+        for byte in text {
+            if isInString {
+                if isEscaped {
+                    isEscaped = false
+                } else if byte == UInt8(ascii: "\\") {
+                    isEscaped = true
+                } else if byte == UInt8(ascii: "\"") {
+                    isInString = false
+                }
+            } else if byte == UInt8(ascii: "\"") {
+                isInString = true
+            } else if byte == UInt8(ascii: ",") || byte == UInt8(ascii: "[") || byte == UInt8(ascii: "{") {
+                count += 1
+            }
+        }
+        return count
     }
 
     private func contains(_ text: [UInt8], _ part: [UInt8]) -> Bool {
