@@ -39,10 +39,26 @@ extension GrantAdministrator {
         // Active grants gain nothing.
         let now = GrantAdministrator.now
         try requireAllowed(described.filter { $0.grant.state(at: now) != .active }.map { ($0.path, $0.grant.view, $0.grant.access) })
+        let active = described.filter { $0.grant.state(at: now) == .active }.map(\.grant)
         for grant in described where grant.grant.state(at: now) != .active {
             try ObeyedFiles.check(grant.path, access: grant.grant.access)
         }
-        return try broadcast(try store.restore(grants.map(\.id), by: actor), timeout)
+        return try broadcast(try store.restore(grants.map(\.id), renewing: shutUnrecorded(active), by: actor), timeout)
+    }
+
+    /// Those active grants that a mount has shut because their withdrawal could not be recorded: it opens them again only when the
+    /// store records something new.
+    private func shutUnrecorded(_ grants: [Grant]) throws(GrantError) -> Set<GrantID> {
+        if grants.isEmpty { return [] }
+        let store = store
+        let records = try store.mounts().filter { record in grants.contains { record.shows($0.view) } }
+        let ids = Set(grants.map(\.id))
+        let shut = inParallel(records) { record -> [GrantID] in
+            let answer = Daemons.ask(record, .status, of: store, deadline: Clock.deadline(seconds: 2))
+            guard case .success(.status(let status)) = answer else { return [] }
+            return status.grants.filter { ids.contains($0.id) && $0.state == .revoked }.map(\.id)
+        }
+        return Set(shut.joined())
     }
 
     /// Revokes the grants, then removes their records, even if a mount has not confirmed: a mount refuses grants without a record.

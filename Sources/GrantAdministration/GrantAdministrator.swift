@@ -48,7 +48,14 @@ public struct GrantAdministrator: Sendable {
         _ grants: [Grant], _ timeout: Double, withdraws: Bool = false, endsHolders: Bool = false,
         progress: ((CoordinationProgress) -> Void)? = nil
     ) throws(GrantError) -> [GrantChange] {
-        try ChangeBroadcast(store: store, withdraws: withdraws, endsHolders: endsHolders).broadcast(
-            grants, timeout: timeout, progress: progress)
+        do throws(GrantError) {
+            return try ChangeBroadcast(store: store, withdraws: withdraws, endsHolders: endsHolders).broadcast(
+                grants, timeout: timeout, progress: progress)
+        } catch {
+            // What failed is the question, not the change.
+            throw GrantError(
+                .unconfirmed, "the change is recorded, and the mounts cannot be asked whether it is in force", cause: error.description,
+                advice: "the same command again waits for them")
+        }
     }
 }

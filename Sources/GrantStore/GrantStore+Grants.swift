@@ -81,13 +81,15 @@ extension GrantStore {
 
     /// Makes the grants active again and removes expiries that have passed. A grant that was not active gets a new activation.
     /// `.notFound`, without any change, if one of them does not exist.
-    public func restore(_ ids: [GrantID], by actor: Actor) throws(GrantError) -> [Grant] {
+    public func restore(
+        _ ids: [GrantID], renewing renewed: Set<GrantID> = [], by actor: Actor
+    ) throws(GrantError) -> [Grant] {
         let now = GrantStore.now
         return try write { (database) throws(GrantError) in
             var result: [Grant] = []
             for id in ids {
                 guard var grant = try find(id, in: database) else { throw StoreFailure.noGrant(id) }
-                if grant.state(at: now) != .active {
+                if grant.state(at: now) != .active || renewed.contains(id) {
                     grant.state = .active
                     if let expires = grant.expires, expires <= now { grant.expires = nil }
                     grant.activation &+= 1

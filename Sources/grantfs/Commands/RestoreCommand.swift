@@ -1,6 +1,5 @@
 import GrantAdministration
 import GrantModel
-import GrantSystem
 
 /// `grantfs restore`
 enum RestoreCommand {
@@ -16,10 +15,10 @@ enum RestoreCommand {
         let (view, timeout, selectors) = (try arguments.view(), try arguments.timeout(), try arguments.selectors())
         let administrator = GrantAdministrator.command(try arguments.openStore())
         let grants = try administrator.select(selectors, view: view)
-        let now = Instant(nanoseconds: Clock.realtime)
-        let active = Set(grants.filter { $0.state(at: now) == .active }.map(\.id))
+        let before = Dictionary(uniqueKeysWithValues: grants.map { ($0.id, $0.activation) })
         let changes = try administrator.restore(grants, timeout: timeout)
         return try Confirmation.print(
-            changes, { active.contains($0.id) ? "active already:" : "restored" }, "the restoration", arguments: arguments, timeout: timeout)
+            changes, { before[$0.id] == $0.activation ? "active already:" : "restored" }, "the restoration", arguments: arguments,
+            timeout: timeout)
     }
 }

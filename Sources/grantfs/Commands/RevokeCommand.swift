@@ -93,7 +93,12 @@ enum RevokeCommand {
         let shown = changes.filter { !choice.unlisted.contains($0.grant.id) || !$0.isConfirmed }
         var overlaps: [GrantID: [Overlap]] = [:]
         for change in shown where !choice.wasRevoked(change.grant) {
-            overlaps[change.grant.id] = try administrator.overlaps(with: change.grant, except: Set(changes.map(\.grant.id)))
+            do throws(GrantError) {
+                overlaps[change.grant.id] = try administrator.overlaps(with: change.grant, except: Set(changes.map(\.grant.id)))
+            } catch {
+                // The withdrawal is recorded, and the mounts have answered: what failed is this look.
+                Terminal.note("whether other grants lead to the files of “\(change.grant.name)” is not known: \(error.description)")
+            }
         }
         let status = try Confirmation.print(
             shown, { choice.wasRevoked($0) ? "was revoked already:" : "revoked" }, "the revocation", arguments: arguments, timeout: timeout
