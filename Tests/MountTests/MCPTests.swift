@@ -170,7 +170,7 @@ extension MountTests {
             let question = { (message: String, answer: String) throws -> Answer in
                 server.send(message)
                 var seen = ""
-                while let line = terminal.line(), !line.contains("asks to") { seen += line }
+                while let line = terminal.line(), !line.contains("asks for a directory") { seen += line }
                 terminal.send(answer)
                 return try hear(server)
             }
@@ -181,12 +181,12 @@ extension MountTests {
             // Withdrawn, and the next question is another one.
             let other = try fixture.source("other")
             server.send(request(other, id: 20))
-            while let line = terminal.line(), !line.contains("asks to") {}
+            while let line = terminal.line(), !line.contains("asks for a directory") {}
             server.send(#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":20}}"#)
             #expect(try ask(server, #"{"jsonrpc":"2.0","id":21,"method":"ping"}"#).id == 21, "what was cancelled has no answer")
             // Nobody answers, and the program goes.
             server.send(request(other, id: 22))
-            while let line = terminal.line(), !line.contains("asks to") {}
+            while let line = terminal.line(), !line.contains("asks for a directory") {}
             server.closeInput()
             #expect(terminal.wait(within: 60) == 0)
             try expectNothingLeft()

@@ -19,7 +19,7 @@ struct MCPAsking {
     }
 
     let means: Means
-    /// The name of the client, for people.
+    /// The client's name of itself; empty if it gave none.
     let client: String
 
     /// Waits for the answer. Meanwhile it reads `lines`: `isCancelled` decides on each, and their end cancels as well.
@@ -29,12 +29,6 @@ struct MCPAsking {
         case .terminal: askOnTerminal(path, access, reason, lines, isCancelled)
         case .desktop: askOnDesktop(path, access, reason, lines, isCancelled)
         }
-    }
-
-    private func question(_ path: [UInt8], _ access: Access, _ reason: String) -> String {
-        let shown = Terminal.visible(String(reason.prefix(300)))
-        return "\(client) asks to \(access == .readOnly ? "read" : "read and change") \(Terminal.visible(path)) and all below it"
-            + (shown.isEmpty ? "" : ": “\(shown)”")
     }
 
     private func askOnTerminal(
@@ -52,7 +46,10 @@ struct MCPAsking {
         // What was typed before the question is not an answer to it.
         tcflush(terminal.number, TCIFLUSH)
         let choices = access == .readOnly ? "[y]es, [N]o?" : "[y]es, to [r]ead only, [N]o?"
-        let text = Array("\ngrantfs: \(question(path, access, reason))\ngrantfs: \(choices) ".utf8)
+        var size = winsize()
+        let columns = ioctl(terminal.number, UInt(TIOCGWINSZ), &size) == 0 ? Int(size.ws_col) : 0
+        let question = MCPQuestion(client: client, path: path, access: access, reason: reason)
+        let text = Array("\n\(question.text(columns: columns))\ngrantfs: \(choices) ".utf8)
         guard write(terminal.number, text, text.count) == text.count else { return .no("nobody can be asked: the terminal takes no text") }
         var typed: [UInt8] = []
         while !typed.contains(0x0A) {
@@ -79,7 +76,7 @@ struct MCPAsking {
         _ path: [UInt8], _ access: Access, _ reason: String, _ lines: MessageLines, _ isCancelled: ([UInt8]) -> Bool
     ) -> Answer {
         let result = Lock<Answer?>(nil)
-        let title = question(path, access, reason)
+        let title = MCPQuestion(client: client, path: path, access: access, reason: reason).title
         guard let ends = try? PipePair().release() else { return .no("nobody can be asked: there are no more descriptors") }
         defer { close(ends.reading) }
         let thread = try? WorkerThread.start("desktop") {

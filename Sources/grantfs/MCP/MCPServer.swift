@@ -12,7 +12,7 @@ final class MCPServer {
     private let means: MCPAsking.Means
     private let lines = MessageLines(0)
     private let reader: JSONReader
-    private var client = "a program"
+    private var client = ""
 
     /// The supported versions of the protocol, newest first.
     private static let versions = ["2025-06-18", "2025-03-26", "2024-11-05"]
@@ -106,9 +106,7 @@ final class MCPServer {
     }
 
     private func initialize(_ parameters: JSON) -> JSON {
-        if let name = parameters.member("clientInfo")?.member("name")?.stringValue, !name.isEmpty {
-            client = "“\(Terminal.visible(String(name.prefix(60))))”"
-        }
+        client = parameters.member("clientInfo")?.member("name")?.stringValue ?? ""
         let wanted = parameters.member("protocolVersion")?.stringValue ?? ""
         return .object([
             ("protocolVersion", .string(MCPServer.versions.contains(wanted) ? wanted : MCPServer.versions[0])),
