@@ -81,6 +81,8 @@ extension GrantStore {
 
     /// Makes the grants active again and removes expiries that have passed. A grant that was not active gets a new activation.
     /// `.notFound`, without any change, if one of them does not exist.
+    ///
+    /// `renewed`: those that get a new activation even if they are active: a mount has shut them, and waits for one.
     public func restore(
         _ ids: [GrantID], renewing renewed: Set<GrantID> = [], by actor: Actor
     ) throws(GrantError) -> [Grant] {
