@@ -15,8 +15,15 @@ public enum SandboxFilter {
     /// Requests of ptrace(2) that attach to a process, which stops it: PTRACE_ATTACH and PTRACE_SEIZE.
     private static let tracing: [UInt64] = [16, 0x4206]
 
+    /// AF_VSOCK, vsock(7): sockets to the host of a virtual machine and to this machine, which no network namespace confines.
+    private static let vsock: UInt64 = 40
+    /// SYS_SOCKET of socketcall(2), whose arguments no filter sees.
+    private static let socketOfMultiplexer: UInt64 = 1
+
     /// Returns the filter as the kernel takes it, in an anonymous file positioned at its start: what bwrap(1) expects for `--seccomp`.
-    public static func file() throws(Errno) -> FileDescriptor {
+    ///
+    /// - Parameter hasNetwork: whether the sandbox has the machine's network, and so all its sockets.
+    public static func file(hasNetwork: Bool) throws(Errno) -> FileDescriptor {
         guard let filter = seccomp_init(cseccomp_allow) else { throw Errno(ENOMEM) }
         defer { seccomp_release(filter) }
         // Programs of other architectures have other call numbers; without these lines they would be killed.
@@ -25,6 +32,13 @@ public enum SandboxFilter {
             if result < 0, result != -EEXIST { throw Errno(-result) }
         }
         for name in keys { try refuse(name, filter, []) }
+        if !hasNetwork {
+            let family = scmp_arg_cmp(arg: 0, op: SCMP_CMP_MASKED_EQ, datum_a: 0xFFFF_FFFF, datum_b: vsock)
+            for name in ["socket", "socketpair"] { try refuse(name, filter, [family], by: EAFNOSUPPORT) }
+            // 32-bit programs have had socket(2) itself since Linux 4.3. Older ones get no socket.
+            let call = scmp_arg_cmp(arg: 0, op: SCMP_CMP_MASKED_EQ, datum_a: 0xFFFF_FFFF, datum_b: socketOfMultiplexer)
+            try refuse("socketcall", filter, [call], by: EAFNOSUPPORT)
+        }
         for request in input {
             // The kernel uses only the lower 32 bits.
             try refuse("ioctl", filter, [scmp_arg_cmp(arg: 1, op: SCMP_CMP_MASKED_EQ, datum_a: 0xFFFF_FFFF, datum_b: request)])
@@ -45,9 +59,11 @@ public enum SandboxFilter {
         return file
     }
 
-    private static func refuse(_ name: String, _ filter: scmp_filter_ctx, _ comparisons: [scmp_arg_cmp]) throws(Errno) {
+    private static func refuse(
+        _ name: String, _ filter: scmp_filter_ctx, _ comparisons: [scmp_arg_cmp], by error: Int32 = EPERM
+    ) throws(Errno) {
         let result = seccomp_rule_add_array(
-            filter, cseccomp_refuse(UInt16(EPERM)), seccomp_syscall_resolve_name(name), UInt32(comparisons.count), comparisons)
+            filter, cseccomp_refuse(UInt16(error)), seccomp_syscall_resolve_name(name), UInt32(comparisons.count), comparisons)
         if result < 0 { throw Errno(-result) }
     }
 

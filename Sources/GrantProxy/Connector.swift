@@ -31,9 +31,10 @@ struct Connector: Sendable {
             }
         }
         if let failure { throw failure }
+        guard let foreign else { throw .refused("its name leads to no address") }
+        let form = foreign.description.contains(":") ? "[\(foreign)]" : foreign.description
         throw .refused(
-            "its name leads to \(foreign.map { "\($0)" } ?? "nothing"), this machine or a network of its own, and that address is not on the list"
-        )
+            "its name leads to \(foreign), which is this machine or in a private network (--network-hosts \(form):\(port) allows it)")
     }
 
     private func addresses(of host: TargetHost) throws(Failure) -> [NetworkAddress] {

@@ -3,7 +3,8 @@ import GrantModel
 /// One entry in the list of hosts that a program may reach.
 ///
 /// `example.org`: ports 80 and 443. `example.org:8443`: only that port. `*.example.org`: every subdomain, but not the domain itself.
-/// `10.0.0.5:8080`, `[2001:db8::1]`: an address. This machine and private networks can only be reached by such an address.
+/// `10.0.0.5:8080`, `[2001:db8::1]`: an address. This machine and private networks can only be reached by such an address, and this
+/// machine's loopback also as `localhost`.
 public struct HostRule: Sendable, Equatable {
     private enum Pattern: Sendable, Equatable {
         case name(String)
@@ -37,6 +38,18 @@ public struct HostRule: Sendable, Equatable {
 
     private static let forms = "example.org, *.example.org:443, 10.0.0.5:8080 or [2001:db8::1]:443"
 
+    /// The name or address for which programs must use the proxy; nil for a rule of subdomains.
+    public var host: String? {
+        switch pattern {
+        case .name(let name): name
+        case .below: nil
+        case .address(let address): address.description
+        }
+    }
+
+    /// Whether this rule names the loopback of this machine, by the name that every machine has for it.
+    func permitsLoopback(port: UInt16) -> Bool { pattern == .name("localhost") && ports.contains(port) }
+
     /// Whether a program may ask for this host and port.
     func permits(_ host: TargetHost, port: UInt16) -> Bool {
         guard ports.contains(port) else { return false }
@@ -58,5 +71,6 @@ struct HostPolicy: Sendable {
     /// Whether to connect to an address of a permitted host: it has to be global and not this machine's, or be listed itself.
     func permits(_ address: NetworkAddress, port: UInt16, own: Set<NetworkAddress>) -> Bool {
         permits(.address(address), port: port) || (address.isGlobal && !own.contains(address))
+            || (address.isLoopback && rules.contains { $0.permitsLoopback(port: port) })
     }
 }

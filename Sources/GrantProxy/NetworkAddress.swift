@@ -45,6 +45,9 @@ public struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
         return String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 
+    /// Whether it is 127.0.0.1 or ::1.
+    var isLoopback: Bool { bytes == [127, 0, 0, 1] || bytes == [UInt8](repeating: 0, count: 15) + [1] }
+
     /// Whether it is globally routable: no loopback, no private or link-local network, no multicast, nothing reserved (RFC 6890), and
     /// no IPv6 address that embeds an IPv4 one.
     public var isGlobal: Bool {

@@ -56,6 +56,17 @@ struct HostRuleTests {
         #expect(!listed.permits(address, port: 80, own: []))
     }
 
+    @Test("The name localhost permits the two addresses of the loopback at its port")
+    func loopback() throws {
+        let policy = HostPolicy(rules: [try HostRule("localhost:8080")])
+        for text in ["127.0.0.1", "::1"] {
+            let address = try #require(NetworkAddress(text))
+            #expect(policy.permits(address, port: 8080, own: [address]))
+            #expect(!policy.permits(address, port: 80, own: [address]))
+        }
+        #expect(!policy.permits(try #require(NetworkAddress("127.0.0.2")), port: 8080, own: []))
+    }
+
     @Test("leads to addresses of the internet, but not to this machine's own")
     func global() throws {
         let policy = HostPolicy(rules: [try HostRule("example.org")])

@@ -121,6 +121,37 @@ extension MountTests {
             try expectNothingLeft()
         }
 
+        @Test("A directory that a person took back is not granted again without a question", arguments: ["revoke", "remove", "set"])
+        func takenBack(command: String) throws {
+            let file = try policy("[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n")
+            let program = try start("--ask", "never", "--policy", file)
+            let granted = try #require(try ask(program, request(source, "read-write")).result?.structuredContent)
+            let selector = ["--view", try #require(granted.view), "work"]
+            try fixture.grantfs([command] + selector + (command == "set" ? ["--access", "read-only"] : [])).orThrow()
+            #expect(try ask(program, request(source, "read-write")).result?.isError == true)
+            #expect(try ask(program, request(source)).result?.isError == (command != "set"))
+        }
+
+        @Test("A release takes the words that a request took")
+        func releasedByWord() throws {
+            let file = try policy("[[allow]]\npath = \"\(source)\"\naccess = \"read-only\"\n")
+            symlink(source, fixture.base + "/link")
+            let program = try Child(
+                [Programs.grantfs, "mcp", "--ask", "never", "--policy", file],
+                environment: fixture.environment.merging(["HOME": fixture.base]) { $1 })
+            for word in [source + "/", source + "/../work", fixture.base + "/link", "~/source/work"] {
+                #expect(try ask(program, request(word)).result?.isError == false, "\(word)")
+                #expect(try ask(program, call("release_directory", #"{"path":"\#(word)"}"#)).result?.isError == false, "\(word)")
+            }
+        }
+
+        @Test("An id of more than 64 bits is answered digit for digit")
+        func longID() throws {
+            let program = try start("--ask", "never")
+            program.send(#"{"jsonrpc":"2.0","id":123456789012345678901234567890,"method":"ping"}"#)
+            #expect(program.line()?.contains(#""id":123456789012345678901234567890,"#) == true)
+        }
+
         @Test("loses everything when it is killed")
         func killed() throws {
             let file = try policy("[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n")
@@ -182,6 +213,9 @@ extension MountTests {
             let other = try fixture.source("other")
             server.send(request(other, id: 20))
             while let line = terminal.line(), !line.contains("asks for a directory") {}
+            // A client asks meanwhile whether this server lives.
+            #expect(try ask(server, #"{"jsonrpc":"2.0","id":19,"method":"ping"}"#).id == 19)
+            #expect(try ask(server, call("list_directories", "{}", id: 18)).result?.structuredContent?.directories?.count == 1)
             server.send(#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":20}}"#)
             #expect(try ask(server, #"{"jsonrpc":"2.0","id":21,"method":"ping"}"#).id == 21, "what was cancelled has no answer")
             // Nobody answers, and the program goes.

@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import TestSupport
 import Testing
 
@@ -104,12 +105,24 @@ extension MountTests {
             #expect(entries.contains(#""event":"host-refused""#) && entries.contains(#""host":"169.254.169.254:80""#), "\(entries)")
         }
 
-        @Test("does not get to this machine by a name that leads there, unless the address is listed as well")
-        func names() throws {
-            let output = try run(Self.page, hosts: "localhost:\(port)")
-            #expect(
-                output.text.hasPrefix("HTTP/1.1 403") && output.errors.contains("kept from localhost:\(port): its name leads to"),
-                "\(output)")
+        @Test("A listed name of the loopback reaches the machine's server", arguments: ["localhost", "127.0.0.1"])
+        func loopback(name: String) throws {
+            let client = "import urllib.request as u; print(u.urlopen('http://\(name):\(port)/page').read().decode())"
+            let output = try run("python3 -c \"\(client)\"", hosts: "\(name):\(port)")
+            #expect(output.text.contains("GET /page HTTP/1.1"), "by the proxy, as no_proxy leaves this name out: \(output)")
+        }
+
+        @Test("A name of the loopback that is not listed leads to the sandbox's own")
+        func ownLoopback() throws {
+            let output = try run("echo $no_proxy", hosts: "127.0.0.1:\(port)")
+            #expect(output.lines == ["localhost,::1"], "\(output)")
+        }
+
+        @Test("A sandbox without the machine's network gets no socket of AF_VSOCK", arguments: [[], ["--network-hosts", "example.org"]])
+        func vsock(options: [String]) throws {
+            let script = "import socket\ntry: socket.socket(40, socket.SOCK_STREAM)\nexcept OSError as e: print(e.errno)"
+            let output = try fixture.grantfs(["run", "--grant", source] + options + ["--", "python3", "-c", script])
+            #expect(output.lines == ["\(EAFNOSUPPORT)"], "\(output)")
         }
 
         @Test("cannot have another request carried on the same connection, to be read as one for another host")

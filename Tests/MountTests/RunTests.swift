@@ -71,6 +71,10 @@ extension MountTests {
                 let output = try fixture.grantfs(["run", "--grant", source] + more + ["--", program])
                 #expect(output.status == status && output.errors.contains("--grant, --ro-bind and --tool"), "\(output)")
             }
+            try "no program".write(toFile: source + "/text", atomically: false, encoding: .utf8)
+            for program in [source + "/text", source] {
+                #expect(try fixture.grantfs(["run", "--grant", source] + more + ["--", program]).status == 126, "\(program)")
+            }
             let output = try fixture.grantfs(["run", "--grant", source] + more + ["--", "sh", "-c", "exit 1"])
             #expect(output.status == 1 && output.errors.isEmpty, "\(output)")
             try expectNothingLeft("after none was begun")

@@ -35,7 +35,7 @@ public final class EtcdServers {
         (self.security, self.options) = (security, options)
         let ports = try Self.freePorts(count * 2)
         var template = Array("/dev/shm/grantfs-test-etcd.XXXXXX".utf8CString)
-        let place = mkdtemp(&template) == nil ? self.directory : String(cString: template)
+        let place = mkdtemp(&template).map { String(cString: $0) } ?? self.directory
         data = place
         members = (0..<count).map { index in
             Member(name: "m\(index)", client: ports[2 * index], peer: ports[2 * index + 1], data: "\(place)/m\(index)")
@@ -119,7 +119,7 @@ public final class EtcdServers {
             }
         }
         let request = Array("GET /health HTTP/1.0\r\n\r\n".utf8)
-        guard isConnected, Glibc.send(socket, request, request.count, Int32(MSG_NOSIGNAL.rawValue)) == request.count else { return false }
+        guard isConnected, Glibc.send(socket, request, request.count, Int32(MSG_NOSIGNAL)) == request.count else { return false }
         var (answer, buffer) = ([UInt8](), [UInt8](repeating: 0, count: 4096))
         while case let count = recv(socket, &buffer, buffer.count, 0), count > 0 { answer += buffer[..<count] }
         return String(decoding: answer, as: UTF8.self).contains(#""health":"true""#)

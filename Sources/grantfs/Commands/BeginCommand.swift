@@ -23,7 +23,7 @@ enum BeginCommand {
         // The descriptor of this program, which the sandbox may not show under its path.
         let program = handed.hand(try FileDescriptor.open(Array("/proc/self/exe".utf8), OpenFlags.path))
         let inner = try terminal.map { (terminal) throws(Errno) in "\(handed.hand(try terminal.copy()))" } ?? "none"
-        let way = proxy.map { "\(handed.hand($0.takeSandboxEnd()))" } ?? "none"
+        let way = proxy.map { "\(handed.hand($0.takeSandboxEnd())) \($0.direct.joined(separator: ","))" } ?? "none"
         return ["/proc/self/fd/\(program)", "begin", "--", "\(list)", inner, way].map { Array($0.utf8) }
     }
 
@@ -53,9 +53,10 @@ enum BeginCommand {
             }
             for number in 0...2 as ClosedRange<Int32> where isatty(number) == 1 { dup2(terminal, number) }
         }
-        if let proxy = Int32(String(decoding: arguments.operands[2], as: UTF8.self)) {
+        let way = String(decoding: arguments.operands[2], as: UTF8.self).split(separator: " ", omittingEmptySubsequences: false)
+        if way.count == 2, let proxy = Int32(way[0]) {
             do throws(Errno) {
-                try offer(toProxy: UnixSocket(connected: FileDescriptor(owning: proxy)))
+                try offer(toProxy: UnixSocket(connected: FileDescriptor(owning: proxy)), direct: String(way[1]))
             } catch {
                 throw GrantError(.system, "the program has no proxy", cause: error.description)
             }
@@ -67,17 +68,18 @@ enum BeginCommand {
         if let program = words[0] { execvp(program, words) }
         let error = Errno(errno)
         Terminal.note("“\(Terminal.visible(command[0]))” cannot be run: \(error)")
+        guard error == Errno(ENOENT) || error == Errno(ENOTDIR) else { return SandboxProcess.notRunnable }
         SandboxProcess.advise()
-        return error == Errno(ENOENT) || error == Errno(ENOTDIR) ? SandboxProcess.notFound : SandboxProcess.notRunnable
+        return SandboxProcess.notFound
     }
 
     /// Listens on the sandbox's loopback, as the program's variables say, and passes the socket to the proxy outside.
-    private static func offer(toProxy proxy: borrowing UnixSocket) throws(Errno) {
+    private static func offer(toProxy proxy: borrowing UnixSocket, direct: String) throws(Errno) {
         let listener = try LoopbackListener()
         try proxy.send(descriptors: [listener.number], deadline: Clock.monotonic + 10_000_000_000)
         for name in SandboxProxy.variables { setenv(name, "http://127.0.0.1:\(listener.port)", 1) }
         // Servers of the program itself.
-        for name in ["no_proxy", "NO_PROXY"] { setenv(name, "localhost,127.0.0.1,::1", 1) }
+        for name in ["no_proxy", "NO_PROXY"] { setenv(name, direct, 1) }
     }
 
     /// Whether the file at the path has this device and inode.

@@ -42,6 +42,14 @@ final class JSONReader {
         return root?.json
     }
 
+    /// The number at `path` (`$.id`) in a valid text, digit for digit; nil if there is none.
+    func digits(at path: StaticString, in text: [UInt8]) -> JSON? {
+        guard let row = prepare("SELECT ?1 -> '\(path)', json_type(?1, '\(path)') IN ('integer', 'real')", text) else { return nil }
+        defer { sqlite3_finalize(row) }
+        guard sqlite3_step(row) == SQLITE_ROW, sqlite3_column_int(row, 1) == 1 else { return nil }
+        return .digits(string(row, 0))
+    }
+
     /// An upper bound of the number of values, by what separates them.
     static func values(in text: [UInt8]) -> Int {
         var (count, isInString, isEscaped) = (1, false, false)
@@ -89,7 +97,9 @@ final class JSONReader {
         switch string(row, 3) {
         case "true": .bool(true)
         case "false": .bool(false)
-        case "integer": .integer(sqlite3_column_int64(row, 4))
+        // SQLite gives integers beyond 64 bits as real numbers.
+        case "integer" where sqlite3_column_type(row, 4) == SQLITE_INTEGER: .integer(sqlite3_column_int64(row, 4))
+        case "integer": .number(sqlite3_column_double(row, 4))
         case "real": .number(sqlite3_column_double(row, 4))
         case "text": .string(string(row, 4))
         case "array": .array([])

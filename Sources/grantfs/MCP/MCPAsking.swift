@@ -18,21 +18,33 @@ struct MCPAsking {
         case cancelled
     }
 
+    /// What became of a message that arrived before the answer.
+    enum Meanwhile {
+        case queued, served
+        /// It cancels the question.
+        case cancelled
+    }
+
+    /// The seconds between two reports of progress. Clients give up after a minute without one.
+    private static let pace: Int64 = 5
+
     let means: Means
     /// The client's name of itself; empty if it gave none.
     let client: String
+    /// Is called as long as there is no answer, with the seconds since the last call.
+    let waited: (Int64) -> Void
 
-    /// Waits for the answer. Meanwhile it reads `lines`: `isCancelled` decides on each, and their end cancels as well.
-    func ask(_ path: [UInt8], _ access: Access, reason: String, _ lines: MessageLines, isCancelled: ([UInt8]) -> Bool) -> Answer {
+    /// Waits for the answer. Meanwhile it reads `lines`: `seen` takes each, and their end cancels the question as well.
+    func ask(_ path: [UInt8], _ access: Access, reason: String, _ lines: MessageLines, seen: ([UInt8]) -> Meanwhile) -> Answer {
         switch means {
         case .never: .no("the policy does not allow it, and nobody is to be asked")
-        case .terminal: askOnTerminal(path, access, reason, lines, isCancelled)
-        case .desktop: askOnDesktop(path, access, reason, lines, isCancelled)
+        case .terminal: askOnTerminal(path, access, reason, lines, seen)
+        case .desktop: askOnDesktop(path, access, reason, lines, seen)
         }
     }
 
     private func askOnTerminal(
-        _ path: [UInt8], _ access: Access, _ reason: String, _ lines: MessageLines, _ isCancelled: ([UInt8]) -> Bool
+        _ path: [UInt8], _ access: Access, _ reason: String, _ lines: MessageLines, _ seen: ([UInt8]) -> Meanwhile
     ) -> Answer {
         let terminal: FileDescriptor
         do throws(Errno) {
@@ -53,7 +65,7 @@ struct MCPAsking {
         guard write(terminal.number, text, text.count) == text.count else { return .no("nobody can be asked: the terminal takes no text") }
         var typed: [UInt8] = []
         while !typed.contains(0x0A) {
-            guard let ready = wait(for: terminal.number, lines, isCancelled) else {
+            guard let ready = wait(for: terminal.number, lines, seen) else {
                 _ = write(terminal.number, Array("\ngrantfs: the question is withdrawn\n".utf8), 35)
                 return .cancelled
             }
@@ -73,7 +85,7 @@ struct MCPAsking {
 
     /// Shows the directory in the desktop's file chooser; what the person chooses there is granted.
     private func askOnDesktop(
-        _ path: [UInt8], _ access: Access, _ reason: String, _ lines: MessageLines, _ isCancelled: ([UInt8]) -> Bool
+        _ path: [UInt8], _ access: Access, _ reason: String, _ lines: MessageLines, _ seen: ([UInt8]) -> Meanwhile
     ) -> Answer {
         let result = Lock<Answer?>(nil)
         let title = MCPQuestion(client: client, path: path, access: access, reason: reason).title
@@ -99,25 +111,27 @@ struct MCPAsking {
         }
         thread.detach()
         while true {
-            guard let ready = wait(for: ends.reading, lines, isCancelled) else { return .cancelled }
+            guard let ready = wait(for: ends.reading, lines, seen) else { return .cancelled }
             if ready { return result.withLock { $0 } ?? .no("the desktop gave no answer") }
         }
     }
 
     /// Whether the descriptor is readable; nil if the request was cancelled.
-    private func wait(for descriptor: Int32, _ lines: MessageLines, _ isCancelled: ([UInt8]) -> Bool) -> Bool? {
+    private func wait(for descriptor: Int32, _ lines: MessageLines, _ seen: ([UInt8]) -> Meanwhile) -> Bool? {
         let wanted = Int16(truncatingIfNeeded: POLLIN)
         // POLLHUP is always reported.
         var waited = [
             pollfd(fd: descriptor, events: wanted, revents: 0), pollfd(fd: lines.descriptor, events: lines.isFull ? 0 : wanted, revents: 0),
         ]
-        if poll(&waited, 2, -1) < 0 { return errno == EINTR ? false : nil }
+        let ready = poll(&waited, 2, Int32(MCPAsking.pace) * 1000)
+        if ready < 0 { return errno == EINTR ? false : nil }
+        if ready == 0 { self.waited(MCPAsking.pace) }
         if waited[1].revents != 0 {
             var isOver = false
             let isThere = lines.take { line in
-                let cancels = isCancelled(line)
-                isOver = isOver || cancels
-                return cancels
+                let outcome = seen(line)
+                isOver = isOver || outcome == .cancelled
+                return outcome != .queued
             }
             if !isThere || isOver { return nil }
         }

@@ -11,6 +11,8 @@ final class MCPGrants {
     private let administrator: GrantAdministrator
     private let obeyed: [[UInt8]]
     private var mounted: (mount: TemporaryMount, view: ViewName)?
+    /// What the program got and has not released, with the access, whatever has become of the grants since.
+    private var given: [(bookmark: Bookmark, access: Access)] = []
 
     /// `obeyed`: files that decide what this session grants, and so are granted to nobody for writing.
     init(_ store: GrantStore, obeyed: [[UInt8]]) {
@@ -54,13 +56,32 @@ final class MCPGrants {
 
     /// Returns the grant of the same directory.
     func existing(_ proposal: GrantAdministrator.Proposal) throws(GrantError) -> Shown? {
-        try all().first {
-            $0.grant.bookmark.identity == proposal.bookmark.identity && $0.grant.bookmark.filesystem == proposal.bookmark.filesystem
+        try all().first { Self.areSame($0.grant.bookmark, proposal.bookmark) }
+    }
+
+    /// Whether a person has withdrawn this access to the directory since the program got it.
+    func wasTakenBack(_ proposal: GrantAdministrator.Proposal, _ access: Access) throws(GrantError) -> Bool {
+        let had = given.contains {
+            Self.areSame($0.bookmark, proposal.bookmark) && ($0.access == .readWrite || access == .readOnly)
         }
+        guard had else { return false }
+        let now = try existing(proposal)?.grant.access
+        return now == nil || (now == .readOnly && access == .readWrite)
+    }
+
+    private static func areSame(_ one: Bookmark, _ other: Bookmark) -> Bool {
+        one.identity == other.identity && one.filesystem == other.filesystem
+    }
+
+    /// Grants a proposal in the view, and remembers that the program got it.
+    func grant(_ proposal: GrantAdministrator.Proposal, _ access: Access) throws(GrantError) -> Shown {
+        let shown = try record(proposal, access)
+        given.append((proposal.bookmark, shown.grant.access))
+        return shown
     }
 
     /// Grants a proposal in the view, which is mounted for the first one; an existing grant is widened.
-    func grant(_ proposal: GrantAdministrator.Proposal, _ access: Access) throws(GrantError) -> Shown {
+    private func record(_ proposal: GrantAdministrator.Proposal, _ access: Access) throws(GrantError) -> Shown {
         if let shown = try existing(proposal) {
             if shown.grant.access == access || shown.grant.access == .readWrite { return shown }
             return show(try administrator.set(shown.grant, access: access, name: nil, expires: nil).grant)
@@ -90,14 +111,17 @@ final class MCPGrants {
         }
     }
 
-    /// Revokes and removes a grant, by its name, its path in the view, or its directory. `.notFound`.
-    func release(_ word: [UInt8]) throws(GrantError) -> Shown {
-        guard let shown = try all().first(where: { $0.grant.name.bytes == word || $0.place == word || $0.grant.bookmark.path == word })
-        else {
+    /// Revokes and removes a grant, by its name, its path in the view, or its directory (canonical). `.notFound`.
+    func release(_ word: [UInt8], directory: [UInt8]) throws(GrantError) -> Shown {
+        let named = try all().first {
+            $0.grant.name.bytes == word || $0.place == word || [word, directory].contains($0.grant.bookmark.path)
+        }
+        guard let shown = named else {
             throw GrantError(
                 .notFound, "no directory “\(String(decoding: word, as: UTF8.self))” is granted in this session",
                 advice: "see list_directories")
         }
+        given.removeAll { Self.areSame($0.bookmark, shown.grant.bookmark) }
         let changes = try administrator.remove([shown.grant])
         guard changes.areConfirmed else {
             throw GrantError(.unconfirmed, "the withdrawal of “\(shown.grant.name)” is recorded and not confirmed yet")

@@ -4,8 +4,8 @@ import GrantFiles
 import GrantModel
 import GrantSystem
 
-/// A server of the Model Context Protocol on standard input and output: JSON-RPC 2.0, one message a line. It serves one request at a
-/// time, in order.
+/// A server of the Model Context Protocol on standard input and output: JSON-RPC 2.0, one message a line. It serves requests in order,
+/// but answers what needs no decision while a person is asked.
 final class MCPServer {
     private let grants: MCPGrants
     private let policy: RequestPolicy
@@ -41,7 +41,7 @@ final class MCPServer {
 
     private func serve(_ line: [UInt8]) throws(GrantError) {
         guard let message = reader.read(line) else { return try answer(.null, error: -32700, "this is no JSON") }
-        let id = message.member("id")
+        let id = message.member("id").map { if case .number = $0 { reader.digits(at: "$.id", in: line) ?? $0 } else { $0 } }
         guard case .object = message, message.member("jsonrpc")?.stringValue == "2.0", isID(id) else {
             return try answer(.null, error: -32600, "this is no request of JSON-RPC 2.0")
         }
@@ -63,7 +63,7 @@ final class MCPServer {
 
     private func isID(_ id: JSON?) -> Bool {
         switch id {
-        case nil, .string, .integer, .number: true
+        case nil, .string, .integer, .number, .digits: true
         default: false
         }
     }
@@ -100,7 +100,7 @@ final class MCPServer {
             guard case .object(let members) = arguments else { throw Refusal(code: -32602, message: "“arguments” is an object") }
             let unknown = members.first { member in !tool.properties.contains { $0.name == member.0 } }
             if let unknown { throw Refusal(code: -32602, message: "“\(unknown.0)” is no argument of \(name)") }
-            return try call(tool, arguments, id)
+            return try call(tool, arguments, id, progress: parameters.member("_meta")?.member("progressToken"))
         default: throw Refusal(code: -32601, message: "there is no method “\(method)”")
         }
     }
@@ -123,16 +123,17 @@ final class MCPServer {
 
     // MARK: tools
 
-    private func call(_ tool: MCPTool, _ arguments: JSON, _ id: JSON) throws(Refusal) -> JSON? {
+    private func call(_ tool: MCPTool, _ arguments: JSON, _ id: JSON, progress token: JSON?) throws(Refusal) -> JSON? {
         do throws(GrantError) {
             switch tool {
-            case .request: return try request(arguments, id)
+            case .request: return try request(arguments, id, progress: token)
             case .list:
                 let all = try grants.all()
                 let text = all.isEmpty ? "Nothing is granted." : all.map { line($0) }.joined(separator: "\n")
                 return content(text, .object([("directories", .array(all.map(\.json)))]))
             case .release:
-                let released = try grants.release(try path(arguments))
+                let word = try path(arguments)
+                let released = try grants.release(word, directory: CanonicalPath.resolveWhatExists(expanded(word)))
                 return content("Released: \(line(released))", released.json)
             }
         } catch {
@@ -164,9 +165,13 @@ final class MCPServer {
         return Array(word.utf8)
     }
 
-    private func request(_ arguments: JSON, _ id: JSON) throws(GrantError) -> JSON? {
-        var path = try path(arguments)
-        if path == [0x7E] || path.starts(with: [0x7E, 0x2F]) { path = SandboxProfiles.home + path.dropFirst() }
+    /// The path that a word means: `~/` is the home directory.
+    private func expanded(_ word: [UInt8]) -> [UInt8] {
+        word == [0x7E] || word.starts(with: [0x7E, 0x2F]) ? SandboxProfiles.home + word.dropFirst() : word
+    }
+
+    private func request(_ arguments: JSON, _ id: JSON, progress token: JSON?) throws(GrantError) -> JSON? {
+        let path = expanded(try path(arguments))
         guard path.first == 0x2F else { throw GrantError(.usage, "“path” is not absolute", advice: "/… or ~/…") }
         guard let access = Access(rawValue: arguments.member("access")?.stringValue ?? "read-only") else {
             throw GrantError(.usage, "“access” is read-only or read-write")
@@ -185,12 +190,21 @@ final class MCPServer {
         if let shown = try grants.existing(proposal), access == .readOnly || shown.grant.access == .readWrite {
             return content("Granted already: \(line(shown))", shown.json)
         }
+        // A person who took it back decides again, whatever the policy allows.
+        let wasTakenBack = try grants.wasTakenBack(proposal, access)
         switch policy.verdict(on: found, access) {
         case .denied: return refusal("Not granted: the policy denies it.")
-        case .allowed: return granted(try grants.grant(proposal, access))
-        case .toBeAsked: break
+        case .allowed where !wasTakenBack: return granted(try grants.grant(proposal, access))
+        case .allowed where means == .never: return refusal("Not granted: a person has taken it back in this session.")
+        case .allowed, .toBeAsked: break
         }
-        let answer = MCPAsking(means: means, client: client).ask(found, access, reason: reason, lines) { isCancellation($0, of: id) }
+        var passed: Int64 = 0
+        let asking = MCPAsking(means: means, client: client) { seconds in
+            guard let token else { return }
+            passed += seconds
+            try? self.output(self.progress(token, passed))
+        }
+        let answer = asking.ask(found, access, reason: reason, lines) { serveMeanwhile($0, asking: id) }
         switch answer {
         case .cancelled: return nil
         case .no(let why): return refusal("Not granted: \(why).")
@@ -207,9 +221,37 @@ final class MCPServer {
 
     private func granted(_ shown: MCPGrants.Shown) -> JSON { content("Granted: \(line(shown))", shown.json) }
 
-    private func isCancellation(_ line: [UInt8], of id: JSON) -> Bool {
-        guard let message = reader.read(line), message.member("method")?.stringValue == "notifications/cancelled" else { return false }
-        return message.member("params")?.member("requestId")?.text == id.text
+    private func progress(_ token: JSON, _ passed: Int64) -> JSON {
+        .object([
+            ("jsonrpc", .string("2.0")), ("method", .string("notifications/progress")),
+            (
+                "params",
+                .object([
+                    ("progressToken", token), ("progress", .integer(passed)), ("message", .string("waiting for a person's decision")),
+                ])
+            ),
+        ])
+    }
+
+    /// Takes a message that arrives while a person is asked about the request `id`.
+    private func serveMeanwhile(_ line: [UInt8], asking id: JSON) -> MCPAsking.Meanwhile {
+        guard let message = reader.read(line), let method = message.member("method")?.stringValue else { return .queued }
+        let parameters = message.member("params")
+        switch method {
+        case "notifications/cancelled":
+            let named = parameters?.member("requestId")?.text
+            return named == id.text || reader.digits(at: "$.params.requestId", in: line)?.text == id.text ? .cancelled : .queued
+        case "ping", "tools/list": break
+        case "tools/call" where parameters?.member("name")?.stringValue == MCPTool.list.rawValue: break
+        default: return .queued
+        }
+        do throws(GrantError) {
+            try serve(line)
+            return .served
+        } catch {
+            // The client takes no output any more.
+            return .cancelled
+        }
     }
 }
 

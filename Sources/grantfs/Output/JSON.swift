@@ -7,6 +7,8 @@ indirect enum JSON: Sendable {
     case integer(Int64)
     case unsigned(UInt64)
     case number(Double)
+    /// A number in the digits of the text that it was read from.
+    case digits(String)
     case string(String)
     case array([JSON])
     case object([(String, JSON)])
@@ -26,6 +28,7 @@ indirect enum JSON: Sendable {
         case .unsigned(let value): text += String(value)
         // JSON cannot represent infinities and NaN.
         case .number(let value): text += value.isFinite ? JSON.digits(value) : "null"
+        case .digits(let value): text += value
         case .string(let value): JSON.write(value, to: &text)
         case .array(let values):
             text += "["

@@ -51,6 +51,8 @@ struct Sandbox {
         words.add("--json-status-fd", String(statusDescriptor), "--seccomp", String(filter))
         words.add(contents: system.words)
         words.add("--proc", "/proc", "--dev", "/dev")
+        // bwrap shows its own standard output there if that is a terminal: the caller's.
+        if isatty(STDOUT_FILENO) == 1 { words.add("--dev-bind", "/dev/null", "/dev/console") }
         for directory in ["/tmp", "/var/tmp"] { words.add("--perms", "1777", "--tmpfs", directory) }
         words.add("--tmpfs", "/run", "--perms", "0700", "--dir", SandboxEnvironment.runtimeDirectory)
         SystemFiles(isRoot: geteuid() == 0, hasNetwork: hasNetwork).addResolver(to: &words)
@@ -82,6 +84,23 @@ struct Sandbox {
         words.add("--remount-ro", "/", "--chdir")
         words.add(directory)
         return words.list
+    }
+}
+
+extension Sandbox {
+    /// Whether the sandbox shows a file by this name of a program, executable or not.
+    func shows(program: [UInt8]) -> Bool {
+        let search = environment.last { $0.name == "PATH" }?.value ?? []
+        let directories = program.contains(0x2F) ? [directory] : search.split(separator: UInt8(ascii: ":")).map { Array($0) }
+        return directories.contains { directory in
+            let path = program.first == 0x2F ? program : CanonicalPath.join(directory, program)
+            return isShown(CanonicalPath.resolveWhatExists(path)) && withCString(path) { access($0, F_OK) } == 0
+        }
+    }
+
+    private func isShown(_ path: [UInt8]) -> Bool {
+        let system = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"].map { Array($0.utf8) }
+        return (system + layout.places + [layout.view]).contains { MountTable.path(path, isAtOrBelow: $0) }
     }
 }
 

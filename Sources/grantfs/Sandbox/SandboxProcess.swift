@@ -29,6 +29,8 @@ final class SandboxProcess {
     private let says: FileDescriptor
     private let barrier: SandboxBarrier
     private let terminal: SandboxTerminal?
+    private let sandbox: Sandbox
+    private let program: [UInt8]
     private var hasEnded = false
 
     /// Starts bwrap, which makes the sandbox up to where it needs the view, if `Sandbox.canWait`; otherwise the view has to be served. Must be
@@ -36,15 +38,17 @@ final class SandboxProcess {
     init(
         _ sandbox: Sandbox, command: [[UInt8]], _ system: Ahead<SystemFiles.Found>, _ proxy: SandboxProxy?
     ) throws(GrantError) {
+        self.sandbox = sandbox
+        program = command.first ?? []
         do throws(Errno) {
             let pipe = try PipePair()
-            let filter = try SandboxFilter.file()
+            let filter = try SandboxFilter.file(hasNetwork: sandbox.hasNetwork)
             barrier = try SandboxBarrier()
             let found = system.value
             let handed = HandedDescriptors(first: SandboxProcess.firstHanded, found.files)
             let said = try sandbox.words(found, statusDescriptor: 3, filter: 5, barrier: 6, handed)
             let options = try MemoryFile.of(Array(said.joined(separator: [0])) + [0])
-            terminal = SandboxTerminal()
+            terminal = try SandboxTerminal.ofCaller()
             let beginning = try BeginCommand.words(for: sandbox.layout.binds, terminal, proxy, handed)
             let words = ["bwrap", "--args", "4", "--"].map { Array($0.utf8) } + beginning + command
             // The program can read bwrap's environment, so bwrap gets only the program's.
@@ -73,7 +77,7 @@ final class SandboxProcess {
     }
 
     /// Begins the command, forwards the signals of people and service managers, and returns its exit status: 128 plus the number of a
-    /// signal that ended it; `notFound` if it could not be started. Must be called on the main thread.
+    /// signal that ended it; `notFound` or `notRunnable` if it could not be started. Must be called on the main thread.
     func run() throws(GrantError) -> Int32 {
         var signals = sigset_t()
         sigemptyset(&signals)
@@ -116,6 +120,7 @@ final class SandboxProcess {
         }
         // bwrap has printed why.
         if hasStarted, status == 1, !hasBegun {
+            if sandbox.shows(program: program) { return SandboxProcess.notRunnable }
             SandboxProcess.advise()
             return SandboxProcess.notFound
         }

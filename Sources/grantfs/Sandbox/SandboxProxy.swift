@@ -11,12 +11,16 @@ final class SandboxProxy {
     private var sandbox: Int32
     private var hasEnded = false
 
+    /// Names of the sandbox's own loopback, which programs reach without the proxy. A name that is on the list means the machine's.
+    let direct: [String]
+
     /// The environment variables with the proxy's address in the sandbox.
     static let variables = ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"]
 
     /// nil if there is no list. `.system` if it cannot be started.
     init?(_ hosts: [HostRule]) throws(GrantError) {
         if hosts.isEmpty { return nil }
+        direct = ["localhost", "127.0.0.1", "::1"].filter { name in !hosts.contains { $0.host == name } }
         do throws(Errno) {
             let way = try UnixSocket.pair()
             let control = try UnixSocket.pair()

@@ -1,12 +1,18 @@
 import Glibc
 import GrantSystem
 
-/// The terminal of a program in a sandbox, if the caller has one: a pseudo-terminal, so that the program has job control but no access
-/// to the caller's terminal.
+/// The terminal of a program in a sandbox, if a standard descriptor of the caller is one: a pseudo-terminal, so that the program has job
+/// control but no access to the caller's terminal.
+///
+/// Keys reach the program only if it was started in the foreground. A job in the background could read what is typed at the shell's next
+/// prompt: it has a session of its own, so no SIGTTIN stops it.
 final class SandboxTerminal: Sendable {
     private let outer: Int32
     private let inner = Lock<Int32?>(nil)
-    private let before: termios
+    /// The caller's terminal, for the program's output.
+    private let screen: Int32
+    /// The settings of the caller's terminal; nil if keys do not reach the program.
+    private let before: termios?
     /// Closing the other end returns keyboard input to the caller.
     private let handingOn: Lock<Int32?>
     private let watching: Int32
@@ -14,15 +20,21 @@ final class SandboxTerminal: Sendable {
     /// The last of the program's output has been shown.
     private let isShown = Semaphore()
 
-    /// nil if standard input and output are not a terminal, or another job is in the foreground.
-    init?() {
-        guard isatty(STDIN_FILENO) == 1, isatty(STDOUT_FILENO) == 1, tcgetpgrp(STDIN_FILENO) == getpgrp() else { return nil }
+    /// Returns nil if no standard descriptor is a terminal.
+    static func ofCaller() throws(Errno) -> SandboxTerminal? {
+        guard let screen = [STDOUT_FILENO, STDERR_FILENO, STDIN_FILENO].first(where: { isatty($0) == 1 }) else { return nil }
+        return try SandboxTerminal(screen: screen)
+    }
+
+    private init(screen: Int32) throws(Errno) {
+        self.screen = screen
         var settings = termios()
-        guard tcgetattr(STDIN_FILENO, &settings) == 0, let made = try? PseudoTerminal.make(like: STDIN_FILENO) else { return nil }
-        guard let ends = try? PipePair().release() else { return nil }
+        let isInForeground = isatty(STDIN_FILENO) == 1 && tcgetpgrp(STDIN_FILENO) == getpgrp()
+        before = isInForeground && tcgetattr(STDIN_FILENO, &settings) == 0 ? settings : nil
+        let made = try PseudoTerminal.make(like: screen)
+        let ends = try PipePair().release()
         watching = ends.reading
         handingOn = Lock(ends.writing)
-        before = settings
         let numbers = made.release()
         // It stays open as long as this process: the threads use it until the end.
         outer = numbers.outer
@@ -42,23 +54,14 @@ final class SandboxTerminal: Sendable {
             if let number { close(number) }
             number = nil
         }
-        var raw = before
-        cfmakeraw(&raw)
-        tcsetattr(STDIN_FILENO, TCSADRAIN, &raw)
-        let outer = outer
-        let shown = isShown
+        let (outer, screen, shown) = (outer, screen, isShown)
         // Without threads nothing is copied, and the end of the program does not wait for them.
-        let (watching, handedOn) = (watching, hasHandedOn)
-        let typing = try? WorkerThread.start("typing") {
-            SandboxTerminal.copy(from: STDIN_FILENO, to: outer, until: watching)
-            handedOn.post()
-        }
-        if let typing { typing.detach() } else { handedOn.post() }
+        if !startTyping() { hasHandedOn.post() }
         guard
             let showing = try? WorkerThread.start(
                 "showing",
                 {
-                    SandboxTerminal.copy(from: outer, to: STDOUT_FILENO)
+                    SandboxTerminal.copy(from: outer, to: screen)
                     shown.post()
                 })
         else { return shown.post() }
@@ -73,12 +76,26 @@ final class SandboxTerminal: Sendable {
         }
         _ = hasHandedOn.wait(until: Clock.monotonic + 2_000_000_000)
         _ = isShown.wait(until: Clock.monotonic + 2_000_000_000)
-        var settings = before
+        guard var settings = before else { return }
         tcsetattr(STDIN_FILENO, TCSADRAIN, &settings)
     }
 
+    /// Starts copying keys. Returns false if none are copied.
+    private func startTyping() -> Bool {
+        guard var raw = before else { return false }
+        cfmakeraw(&raw)
+        tcsetattr(STDIN_FILENO, TCSADRAIN, &raw)
+        let (outer, watching, handedOn) = (outer, watching, hasHandedOn)
+        let typing = try? WorkerThread.start("typing") {
+            SandboxTerminal.copy(from: STDIN_FILENO, to: outer, until: watching)
+            handedOn.post()
+        }
+        typing?.detach()
+        return typing != nil
+    }
+
     /// Adopts a new size of the caller's terminal.
-    func resize() { PseudoTerminal.copySize(from: STDIN_FILENO, to: outer) }
+    func resize() { PseudoTerminal.copySize(from: screen, to: outer) }
 
     /// The foreground process group; nil if there is none.
     var group: Int32? {
