@@ -6,9 +6,9 @@ public struct Overlap: Sendable {
     public enum Relation: String, Sendable {
         /// It is of the same directory.
         case same
-        /// It is of a directory that contains this one.
+        /// It is of a directory that contains this one, or shows it by a mount inside.
         case above
-        /// It is of a directory inside this one, so it has some of its files.
+        /// It has some of its files: it is of a directory inside this one, or a mount inside one of the two shows some.
         case below
     }
 
@@ -20,21 +20,22 @@ extension GrantAdministrator {
     /// Returns the other active grants that give access to files of `grant`, in one view or in all, except those in `ids`. It compares
     /// recorded paths: no directory is looked up, so it never blocks.
     public func overlaps(with grant: Grant, view: ViewName? = nil, except ids: Set<GrantID> = []) throws(GrantError) -> [Overlap] {
-        let table = try LoopCheck.currentTable()
-        let place = Place(grant.bookmark.path, in: table)
+        let mounts = ReachedPlaces(try LoopCheck.currentTable())
+        let reached = mounts.from(grant.bookmark.path)
         let now = GrantAdministrator.now
         return try store.grants(view: view).compactMap { other in
             guard other.id != grant.id, !ids.contains(other.id), other.state(at: now) == .active else { return nil }
             let (mine, theirs) = (grant.bookmark, other.bookmark)
-            let otherPlace = Place(theirs.path, in: table)
             if mine.filesystem == theirs.filesystem && mine.identity == theirs.identity { return Overlap(grant: other, relation: .same) }
             // Two directories with one path existed one after the other.
             if mine.path == theirs.path {
                 // A document is whatever file is at the path.
                 return mine.document != nil && theirs.document != nil ? Overlap(grant: other, relation: .same) : nil
             }
-            if otherPlace.holds(place) { return Overlap(grant: other, relation: .above) }
-            return place.holds(otherPlace) ? Overlap(grant: other, relation: .below) : nil
+            let others = mounts.from(theirs.path)
+            if others.contains(where: { $0.holds(reached[0]) }) { return Overlap(grant: other, relation: .above) }
+            let hasPart = others.contains { reached[0].holds($0) } || reached.contains { $0.meets(others[0]) }
+            return hasPart ? Overlap(grant: other, relation: .below) : nil
         }
     }
 }

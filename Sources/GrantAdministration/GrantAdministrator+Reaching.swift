@@ -4,7 +4,8 @@ import GrantSystem
 
 extension GrantAdministrator {
     /// Returns the grants, of every view and in whatever state, through which the directory can be reached: of itself, of a parent, of
-    /// a subdirectory. If it is gone, or its filesystem does not answer, its recorded path is compared.
+    /// a subdirectory, of a directory that shows one of these by a mount inside. If it is gone, or its filesystem does not answer, its
+    /// recorded path is compared.
     ///
     /// A path in a mount of this store stands for what it shows; no daemon is asked. `.notFound` for a name that the view does not
     /// have, `.usage` for the view itself.
@@ -24,11 +25,17 @@ extension GrantAdministrator {
         }
         var own: Bookmark?
         if case .bookmarked(let named) = looked[1] { own = named.bookmark }
-        let place = Place(path, in: table)
+        // A daemon in another mount namespace shows the mounts of that.
+        let others = try store.mounts().compactMap { $0.mountTable(unlike: table) }
+        let mounts = ([table] + others).map { ReachedPlaces($0) }
+        let named = mounts[0].from(path)
         return describe(try store.grants()).filter { described in
             let bookmark = described.grant.bookmark
             if let own, own.filesystem == bookmark.filesystem, own.identity == bookmark.identity { return true }
-            return Place(described.path, in: table).meets(place)
+            return mounts.contains { mounts in
+                let reached = mounts.from(described.path)
+                return reached.contains { $0.meets(named[0]) } || named.contains { $0.meets(reached[0]) }
+            }
         }.map(\.grant)
     }
 

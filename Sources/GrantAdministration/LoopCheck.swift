@@ -25,16 +25,19 @@ struct LoopCheck {
     /// `.invalidDirectory` if the directory (canonical) contains the store or lies in it. The store need not exist.
     static func check(_ directory: [UInt8], store: String) throws(GrantError) {
         let table = try currentTable()
-        let place = Place(directory, in: table)
+        let reached = ReachedPlaces(table).from(directory)
         let storePlace = Place(CanonicalPath.resolveWhatExists(Array(store.utf8)), in: table)
-        if place.holds(storePlace) {
+        if let place = reached.first(where: { $0.holds(storePlace) }) {
             throw refusal(
-                directory, "it holds the store \(store), and who may write there may grant himself anything",
+                directory,
+                (place == reached[0]
+                    ? "it holds" : "the mount at \(String(decoding: place.path, as: UTF8.self)) inside it shows")
+                    + " the store \(store), and who may write there may grant himself anything",
                 advice:
                     "grant directories inside it, several at once or with grantfs pick; or keep the store elsewhere, by --store or $GRANTFS_STORE"
             )
         }
-        if storePlace.holds(place) { throw refusal(directory, "it lies in the store \(store)") }
+        if storePlace.holds(reached[0]) { throw refusal(directory, "it lies in the store \(store)") }
     }
 
     /// `.invalidDirectory` if a grant of the directory (canonical, on the mount `device`) would contain or lie in the store or one of

@@ -36,6 +36,11 @@ struct Place: Hashable {
         self.init(path: mountpoint, device: parent.device, pathInFilesystem: CanonicalPath.join(parent.pathInFilesystem, name))
     }
 
+    /// The directory that a mount shows, whatever covers it by now.
+    init(root entry: MountEntry) {
+        self.init(path: entry.mountpoint, device: entry.device, pathInFilesystem: entry.root)
+    }
+
     /// Whether `other` is this directory or lies in it.
     func holds(_ other: Place) -> Bool {
         if MountTable.path(other.path, isAtOrBelow: path) { return true }

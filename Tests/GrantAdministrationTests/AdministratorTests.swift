@@ -160,6 +160,24 @@ import Testing
         #expect(place("/mnt/v/x").device != covered.device)
     }
 
+    @Test("What mounts inside a directory show is found through further mounts")
+    func reachedPlaces() throws {
+        let table = MountTable(
+            parsing: Array(
+                """
+                1 0 8:1 / / rw - ext4 /dev/a rw
+                2 1 8:2 /other /srv/a/mnt rw - ext4 /dev/b rw
+                3 2 8:3 / /srv/a/mnt/deep rw - ext4 /dev/c rw
+                4 1 8:1 /srv /bound rw - ext4 /dev/a rw
+                5 4 8:4 /x /bound/a/y rw - ext4 /dev/d rw
+                6 1 8:5 / /srv/apart rw - ext4 /dev/e rw
+                """.utf8))
+        let reached = ReachedPlaces(table).from(Array("/srv/a".utf8))
+        #expect(
+            reached.map { String(decoding: $0.path, as: UTF8.self) }.sorted() == ["/bound/a/y", "/srv/a", "/srv/a/mnt", "/srv/a/mnt/deep"])
+        #expect(String(decoding: reached.first { $0.device?.minor == 2 }?.pathInFilesystem ?? [], as: UTF8.self) == "/other")
+    }
+
     @Test func aMountpointIsPreparedOrRefused() throws {
         let bench = try Bench()
         let view = ViewName.standard

@@ -100,6 +100,72 @@ extension MountTests {
             #expect(try fixture.list().count == 4)
         }
 
+        /// “inner” is of a directory that a mount inside the directory of “outer” shows. The view is mounted with `submounts`.
+        private func grantedByMount() throws -> (MountFixture, inner: String, shown: String, mountpoint: String) {
+            let fixture = try MountFixture()
+            let (outer, inner) = (try fixture.source("outer"), try fixture.source("inner"))
+            try Data("secret".utf8).write(to: URL(fileURLWithPath: inner + "/file"))
+            let shown = try fixture.source("outer/below/mount")
+            try fixture.mountOther(["mount", "--bind", inner], at: shown)
+            try fixture.grant(outer)
+            try fixture.grant(inner)
+            try fixture.grant(try fixture.source("apart"))
+            return (fixture, inner, shown, try fixture.mount(options: "submounts"))
+        }
+
+        @Test(
+            "A directory that a mount inside another grant shows is withdrawn from that grant by its path",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        func mountInside() throws {
+            let (fixture, inner, _, mountpoint) = try grantedByMount()
+            #expect(try Probe.call("open", mountpoint + "/outer/below/mount/file") == "OK")
+            let said = try fixture.grantfs("revoke", "inner", "--dry-run").orThrow()
+            #expect(said.errors.contains("“outer” in view “default”"), "\(said)")
+            #expect(try fixture.revoke("--path", inner).map(\.name).sorted() == ["inner", "outer"])
+            #expect(try Probe.call("open", mountpoint + "/outer/below/mount/file") == "EACCES")
+            #expect(try fixture.list().map(\.name) == ["apart"])
+        }
+
+        @Test(
+            "A path withdraws grants of what a mount inside it shows",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        func mountInsidePath() throws {
+            let (fixture, _, shown, _) = try grantedByMount()
+            #expect(try fixture.revoke("--path", shown).map(\.name).sorted() == ["inner", "outer"])
+            try fixture.restore("inner", "outer")
+            #expect(try fixture.revoke("--path", fixture.base + "/source/outer").map(\.name).sorted() == ["inner", "outer"])
+        }
+
+        @Test(
+            "A path withdraws grants that show it by a mount of their daemon's namespace alone",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        func mountOfAnotherNamespace() throws {
+            let fixture = try MountFixture()
+            let (outer, inner) = (try fixture.source("outer"), try fixture.source("inner"))
+            let shown = try fixture.source("outer/mount")
+            let mountpoint = try fixture.directory("elsewhere")
+            try fixture.grant(outer)
+            let script = """
+                mount --bind '\(inner)' '\(shown)' && \(Programs.grantfs) mount default '\(mountpoint)' -o submounts && echo ready && cat
+                umount '\(mountpoint)'
+                """
+            let other = try Child(
+                ["unshare", "--mount", "--propagation", "private", "sh", "-c", script], environment: fixture.environment)
+            try other.expect("ready", within: 60)
+            #expect(try fixture.revoke("--path", inner).map(\.name) == ["outer"])
+        }
+
+        @Test(
+            "A directory in which a mount shows the store is not granted",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        func storeInside() throws {
+            let (fixture, _, shown, _) = try grantedByMount()
+            try fixture.mountOther(["mount", "--bind", fixture.base], at: try fixture.source("second/mount"))
+            let refused = try fixture.grantfs("grant", fixture.base + "/source/second")
+            #expect(refused.status == 1 && refused.errors.contains("second/mount inside it shows the store"), "\(refused)")
+            #expect(try fixture.grantfs("grant", shown, "--name", "other").status == 0)
+        }
+
         @Test("is not listed as revoked where it was so before")
         func revokedBefore() throws {
             let (fixture, work) = try granted()

@@ -79,8 +79,7 @@ public struct PolicyJudge: Sendable {
 
     /// Refuses forbidden directories, what is in them, what contains them, and what shows them through a mount inside.
     private func refusal(of path: [UInt8]) -> Verdict? {
-        let inner = table.entries.filter { MountTable.path($0.mountpoint, isAtOrBelow: path) }
-        let places = [Place(path, in: table)] + inner.map { Place($0.mountpoint, in: table) }
+        let places = ReachedPlaces(table).from(path)
         for (forbidden, directory) in never {
             guard let place = places.first(where: { place in forbidden.contains { $0.meets(place) } }) else { continue }
             let how =
