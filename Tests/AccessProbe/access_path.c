@@ -24,6 +24,7 @@ static int do_open_rdwr(struct probe *p) { return opened_and_closed(open(in(p, "
 static int do_open_append(struct probe *p) { return opened_and_closed(open(in(p, "append"), O_WRONLY | O_APPEND | O_CLOEXEC)); }
 static int do_open_truncate(struct probe *p) { return opened_and_closed(open(in(p, "victim"), O_WRONLY | O_TRUNC | O_CLOEXEC)); }
 static int do_open_existing(struct probe *p) { return opened_and_closed(open(in(p, "read"), O_CREAT | O_RDONLY | O_CLOEXEC, 0600)); }
+static int do_open_fifo(struct probe *p) { return opened_and_closed(open(in(p, "fifo"), O_RDONLY | O_NONBLOCK | O_CLOEXEC)); }
 static int do_open_path(struct probe *p) { return opened_and_closed(open(in(p, "read"), O_PATH | O_CLOEXEC)); }
 static int do_open_deep(struct probe *p) { return opened_and_closed(open(in(p, "sub/inner"), O_RDONLY | O_CLOEXEC)); }
 static int do_open_link(struct probe *p) { return opened_and_closed(open(in(p, "link"), O_RDONLY | O_CLOEXEC)); }
@@ -146,6 +147,7 @@ const struct access path_accesses[] = {
     {"path", "open-append", AFTER_REFUSED, true, do_open_append},
     {"path", "open-o_trunc", AFTER_REFUSED, true, do_open_truncate},
     {"path", "open-o_creat-existing", AFTER_REFUSED, false, do_open_existing},
+    {"path", "open-fifo", AFTER_REFUSED, false, do_open_fifo},
     {"path", "open-o_path", AFTER_REFUSED, false, do_open_path},
     {"path", "open-deep", AFTER_REFUSED, false, do_open_deep},
     {"path", "open-through-link", AFTER_REFUSED, false, do_open_link},

@@ -26,7 +26,7 @@ struct probe {
     int read_fd, write_fd, rdwr_fd, append_fd, direct_fd, dup_fd, passed_fd, proc_fd;
     int path_fd, path_dir_fd, link_fd, prog_fd;
     int dir_fd, list_fd, unlinked_fd, unlinked_dir_fd, target_fd, null_fd, memory_fd;
-    int flock_fd, posix_fd, ofd_fd, inotify_fd, close_fd;
+    int flock_fd, posix_fd, ofd_fd, inotify_fd, close_fd, fifo_fd;
     unsigned char *map_touched, *map_untouched, *map_write, *map_write_untouched;
     unsigned char *map_private, *map_copied, *map_locked, *map_exec;
     int child_in, child_out;
@@ -39,7 +39,7 @@ struct probe {
 #define AFTER_REFUSED "EACCES"
 #define AFTER_BUS "SIGBUS"
 #define AFTER_FAILS "FAIL"  // any failure will do
-#define AFTER_WORKS "OK"    // close, unlock, a program's own memory
+#define AFTER_WORKS "OK"    // close, unlock, a program's own memory, a FIFO's pipe
 #define AFTER_OPEN "ANY"    // nothing in the protocol reaches it, and it gives no content
 
 struct access {

@@ -73,6 +73,7 @@ int set_up(const char *dir, uid_t uid, gid_t gid) {
         if (fd < 0 || fchown(fd, uid, gid)) fail(name);
         close(fd);
     }
+    if ((mkfifoat(root, "fifo", 0644) && errno != EEXIST) || fchownat(root, "fifo", uid, gid, 0)) fail("fifo");
     if ((symlinkat("read", root, "link") && errno != EEXIST) || fchownat(root, "link", uid, gid, AT_SYMLINK_NOFOLLOW)) fail("link");
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -185,6 +186,7 @@ void hold(struct probe *p) {
     p->posix_fd = opened(p, "locked", O_RDWR);
     p->ofd_fd = opened(p, "locked", O_RDWR);
     p->close_fd = opened(p, "close", O_RDWR);
+    p->fifo_fd = opened(p, "fifo", O_RDWR | O_NONBLOCK);
     if (unlink(in(p, "unlinked")) || rmdir(in(p, "gone"))) fail("unlinking");
     p->null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
     p->memory_fd = memfd_create("probe", MFD_CLOEXEC);
