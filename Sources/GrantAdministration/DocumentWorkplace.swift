@@ -4,44 +4,50 @@ import GrantStore
 import GrantSystem
 
 /// The directory in which a program makes temporary files beside a document. It lies on the host beside the document, so that a file
-/// written there can replace the document in one step. It belongs to one mount, is accessible to the document's owner alone, and is
-/// removed with the mount.
+/// written there can replace the document in one step. It belongs to one mount, is accessible to the document's owner alone, and ends
+/// with the mount. What programs saved in it is kept (`KeptWorkplace`).
 ///
-/// A record in the store's `run` directory has its path, and is locked by the daemon that uses it. The next daemon removes what a
-/// killed one has left behind (docs/decisions/documents.md).
+/// A record in the store's `run` directory has its path, and is locked by the daemon that uses it. The next daemon ends what a killed
+/// one has left behind (docs/decisions/documents.md).
 public final class DocumentWorkplace: Sendable {
     /// O_PATH.
     public let directory: FileDescriptor
     private let parent: FileDescriptor
     private let name: [UInt8]
+    /// The document's name when this was made.
+    private let document: [UInt8]
     private let record: String
     private let lock: FileLock
+    /// Locked (flock(2)): daemons with another store see by it that the directory is in use.
+    private let hold: FileDescriptor
 
     private init(
-        _ directory: consuming FileDescriptor, named name: [UInt8], in parent: consuming FileDescriptor, record: String,
-        lock: consuming FileLock
-    ) {
+        _ directory: consuming FileDescriptor, named name: [UInt8], in parent: consuming FileDescriptor, of document: [UInt8],
+        record: String, lock: consuming FileLock
+    ) throws(Errno) {
+        hold = try AbandonedWorkplaces.hold(directory, named: name, in: parent)
         self.directory = directory
         self.parent = parent
         self.lock = lock
-        (self.name, self.record) = (name, record)
+        (self.name, self.document, self.record) = (name, document, record)
     }
 
     /// The prefix of its name on the host, before 16 hexadecimal digits. The record's name has the same digits.
     static let prefix = ".grantfs-"
     private static let recordPrefix = "document-"
 
-    /// Makes a workplace in the host directory of a document, with the path `path`, for the document's owner. If nothing can be made
-    /// there, it is an empty directory in the store's directory in which nobody can make anything.
-    public static func make(in parent: borrowing FileDescriptor, at path: [UInt8], for owner: FileStatus, store: GrantStore) throws(Errno)
-        -> DocumentWorkplace
-    {
+    /// Makes a workplace in the host directory of the document `name`, with the path `path`, for the document's owner. If nothing can be
+    /// made there, it is an empty directory in the store's directory in which nobody can make anything.
+    public static func make(
+        in parent: borrowing FileDescriptor, at path: [UInt8], of document: [UInt8], for owner: FileStatus, store: GrantStore
+    ) throws(Errno) -> DocumentWorkplace {
         let digits = Hexadecimal.text(GrantID.random().high)
         let record = store.runDirectory + "/" + recordPrefix + digits
         let lock = try FileLock.make(record)
         do throws(Errno) {
             return try make(
-                Array((prefix + digits).utf8), in: try parent.reopened(OpenFlags.path | O_DIRECTORY), at: path, owner, record, lock)
+                Array((prefix + digits).utf8), in: try parent.reopened(OpenFlags.path | O_DIRECTORY), at: path, document, owner, record,
+                lock)
         } catch {
             guard [EACCES, EPERM, EROFS, ENOSPC, EDQUOT, ENAMETOOLONG, EMLINK].contains(error.rawValue) else {
                 unlink(record + ".place")
@@ -53,11 +59,11 @@ public final class DocumentWorkplace: Sendable {
     }
 
     private static func make(
-        _ name: [UInt8], in parent: consuming FileDescriptor, at path: [UInt8], _ owner: FileStatus, _ record: String,
-        _ lock: consuming FileLock
+        _ name: [UInt8], in parent: consuming FileDescriptor, at path: [UInt8], _ document: [UInt8], _ owner: FileStatus,
+        _ record: String, _ lock: consuming FileLock
     ) throws(Errno) -> DocumentWorkplace {
         // The record comes first. An empty directory of that name may be removed, whoever made it.
-        try write(Place(parent: path, name: name, identity: nil), record)
+        try write(Place(parent: path, name: name, identity: nil, document: []), record)
         try DirectoryEntry.makeDirectory(parent.number, name, 0o700)
         do throws(Errno) {
             let directory = try FileDescriptor.openBeneath(parent.number, name, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
@@ -66,9 +72,11 @@ public final class DocumentWorkplace: Sendable {
             guard status.st.st_uid == geteuid(), status.st.st_mode & 0o7777 == 0o700, status.st.st_dev == (try parent.status()).st.st_dev,
                 try isEmpty(directory)
             else { throw Errno(ESTALE) }
-            try write(Place(parent: path, name: name, identity: identity(status)), record)
+            try write(Place(parent: path, name: name, identity: identity(status), document: document), record)
             if geteuid() == 0 { try directory.setOwner(owner.st.st_uid, owner.st.st_gid) }
-            return DocumentWorkplace(directory, named: name, in: parent, record: record, lock: lock)
+            return try DocumentWorkplace(
+                directory.reopened(OpenFlags.path | O_DIRECTORY), named: name, in: parent.reopened(OpenFlags.path | O_DIRECTORY),
+                of: document, record: record, lock: lock)
         } catch {
             try? DirectoryEntry.remove(parent.number, name, isDirectory: true)
             throw error
@@ -87,40 +95,55 @@ public final class DocumentWorkplace: Sendable {
         let parent = try FileDescriptor.open(above, OpenFlags.path | O_DIRECTORY)
         try DirectoryEntry.makeDirectory(parent.number, name, 0o700)
         let directory = try FileDescriptor.openBeneath(parent.number, name, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
-        try write(Place(parent: above, name: name, identity: identity(try directory.status())), record)
+        try write(Place(parent: above, name: name, identity: identity(try directory.status()), document: []), record)
         try directory.setMode(0o555)
-        return DocumentWorkplace(directory, named: name, in: parent, record: record, lock: lock)
+        return try DocumentWorkplace(directory, named: name, in: parent, of: [], record: record, lock: lock)
     }
 
-    /// Removes the directory with its contents. The document itself is never there alone.
-    public func remove() {
+    /// Removes the directory, or keeps what programs saved in it. Returns the path where that is; nil if nothing was saved.
+    public func end() -> [UInt8]? {
+        var kept: [UInt8]?
         do throws(Errno) {
-            try TreeRemoval.remove(directory, named: name, in: parent)
+            kept = try KeptWorkplace.end(directory, named: name, in: parent, document: document)
         } catch {
             // While the record exists, others try again, even if the directory was renamed.
-            guard error == Errno(ENOENT) else { return }
+            guard error == Errno(ENOENT) else { return nil }
         }
         unlink(record + ".place")
         unlink(record)
+        return kept.flatMap { name in (try? parent.path()).map { CanonicalPath.join($0, name) } }
     }
 
-    /// Removes what killed daemons have left behind, best effort. It may wait for their filesystems.
-    public static func sweep(_ store: GrantStore) {
+    /// Ends workplaces beside this one that are in use by no daemon and have no record in this store: their stores are gone. Best effort.
+    /// Returns where files are kept.
+    public func endAbandoned(_ store: GrantStore) -> [[UInt8]] {
+        guard let path = try? parent.path() else { return [] }
+        let kept = AbandonedWorkplaces.end(in: parent, owner: try? directory.status().st.st_uid) { digits in
+            access(store.runDirectory + "/" + Self.recordPrefix + digits, F_OK) == 0
+        }
+        return kept.map { CanonicalPath.join(path, $0) }
+    }
+
+    /// Ends the workplaces that killed daemons have left behind, best effort. It may wait for their filesystems. Returns where files
+    /// are kept.
+    public static func sweep(_ store: GrantStore) -> [[UInt8]] {
+        var kept: [[UInt8]] = []
         for name in (try? DirectoryNames.of(store.runDirectory.utf8)) ?? [] {
             let text = String(decoding: name, as: UTF8.self)
             guard text.hasPrefix(recordPrefix), !text.contains("."), text.utf8.count == recordPrefix.utf8.count + 16 else { continue }
             let record = store.runDirectory + "/" + text
             guard let lock = try? FileLock.take(record) else { continue }
-            if removeLeft(record) {
+            if endLeft(record, &kept) {
                 unlink(record + ".place")
                 unlink(record)
             }
             _ = consume lock
         }
+        return kept
     }
 
-    /// Returns whether nothing is left.
-    private static func removeLeft(_ record: String) -> Bool {
+    /// Returns whether nothing is left to be ended.
+    private static func endLeft(_ record: String, _ kept: inout [[UInt8]]) -> Bool {
         guard let place = read(record) else { return true }
         guard let root = try? FileDescriptor.open([0x2F], OpenFlags.path | O_DIRECTORY) else { return false }
         let below = place.parent.count == 1 ? [0x2E] : Array(place.parent.dropFirst())
@@ -132,8 +155,8 @@ public final class DocumentWorkplace: Sendable {
             if let known = place.identity, try identity(directory.status()) != known { return true }
             if place.identity == nil {
                 try DirectoryEntry.remove(parent.number, place.name, isDirectory: true)
-            } else {
-                try TreeRemoval.remove(directory, named: place.name, in: parent)
+            } else if let name = try KeptWorkplace.end(directory, named: place.name, in: parent, document: place.document) {
+                kept.append(CanonicalPath.join(place.parent, name))
             }
             return true
         } catch {
@@ -147,15 +170,17 @@ public final class DocumentWorkplace: Sendable {
         let parent: [UInt8]
         let name: [UInt8]
         let identity: [UInt8]?
+        /// The document's name; empty in records of earlier versions.
+        let document: [UInt8]
     }
 
     private static func identity(_ status: FileStatus) -> [UInt8] {
         Array("\(status.st.st_ino) \(status.has_birth ? "\(status.birth_seconds).\(status.birth_nanoseconds)" : "-")".utf8)
     }
 
-    /// Three byte strings, each terminated by NUL.
+    /// Four byte strings, each terminated by NUL; two while there is no identity yet.
     private static func write(_ place: Place, _ record: String) throws(Errno) {
-        let bytes = place.parent + [0] + place.name + [0] + (place.identity.map { $0 + [0] } ?? [])
+        let bytes = place.parent + [0] + place.name + [0] + (place.identity.map { $0 + [0] + place.document + [0] } ?? [])
         let file = try FileDescriptor.open((record + ".place").utf8, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode: 0o600)
         let written = bytes.withUnsafeBytes { Glibc.write(file.number, $0.baseAddress!, $0.count) }
         guard written == bytes.count else { throw Errno(written < 0 ? errno : EIO) }
@@ -167,6 +192,7 @@ public final class DocumentWorkplace: Sendable {
         guard parts.count >= 3, parts[0].first == 0x2F, parts[1].starts(with: prefix.utf8) || parts[1].starts(with: recordPrefix.utf8),
             !parts[1].contains(0x2F)
         else { return nil }
-        return Place(parent: parts[0], name: parts[1], identity: parts.count >= 4 ? parts[2] : nil)
+        let document = parts.count >= 5 && !parts[3].contains(0x2F) ? parts[3] : []
+        return Place(parent: parts[0], name: parts[1], identity: parts.count >= 4 ? parts[2] : nil, document: document)
     }
 }

@@ -22,7 +22,7 @@ public final class DocumentPlace: Sendable {
         public init(_ directory: Held, _ name: [CChar]) { (self.directory, self.name) = (directory, name) }
     }
 
-    /// The process that made a file, immune to reuse of its number.
+    /// The process that moved the document away, immune to reuse of its number.
     public struct Maker: Hashable, Sendable {
         let pid: Int32
         let start: UInt64
@@ -52,8 +52,6 @@ public final class DocumentPlace: Sendable {
         var isAway = false
         /// Who moved it, and when (`Clock.monotonic`).
         var leaver: (maker: Maker?, time: Int64)?
-        /// The makers of the files beside the document.
-        var makers: [NodeKey: Maker] = [:]
         /// The program's new document, which is still being written.
         var staged: NodeKey?
         /// In a view that shows a file: its node, counted once for the scope, and the file's status then.
@@ -171,22 +169,6 @@ public final class DocumentPlace: Sendable {
             state.staged = nil
         }
     }
-
-    /// The files beside the document with a known maker.
-    public var madeKeys: Set<NodeKey> { state.withLock { Set($0.makers.keys) } }
-
-    /// Forgets the makers of files that are gone.
-    public func forget(_ keys: Set<NodeKey>) { state.withLock { state in for key in keys { state.makers[key] = nil } } }
-
-    /// Records who made a file beside the document.
-    public func recordMaker(_ key: NodeKey, by maker: Maker?) {
-        guard let maker else { return }
-        state.withLock { $0.makers[key] = maker }
-    }
-
-    /// The maker of a file; nil where it is unknown.
-    public func maker(of key: NodeKey) -> Maker? { state.withLock { $0.makers[key] } }
-    public func forget(_ key: NodeKey) { state.withLock { $0.makers[key] = nil } }
 
     /// Records that the program has begun a new document.
     public func stage(_ key: NodeKey) { state.withLock { $0.staged = key } }

@@ -152,7 +152,26 @@ public final class MountFixture {
                 _ = try? Command.run(detach, within: 60)
             }
         }
+        removeWorkplaces()
         if mountpoints.isEmpty { _ = try? Command.run(["rm", "-rf", "--one-file-system", base], within: 120) }
+    }
+}
+
+extension MountFixture {
+    /// Removes the directories that killed daemons have left beside documents elsewhere, by the records in its stores.
+    private func removeWorkplaces() {
+        for run in [store + "/run/", base + "/data/grantfs/run/"] {
+            let files = (try? FileManager.default.contentsOfDirectory(atPath: run)) ?? []
+            for file in files where file.hasPrefix("document-") && file.hasSuffix(".place") { Self.removeWorkplace(run + file) }
+        }
+    }
+
+    private static func removeWorkplace(_ record: String) {
+        let parts = (FileManager.default.contents(atPath: record) ?? Data()).split(separator: 0).prefix(2).map {
+            String(decoding: $0, as: UTF8.self)
+        }
+        guard parts.count == 2, parts[1].hasPrefix(".grantfs-"), !parts[1].contains("/") else { return }
+        _ = try? Command.run(["rm", "-rf", "--one-file-system", parts[0] + "/" + parts[1]], within: 60)
     }
 }
 

@@ -102,9 +102,20 @@ extension ViewFS {
         }
         let refusal = asCaller(caller) { clinux_may_make_in(entry.directory.descriptor.number) }
         if refusal < 0 { return refusal }
-        // Left by a predecessor of this daemon.
-        _ = clinux_unlinkat(workplace.descriptor.number, stagedName, false)
-        return 0
+        return keepUnfinished(document, in: workplace.descriptor.number)
+    }
+
+    /// Gives a new document whose writer was killed a name beside the document. 0 or a negative error number.
+    private func keepUnfinished(_ document: DocumentPlace, in workplace: Int32) -> Int32 {
+        var status = FileStatus()
+        if clinux_statx(workplace, stagedName, &status) != 0 { return 0 }
+        if status.st.st_size == 0 { return clinux_unlinkat(workplace, stagedName, false) }
+        while true {
+            let number = Self.passages.wrappingAdd(1, ordering: .relaxed).newValue
+            let name = document.name.dropLast().prefix(100).map { UInt8(bitPattern: $0) } + Array(".unfinished-\(number)".utf8)
+            let result = withCString(name) { clinux_renameat2(workplace, stagedName, workplace, $0, renameNoReplace) }
+            if result != -EEXIST { return result }
+        }
     }
 
     /// Registers the file made under the staged name as the new document.
@@ -166,12 +177,6 @@ extension ViewFS {
         return NodeKey(status) == document.key || status.mayReplaceDocument(ofOwner: document.owner) ? 0 : -EACCES
     }
 
-    /// Records who made a file beside a document.
-    func recordMaker(_ id: NodeID, _ node: NodePointer, of child: UInt64, _ caller: Caller) {
-        guard let document = document(of: id, node), let key = tree.nodes.find(child)?.pointee.key else { return }
-        document.recordMaker(key, by: DocumentPlace.Maker(thread: caller.pid))
-    }
-
     // MARK: names
 
     /// UNLINK of the document or of a hidden name.
@@ -212,7 +217,9 @@ extension ViewFS {
             let refusal = mayBegin(document, as: caller)
             if refusal != 0 { return refusal }
         }
-        return throughWorkplace(document, { clinux_renameat2(source.directory, source.text, $0, $1, renameNoReplace) }) { place in
+        let bring = { clinux_renameat2(source.directory, source.text, $0, $1, renameNoReplace) }
+        // If its own name is taken by now, the file stays in the workplace.
+        return throughWorkplace(document, bring, keepsRefused: true) { place in
             let result = put(place, document, as: caller)
             if result != 0 { _ = clinux_renameat2(place.directory, place.text, source.directory, source.text, renameNoReplace) }
             return result
@@ -252,9 +259,9 @@ extension ViewFS {
     }
 
     /// Moves a file by `bring` to a name in the workplace that no program can use, so that nobody can exchange it while it is
-    /// checked, and continues with `body`. Removes the name afterwards if it is left.
+    /// checked, and continues with `body`. Removes the name afterwards if it is left. `keepsRefused`: only if `body` has succeeded.
     private func throughWorkplace(
-        _ document: DocumentPlace, _ bring: (Int32, UnsafePointer<CChar>) -> Int32, _ body: (Named) -> Int32
+        _ document: DocumentPlace, _ bring: (Int32, UnsafePointer<CChar>) -> Int32, keepsRefused: Bool = false, _ body: (Named) -> Int32
     ) -> Int32 {
         guard let workplace = document.workplace else { return -ESTALE }
         let number = Self.passages.wrappingAdd(1, ordering: .relaxed).newValue
@@ -264,7 +271,7 @@ extension ViewFS {
             if brought < 0 { return brought }
             let result = body((directory, text))
             // rename(2) between two names of one file leaves both.
-            _ = clinux_unlinkat(directory, text, false)
+            if result == 0 || !keepsRefused { _ = clinux_unlinkat(directory, text, false) }
             return result
         }
     }

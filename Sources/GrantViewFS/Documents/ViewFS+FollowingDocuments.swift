@@ -30,7 +30,6 @@ extension ViewFS {
     public func follow(_ scope: Scope, wasUnderWay: Bool) -> DocumentFinding {
         guard let document = scope.nodes.document, let entry = document.entry else { return .gone }
         document.comeBack(after: Self.patience) { tree.isOpen($0, in: scope.nodes) }
-        if document.isDirectory { removeLeftovers(of: scope, document) }
         if document.isStaged || document.isAway { return path(of: document).map { .found(path: $0) } ?? .gone }
         let opened = open(document)
         if opened >= 0 {
@@ -46,41 +45,10 @@ extension ViewFS {
         return .found(path: path)
     }
 
-    /// How long (nanoseconds) a program must be gone, and its files beside the document unchanged, before they count as leftovers.
-    /// A shell command consists of several programs.
-    private static let idleTime =
-        (getenv("GRANTFS_TEST_LEFTOVER_SECONDS").flatMap { Int64(String(cString: $0), radix: 10) } ?? 600) &* 1_000_000_000
-    private static let patience = min(idleTime, 10_000_000_000)
-
-    /// Removes files beside a document whose makers have ended and which nobody has open: temporary files, lock files and backups
-    /// of a program that died. Files without a known dead maker go with the mount.
-    private func removeLeftovers(of scope: Scope, _ document: DocumentPlace) {
-        guard let workplace = document.workplace, let listed = try? workplace.descriptor.reopened(O_RDONLY | O_DIRECTORY) else { return }
-        var names: [[UInt8]] = []
-        // Files made from now on may not be listed.
-        let known = document.madeKeys
-        let looked = try? listed.forEachEntry(limit: Self.mostLookedAt) { _, _, name in names.append(Array(name)) }
-        var keys: Set<NodeKey> = []
-        let now = Clock.realtime
-        for name in names {
-            guard let status = try? DirectoryEntry.status(listed.number, name), status.st.st_mode & S_IFMT != S_IFDIR else { continue }
-            let key = NodeKey(status)
-            keys.insert(key)
-            let changed = Int64(truncatingIfNeeded: status.st.st_ctim.tv_sec) &* 1_000_000_000
-            guard !document.isStaged(key), now &- changed > Self.idleTime, let maker = document.maker(of: key), maker.isGone,
-                !tree.isOpen(key, in: scope.nodes)
-            else { continue }
-            do throws(Errno) {
-                try DirectoryEntry.remove(listed.number, name, isDirectory: false)
-                document.forget(key)
-            } catch {
-                // Retried at the next check.
-            }
-        }
-        if let looked, looked < Self.mostLookedAt { document.forget(known.subtracting(keys)) }
-    }
-
-    private static let mostLookedAt = 10_000
+    /// How long (nanoseconds) a program that moved the document away must be gone before it is shown again. A shell command consists of
+    /// several programs.
+    private static let patience =
+        (getenv("GRANTFS_TEST_LEFTOVER_SECONDS").flatMap { Int64(String(cString: $0), radix: 10) } ?? 10) &* 1_000_000_000
 
     /// The last name of a link-free path, if it belongs to the file `key`.
     private static func entry(_ path: [UInt8], of key: NodeKey, crossing: DocumentPlace.Entry) -> DocumentPlace.Entry? {

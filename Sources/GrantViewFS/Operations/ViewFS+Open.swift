@@ -130,7 +130,6 @@ extension ViewFS {
             let error = view.enter(path, isNameless ? nil : name, found: (parent, node), into: &parameters)
             view.recordMode(parameters.attr.st_mode)
             if let document, error == 0 { view.begin(document, parameters.ino, flags, as: request.caller) }
-            if error == 0, view.isDocumentDirectory(parent, node) { view.recordMaker(parent, node, of: parameters.ino, request.caller) }
             if view.kernelOpens {
                 return view.replyCreated(request, opened, flags, error, &parameters, isNameless: isNameless, info)
             }

@@ -47,6 +47,7 @@ enum RevokeCommand {
         defer { progress.end() }
         Interruption.says("interrupted: nothing is withdrawn", status: 1)
         let graces = grace.map { administrator.prepareRevocation(of: choice.active, within: $0) { progress.show($0) } } ?? [:]
+        let kept = KeptFilesReport(administrator.store)
         let changes = try administrator.revoke(
             choice.all, timeout: timeout, endsHolders: arguments.has("kill"), progress: { progress.show($0) },
             recorded: { Interruption.says(recorded(choice.all, "revoke"), status: 3) })
@@ -63,6 +64,7 @@ enum RevokeCommand {
             Terminal.note(
                 "“\(Terminal.visible(grant.name.bytes))”: \(grace.asked - grace.answered) of \(grace.asked) presenters had not answered")
         }
+        defer { kept.print() }
         return try report(changes, of: choice, graces, administrator, arguments, timeout)
     }
 

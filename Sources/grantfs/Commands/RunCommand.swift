@@ -257,6 +257,8 @@ enum RunCommand {
 
     /// Unmounts, and waits a moment for the daemon.
     static func end(_ temporary: TemporaryMount, _ store: GrantStore, _ daemon: BackgroundStart.Waiting? = nil) throws(GrantError) {
+        let kept = KeptFilesReport(store)
+        defer { kept.print() }
         let daemons = try store.mounts().filter { $0.mountpoint == Array(temporary.mountpoint.utf8) }
         try temporary.clean()
         // Not if another daemon has taken the mount over.

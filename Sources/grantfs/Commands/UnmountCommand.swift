@@ -21,6 +21,7 @@ enum UnmountCommand {
             // An earlier mount that was detached here and is still held does not end now.
             record.mountpoint == mountpoint.path && record.connection.map { $0.device == entry.device } ?? true
         }
+        let kept = store.map { KeptFilesReport($0) }
         if let store { for record in records ?? [] { record.abortIfDefunct(in: store) } }
         var below: [MountRecord] = []
         if let store, let above = records?.last(where: \.shown.hasMountpoints) {
@@ -37,6 +38,7 @@ enum UnmountCommand {
         }
         if try mountpoint.mounted()?.device == entry.device { try mountpoint.unmount() }
         awaitEnd(of: (records ?? []) + below)
+        kept?.print()
         return 0
     }
 

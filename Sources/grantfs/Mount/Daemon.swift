@@ -166,7 +166,7 @@ enum Daemon {
     static func startWatching(_ mounted: MountedView) throws(GrantError) {
         try start("grantfs-store") { mounted.watchStore() }
         let store = mounted.state.withLock { $0.store }
-        _ = BackgroundTask(mayHang: true) { DocumentWorkplace.sweep(store) }
+        _ = BackgroundTask(mayHang: true) { for path in DocumentWorkplace.sweep(store) { mounted.sayKept(path, nil) } }
         try start("grantfs-dirs") { mounted.watchDirectories() }
     }
 

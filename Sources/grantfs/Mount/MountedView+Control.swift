@@ -54,6 +54,7 @@ extension MountedView {
         let (pendingWithdrawals, failure) = state.withLock { (self.pendingWithdrawals(of: grants, $0), $0.failure) }
         if let failure { return .failed("its daemon refuses everything, because \(failure)") }
         let reply = outcomes(of: grants, pendingWithdrawals, until: deadline)
+        endWorkplaces(within: 250_000_000)
         if state.withLock({ state in
             defer { state.changesCoordination = false }
             return state.changesCoordination

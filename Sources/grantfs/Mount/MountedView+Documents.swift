@@ -27,7 +27,8 @@ extension MountedView {
         let parent = try FileDescriptor.open(above, OpenFlags.path | O_DIRECTORY)
         let anchor = try parent.reopened(OpenFlags.path | O_DIRECTORY)
         let forWorkplace = try parent.reopened(OpenFlags.path | O_DIRECTORY)
-        let entry = try ViewFS.entry(named: Array(path[(slash + 1)...]), in: parent, of: key)
+        let lastName = Array(path[(slash + 1)...])
+        let entry = try ViewFS.entry(named: lastName, in: parent, of: key)
         let name = document.name.bytes.map { CChar(bitPattern: $0) } + [0]
         let held = DocumentPlace.Held(file)
         guard document.form == .directory else {
@@ -35,7 +36,7 @@ extension MountedView {
             return OpenedDocument(place: place, anchor: anchor.release(), workplace: nil)
         }
         let store = state.withLock { $0.store }
-        let workplace = try DocumentWorkplace.make(in: forWorkplace, at: above, for: status, store: store)
+        let workplace = try DocumentWorkplace.make(in: forWorkplace, at: above, of: lastName, for: status, store: store)
         let place = DocumentPlace(
             entry, file: held, key: key, owner: status.st.st_uid, name: name,
             workplace: DocumentPlace.Held(try workplace.directory.reopened(OpenFlags.path | O_DIRECTORY)))
@@ -52,20 +53,49 @@ extension MountedView {
                 directory: FileDescriptor(owning: opened.anchor), crossesMounts: options.submounts, document: opened.place)
         }
         guard let workplace = opened.workplace else { return scope }
-        if let scope { workplaces.withLock { $0.append((scope, workplace)) } } else { workplace.remove() }
+        guard let scope else {
+            _ = workplace.end()
+            return nil
+        }
+        workplaces.withLock { $0.append((scope, workplace)) }
+        let store = state.withLock { $0.store }
+        _ = BackgroundTask(mayHang: true) { [self] in for path in workplace.endAbandoned(store) { sayKept(path, nil) } }
         return scope
     }
 
-    /// Removes the workplaces of scopes that were withdrawn. `all`: at the end, of every scope. `waits`: for a second at the most, until that is done.
-    func removeWorkplaces(all: Bool = false, waits: Bool = false) {
-        let left = workplaces.withLock { workplaces -> [DocumentWorkplace] in
-            let left = workplaces.filter { all || files.isClosed($0.scope) }.map(\.workplace)
-            workplaces.removeAll { place in left.contains { $0 === place.workplace } }
-            return left
+    /// Ends the workplaces of scopes that were withdrawn.
+    ///
+    /// - Parameters:
+    ///   - all: the mount ends, and every scope with it.
+    ///   - nanoseconds: the time to wait until that is done, for other threads that do so as well.
+    func endWorkplaces(all: Bool = false, within nanoseconds: Int64 = 0) {
+        let ended = workplaces.withLock { workplaces -> [(scope: Scope, workplace: DocumentWorkplace)] in
+            let ended = workplaces.filter { all || files.isClosed($0.scope) }
+            workplaces.removeAll { place in ended.contains { $0.workplace === place.workplace } }
+            return ended
         }
-        if left.isEmpty { return }
-        let task = BackgroundTask(mayHang: true) { for workplace in left { workplace.remove() } }
-        if all || waits { wait(until: Clock.monotonic + 1_000_000_000) { task.isDone } }
+        if !ended.isEmpty { end(ended) }
+        wait(until: Clock.monotonic + nanoseconds) { endingWorkplaces.load(ordering: .acquiring) == 0 }
+    }
+
+    private func end(_ ended: [(scope: Scope, workplace: DocumentWorkplace)]) {
+        endingWorkplaces.wrappingAdd(1, ordering: .relaxed)
+        _ = BackgroundTask(mayHang: true) { [self] in
+            for (scope, workplace) in ended {
+                guard let path = workplace.end() else { continue }
+                sayKept(path, state.withLock { $0.grants[scope.grant]?.grant })
+            }
+            endingWorkplaces.wrappingSubtract(1, ordering: .releasing)
+        }
+    }
+
+    /// Writes down where files are that programs made beside a document: in the log of the store, where commands look for it, and in
+    /// the system's.
+    func sayKept(_ path: [UInt8], _ grant: Grant?) {
+        let beside = grant.map { " beside “\($0.name)”" } ?? " beside a document"
+        say(.notice, .changed, "what programs made\(beside) is kept in \(String(decoding: path, as: UTF8.self))", of: grant)
+        // Best effort: the system's log has it as well.
+        try? state.withLock { $0.store }.append(.keeping(path, of: grant, in: grant?.view ?? view, by: actor))
     }
 
     /// Looks where a document is now. What is to be recorded.

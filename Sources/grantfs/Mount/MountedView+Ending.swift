@@ -47,7 +47,7 @@ extension MountedView {
             left.removeAll { $0.outcome.withLock { $0?.isConfirmed } == true }
             return left.isEmpty
         }
-        removeWorkplaces(all: true)
+        endWorkplaces(all: true, within: 1_000_000_000)
         return left.isEmpty
     }
 

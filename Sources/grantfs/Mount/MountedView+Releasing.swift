@@ -48,7 +48,7 @@ extension MountedView {
         files.invalidateVirtualDirectories()
         defer { awaitNames(of: grants, until: deadline) }
         let reply = outcomes(of: grants, pendingWithdrawals, until: deadline)
-        removeWorkplaces(waits: true)
+        endWorkplaces(within: 1_000_000_000)
         // An operation that has not finished by then hangs.
         let kept = releaseDescriptors(of: scopes, until: min(deadline, Clock.monotonic + 2_000_000_000))
         guard case .applied(var outcomes) = reply else { return reply }

@@ -28,7 +28,7 @@ extension MountedView {
                 lost = sayLostWorkers(since: lost)
                 checkPendingWithdrawals()
                 reapClosed()
-                removeWorkplaces()
+                endWorkplaces()
                 files.trim()
             }
         }

@@ -6,6 +6,7 @@ import GrantModel
 import GrantStore
 import GrantSystem
 import GrantViewFS
+import Synchronization
 
 /// Applies the store's changes to one mount: new, removed, renamed grants, and changes of their access.
 ///
@@ -28,8 +29,11 @@ final class MountedView: @unchecked Sendable {
     let opening = Lock(())
     /// The mount itself, once it is made.
     let identity = Lock<MountIdentity?>(nil)
-    /// The workplaces of documents' scopes; below, the scopes whose document was not at its path at the last check.
+    /// The workplaces of documents' scopes.
     let workplaces = Lock<[(scope: Scope, workplace: DocumentWorkplace)]>([])
+    /// Threads that end workplaces.
+    let endingWorkplaces = Atomic<Int>(0)
+    /// The scopes whose document was not at its path at the last check.
     let documentsUnderWay = Lock<Set<UInt32>>([])
     /// The claims on what the mount shows. Set once, before the first grant is read.
     nonisolated(unsafe) var claims: ClaimService?
