@@ -7,15 +7,16 @@ import GrantViewTree
 ///
 /// Locking: its own, held for a moment.
 final class LostWrites: Sendable {
-    private let counts = Lock<[UInt32: [UInt64: UInt32]]>([:])
+    private let counts = Lock(NodeValues<UInt32>())
     private let hasAny = Atomic<Bool>(false)
 
     /// Whether there ever was one: the fast path.
     @inline(__always)
     var isAny: Bool { hasAny.load(ordering: .acquiring) }
 
-    func add(_ node: UInt64, in scope: UInt32) {
-        counts.withLock { $0[scope, default: [:]][node, default: 0] &+= 1 }
+    /// `isKnown`: whether the kernel knows a node.
+    func add(_ node: UInt64, in scope: UInt32, isKnown: (UInt64) -> Bool) {
+        counts.withLock { $0.update(node, in: scope, default: 0, isKnown: isKnown) { $0 &+= 1 } }
         hasAny.store(true, ordering: .releasing)
     }
 
@@ -29,7 +30,7 @@ final class LostWrites: Sendable {
     }
 
     func handOver(to state: inout HandoverWriter) {
-        let all = counts.withLock { counts in counts.flatMap { scope, nodes in nodes.map { (scope, $0.key, $0.value) } } }
+        let all = counts.withLock(\.all)
         state.put(UInt64(truncatingIfNeeded: all.count))
         for (scope, node, count) in all {
             state.put(scope)
@@ -41,13 +42,13 @@ final class LostWrites: Sendable {
     func takeOver(from state: inout HandoverReader) throws(Errno) {
         for _ in 0..<(try state.takeCount(ofAtLeast: 16)) {
             let (scope, node, count): (UInt32, UInt64, UInt32) = (try state.take(), try state.take(), try state.take())
-            counts.withLock { $0[scope, default: [:]][node] = count }
+            counts.withLock { $0.update(node, in: scope, default: 0, isKnown: { _ in true }) { $0 = count } }
             hasAny.store(true, ordering: .releasing)
         }
     }
 
     /// Removes the counts of a scope.
-    func forget(_ scope: UInt32) { counts.withLock { _ = $0.removeValue(forKey: scope) } }
+    func forget(_ scope: UInt32) { counts.withLock { $0.remove(scope) } }
 
-    private func count(_ node: UInt64, in scope: UInt32) -> UInt32 { counts.withLock { $0[scope]?[node] ?? 0 } }
+    private func count(_ node: UInt64, in scope: UInt32) -> UInt32 { counts.withLock { $0[node, in: scope] ?? 0 } }
 }

@@ -92,7 +92,7 @@ extension ViewFS {
         // Where the kernel opens files by itself nobody knows who has the file open, so the kernel reports it to close(2) and
         // fsync(2).
         if error == EFBIG, policy.writeBack, !kernelOpens {
-            lostWrites.add(file.pointee.node, in: file.pointee.scope)
+            lostWrites.add(file.pointee.node, in: file.pointee.scope) { tree.nodes.find($0) != nil }
             request.reply(written: size)
         } else {
             request.reply(error: error)

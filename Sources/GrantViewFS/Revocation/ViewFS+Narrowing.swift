@@ -41,7 +41,7 @@ extension ViewFS {
     @inline(never)
     func drop(_ request: consuming Request, _ size: Int, of node: UInt64, in scope: UInt32, _ verdict: Verdict) {
         countDenial(request.caller, in: scope)
-        if verdict == .readOnly { droppedWrites.add(node, in: scope) }
+        if verdict == .readOnly { droppedWrites.add(node, in: scope) { tree.nodes.find($0) != nil } }
         request.reply(written: size)
     }
 
@@ -55,13 +55,16 @@ extension ViewFS {
 ///
 /// Locking: its own, held for a moment.
 final class DroppedWrites: Sendable {
-    private let nodes = Lock<[UInt32: Set<UInt64>]>([:])
+    private let nodes = Lock(NodeValues<Void>())
 
-    func add(_ node: UInt64, in scope: UInt32) { nodes.withLock { _ = $0[scope, default: []].insert(node) } }
+    /// `isKnown`: whether the kernel knows a node.
+    func add(_ node: UInt64, in scope: UInt32, isKnown: (UInt64) -> Bool) {
+        nodes.withLock { $0.update(node, in: scope, default: (), isKnown: isKnown) { _ in } }
+    }
     func handOver(to state: inout HandoverWriter) {
-        let all = nodes.withLock { nodes in nodes.flatMap { scope, nodes in nodes.map { (scope, $0) } } }
+        let all = nodes.withLock(\.all)
         state.put(UInt64(truncatingIfNeeded: all.count))
-        for (scope, node) in all {
+        for (scope, node, _) in all {
             state.put(scope)
             state.put(node)
         }
@@ -69,10 +72,10 @@ final class DroppedWrites: Sendable {
     func takeOver(from state: inout HandoverReader) throws(Errno) {
         for _ in 0..<(try state.takeCount(ofAtLeast: 12)) {
             let scope: UInt32 = try state.take()
-            add(try state.take(), in: scope)
+            add(try state.take(), in: scope) { _ in true }
         }
     }
-    func has(_ node: UInt64, in scope: UInt32) -> Bool { nodes.withLock { $0[scope]?.contains(node) ?? false } }
+    func has(_ node: UInt64, in scope: UInt32) -> Bool { nodes.withLock { $0[node, in: scope] != nil } }
     /// Removes the files of a scope whose grant is read-write again, or that is gone.
-    func forget(_ scope: UInt32) { nodes.withLock { _ = $0.removeValue(forKey: scope) } }
+    func forget(_ scope: UInt32) { nodes.withLock { $0.remove(scope) } }
 }
