@@ -1,6 +1,7 @@
 import CGrantSystem
 import Glibc
 import GrantSystem
+import Synchronization
 
 /// The place of the one file of a document's scope, on the host and in the scope: docs/decisions/documents.md.
 ///
@@ -169,6 +170,12 @@ public final class DocumentPlace: Sendable {
             state.staged = nil
         }
     }
+
+    private let isListedWithout = Atomic<Bool>(false)
+    /// Records that the directory was listed without the document.
+    public func noteListedWithout() { isListedWithout.store(true, ordering: .releasing) }
+    /// Whether that has happened since the last call.
+    public func takeListedWithout() -> Bool { isListedWithout.exchange(false, ordering: .acquiringAndReleasing) }
 
     /// Records that the program has begun a new document.
     public func stage(_ key: NodeKey) { state.withLock { $0.staged = key } }

@@ -117,6 +117,45 @@ extension MountTests {
             #expect(try document.fixture.list().allSatisfy { $0.bookmark == "ok" && $0.state == "active" })
         }
 
+        @Test(
+            "A file that the host saves by a rename is written at once through its grant",
+            arguments: ["shared", "exclusive", "none"], [true, false])
+        func writtenAfterHostSave(cache: String, asRoot: Bool) throws {
+            let user = asRoot ? Identity.current : Machine.plainUser
+            guard let user, asRoot || Machine.usersCanMount else { return }
+            let document = try GrantedDocument(MountFixture(owner: user), options: "cache=\(cache)")
+            for round in 0..<5 {
+                try Command.run(["cat", document.file], as: user).orThrow()
+                try document.write("host\n", document.directory + "/new")
+                chown(document.directory + "/new", user.uid, user.gid)
+                try #require(rename(document.directory + "/new", document.host) == 0)
+                try Command.run(["sh", "-c", "echo \(round) > \(document.file)"], as: user).orThrow()
+                try document.fixture.wait(until: "the host has it") { GrantedDocument.text(document.host) == "\(round)\n" }
+                #expect(try Command.run(["cat", document.file], as: user).orThrow().text == "\(round)\n")
+            }
+        }
+
+        @Test("A file that was removed on the host is not written through its grant")
+        func writtenAfterRemoval() throws {
+            let document = try GrantedDocument(MountFixture())
+            #expect(GrantedDocument.text(document.file) == "old\n")
+            try FileManager.default.removeItem(atPath: document.host)
+            try expectCall("open-for-writing", document.file, gives: "ENOENT")
+        }
+
+        @Test(
+            "A document that was renamed on the host is listed again", arguments: ["shared", "exclusive", "none"], [true, false])
+        func listedAfterRename(cache: String, asRoot: Bool) throws {
+            let user = asRoot ? Identity.current : Machine.plainUser
+            guard let user, asRoot || Machine.usersCanMount else { return }
+            let document = try GrantedDocument(MountFixture(owner: user), options: "cache=\(cache)")
+            func listed() throws -> String { try Command.run(["ls", document.mountpoint + "/docs"], as: user).orThrow().trimmed }
+            #expect(try listed() == "report.txt")
+            try #require(rename(document.host, document.directory + "/other.txt") == 0)
+            #expect(try listed().isEmpty)
+            try document.fixture.wait(until: "it is listed") { try listed() == "report.txt" }
+        }
+
         @Test("stays with its name when an editor on the host moves the old file aside and writes a new one")
         func backedUpOnTheHost() throws {
             let document = try GrantedDocument(MountFixture())

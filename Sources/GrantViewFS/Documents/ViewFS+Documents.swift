@@ -286,7 +286,7 @@ extension ViewFS {
     /// Adds the document at the start of a listing.
     func addDocument(_ document: DocumentPlace, to listing: inout Listing) {
         let there = open(document)
-        if there < 0 { return }
+        if there < 0 { return document.noteListedWithout() }
         defer { _ = clinux_close(there) }
         var (status, parameters) = (FileStatus(), EntryParameters())
         guard clinux_statx(there, nil, &status) == 0 else { return }

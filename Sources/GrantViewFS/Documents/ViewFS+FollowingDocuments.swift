@@ -1,4 +1,5 @@
 import CGrantSystem
+import GrantFUSE
 import Glibc
 import GrantSystem
 import GrantViewTree
@@ -35,6 +36,8 @@ extension ViewFS {
         if opened >= 0 {
             let descriptor = FileDescriptor(owning: opened)
             if !document.isDirectory, document.key != document.node.map({ NodeKey($0.status) }) { try? show(document, in: scope.nodes) }
+            // The kernel may have cached that listing.
+            if document.isDirectory, document.takeListedWithout() { _ = claimInvalidator.invalidateListings([scope.rootNode], self) }
             _ = consume descriptor
             return path(of: document).map { .found(path: $0) } ?? .gone
         }
@@ -43,6 +46,28 @@ extension ViewFS {
         guard let path = try? file.descriptor.path(), let moved = Self.entry(path, of: document.key, crossing: entry) else { return .gone }
         document.move(to: moved)
         return .found(path: path)
+    }
+
+    /// LOOKUP of a document that is shown as a file: shows the file that has its name on the host by now. 0 or a negative error number.
+    ///
+    /// A document that has another name on the host stays shown, and is found there by `follow`.
+    @inline(never)
+    func followReplacement(in nodes: ScopeNodes) -> Int32 {
+        guard let document = nodes.document, let entry = document.entry, let shown = document.node else { return -ENOENT }
+        // The caller needs no right to the directory on the host.
+        _ = Identity.assume(Caller(uid: geteuid(), gid: getegid(), pid: 0, umask: 0))
+        var status = FileStatus()
+        let result = entry.name.withUnsafeBufferPointer { clinux_statx(entry.directory.descriptor.number, $0.baseAddress!, &status) }
+        if result == 0, NodeKey(status) == NodeKey(shown.status) { return 0 }
+        let opened = open(document)
+        if opened >= 0 {
+            _ = clinux_close(opened)
+            if document.key != document.node.map({ NodeKey($0.status) }) { try? show(document, in: nodes) }
+            return 0
+        }
+        if opened == -EACCES { return -ENOENT }
+        guard opened == -ENOENT, let file = document.file else { return opened }
+        return clinux_statx(file.descriptor.number, nil, &status) == 0 && status.st.st_nlink > 0 ? 0 : -ENOENT
     }
 
     /// How long (nanoseconds) a program that moved the document away must be gone before it is shown again. A shell command consists of

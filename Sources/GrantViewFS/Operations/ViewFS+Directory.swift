@@ -44,7 +44,8 @@ extension ViewFS {
             node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
             info.pointee.fh = handle
             // The kernel may cache the listing for as long as the directory is unchanged. Not for its own open, as in `open`.
-            if !view.policy.distrustsData, isKnown, info.pointee.flags != 0 {
+            // A document's directory on the host is not the one whose times tell of changes.
+            if !view.policy.distrustsData, isKnown, info.pointee.flags != 0, !view.isDocumentDirectory(id, node) {
                 info.pointee.cache_readdir = 1
                 let isKept = view.policy.writeBack || (view.hasUnchangedData(node, status) && view.shouldKeepListing(node))
                 info.pointee.keep_cache = isKept ? 1 : 0

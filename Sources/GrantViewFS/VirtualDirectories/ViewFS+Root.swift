@@ -54,18 +54,33 @@ extension ViewFS {
         if !request.reply(entry: &parameters) { names.forget(id.rawValue, 1) }
     }
 
-    /// Replies with the granted directory's node and counts the lookup, asking nobody but the gate.
+    /// Replies with the granted directory's node and counts the lookup, asking nobody but the gate. A file's filesystem is asked whether
+    /// another file has its name by now.
     private func replyRoot(of scope: Scope, _ request: consuming Request) {
         let slot = request.worker.pointee.slot
         let verdict = coordinator.enter(scope.id, for: .closing, slot: slot)
         guard verdict.isInside else { return refuse(request, verdict, scope: scope.id.rawValue) }
+        if scope.isFile {
+            if verdict == .congested, workerQuota.exceedsQuota(request, in: scope.id.rawValue) {
+                return parkForQuota(request, .closing, scope: scope.id.rawValue)
+            }
+            let error = followReplacement(in: scope.nodes)
+            if error < 0 {
+                request.reply(failure: error)
+                coordinator.leave(slot: slot)
+                return
+            }
+        }
         let file = scope.isFile ? tree.countDocument(of: scope.nodes) : nil
         if let root = scope.isFile ? file?.id : tree.countRoot(of: scope.nodes) {
             var parameters = EntryParameters()
             parameters.ino = root
             parameters.generation = UInt64(truncatingIfNeeded: generation)
             parameters.attr = attributes(file?.status ?? scope.nodes.rootStatus.withLock { $0 } ?? scope.rootStatus)
-            if scope.nodes.cacheBypass.load(ordering: .relaxed) == 0 { parameters.entry_timeout = min(policy.timeout, Self.nameTimeout) }
+            // A file that is saved on the host is another one: each use of its name asks.
+            if !scope.isFile, scope.nodes.cacheBypass.load(ordering: .relaxed) == 0 {
+                parameters.entry_timeout = min(policy.timeout, Self.nameTimeout)
+            }
             if !request.reply(entry: &parameters) { tree.forget(root, 1) }
         } else {
             request.reply(error: ENOENT)
