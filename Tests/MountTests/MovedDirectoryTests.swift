@@ -32,6 +32,29 @@ extension MountTests {
         }
 
         @Test(
+            "A granted directory that was removed is never listed as empty",
+            arguments: ["shared", "exclusive", "none"], ["rm -rf \"$1\"", "mv \"$1\" \"$2\""])
+        func removedNotEmpty(cache: String, command: String) throws {
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            for name in 0..<10 { try Data("here".utf8).write(to: URL(fileURLWithPath: source + "/\(name)")) }
+            try fixture.grant(source)
+            let shown = try fixture.mount(options: "cache=\(cache)") + "/a"
+            let elsewhere = "/dev/shm/" + UUID().uuidString
+            try FileManager.default.createDirectory(atPath: elsewhere, withIntermediateDirectories: false)
+            defer { try? FileManager.default.removeItem(atPath: elsewhere) }
+            #expect(try FileManager.default.contentsOfDirectory(atPath: shown).count == 10)
+            try Command.shell(command, source, elsewhere + "/a").orThrow()
+            for _ in 0..<20 {
+                let listed = try Command.run(["ls", shown])
+                #expect(listed.status != 0 || !listed.text.isEmpty, "an empty listing without an error")
+            }
+            try fixture.wait(until: "its name is gone") {
+                try FileManager.default.contentsOfDirectory(atPath: fixture.base + "/mount").isEmpty
+            }
+        }
+
+        @Test(
             "is found by a user without privileges as well, who asks the mount that holds it",
             .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
         func movedOfAUser() throws {

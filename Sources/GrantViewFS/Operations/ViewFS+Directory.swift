@@ -31,6 +31,11 @@ extension ViewFS {
             var status = FileStatus()
             let isKnown = clinux_statx(opened, nil, &status) == 0
             let backing = FileDescriptor(owning: opened)
+            // It would be listed as empty, and what copies it would empty the copy.
+            if isKnown, status.st.st_nlink == 0, view.isGrantRoot(node) || view.wasOpenedByStaleName(node) {
+                request.reply(error: ESTALE)
+                return
+            }
             guard view.tree.reserveShare(scope: node.pointee.scope, user: user),
                 let handle = view.directories.add(
                     OpenDirectory(descriptor: backing, node: id.rawValue, scope: node.pointee.scope, user: user))
@@ -53,6 +58,9 @@ extension ViewFS {
             if !request.reply(file: info) { view.releaseDirectory(handle, of: id) }
         }
     }
+
+    /// Whether a node is the granted directory itself.
+    private func isGrantRoot(_ node: NodePointer) -> Bool { node.pointee.withOwner { $0.root?.key == node.pointee.key } }
 
     /// Whether the kernel should use its cached listing rather than a new one, which also carries the attributes of all entries:
     /// while its attributes are valid, if entries were looked up one by one before (as git does), or if nobody looks at them.
@@ -118,7 +126,8 @@ extension ViewFS {
             }
             // Entries before an error are returned; the error comes again at the next call.
             if error != 0, listing.used == 0 {
-                request.reply(error: error)
+                // A removed directory has no entries (getdents(2)), and the C library takes ENOENT for the end of a listing.
+                request.reply(error: error == ENOENT && view.isGrantRoot(node) ? ESTALE : error)
             } else if !request.reply(bytes: listing.buffer, count: listing.used) {
                 listing.forEachNode { view.tree.forget($0, 1) }
             }

@@ -294,7 +294,7 @@ extension ViewFS {
     /// ESTALE then makes the kernel look the name up again (fs/namei.c, LOOKUP_REVAL). A file that was found just now and replaced
     /// by a rename meanwhile is opened, as natively. So is one that the kernel opens again without a lookup: it was held by an
     /// O_PATH descriptor.
-    private func wasOpenedByStaleName(_ node: NodePointer) -> Bool {
+    func wasOpenedByStaleName(_ node: NodePointer) -> Bool {
         node.pointee.openers.load(ordering: .relaxed) == 0
             && Clock.monotonic &- node.pointee.found.load(ordering: .relaxed) > 20_000_000
             && !node.pointee.reportedStale.exchange(true, ordering: .relaxed)
