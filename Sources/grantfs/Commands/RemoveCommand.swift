@@ -17,6 +17,8 @@ enum RemoveCommand {
         let progress = ProgressOutput(isJSON: arguments.wantsJSON)
         defer { progress.end() }
         let grants = try administrator.select(selectors, view: view)
+        let kept = KeptFilesReport(administrator.store)
+        defer { kept.print() }
         let changes = try administrator.remove(
             grants, timeout: timeout, progress: { progress.show($0) },
             recorded: { Interruption.says(RevokeCommand.recorded(grants, "remove"), status: 3) })
