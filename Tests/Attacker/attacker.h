@@ -17,6 +17,7 @@ int attack_wait(void);
 void attack_raise_limits(void);
 
 // One line for each attack, in the order of their names.
+attack attack_copy;
 attack attack_held_listing;
 attack attack_mapping;
 attack attack_pinned;

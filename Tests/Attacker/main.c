@@ -11,6 +11,7 @@ static const struct {
     attack *run;
 } attacks[] = {
     // One line for each attack, in the order of their names.
+    {"copy", attack_copy},
     {"held-listing", attack_held_listing},
     {"mapping", attack_mapping},
     {"pinned", attack_pinned},

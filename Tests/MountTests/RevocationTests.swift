@@ -42,6 +42,28 @@ extension MountTests {
             #expect(revoked[0].mounts[0].flushedBytes > 0)
         }
 
+        @Test("is not confirmed while a copy is written on", arguments: ["revoke", "narrow"])
+        func copying(change: String) throws {
+            let fixture = try MountFixture()
+            defer { fixture.finish() }
+            let source = try fixture.source("a")
+            let size = 1 << 30
+            try Command.run(["truncate", "-s", "\(size)", source + "/large"]).orThrow()
+            try fixture.grant(source)
+            let mountpoint = try fixture.mount()
+            let copy = try Attack("copy", [mountpoint + "/a/large", mountpoint + "/a/copy", "\(size)"])
+            func copied() -> Int { (try? FileManager.default.attributesOfItem(atPath: source + "/copy")[.size] as? Int) ?? 0 }
+            try fixture.wait(until: "some of it is copied") { copied() > 0 }
+            let command = change == "revoke" ? ["revoke", "a"] : ["set", "a", "--access", "read-only"]
+            let changed = try fixture.grantfs(command + ["--json"])
+            let seen = copied()
+            #expect(changed.status == 0 && changed.text.contains("\"pending\":0"), "\(changed)")
+            #expect(seen < size, "the copy had ended before")
+            _ = copy.line()
+            try fixture.grantfs("unmount", mountpoint).orThrow()
+            #expect(copied() == seen)
+        }
+
         @Test("loses no write that had returned", arguments: ["shared", "exclusive"])
         func acknowledgedWrites(cache: String) throws {
             let fixture = try MountFixture()
