@@ -129,6 +129,67 @@ int clinux_thread_take_groups(pid_t tid) {
     }
     return clinux_thread_setgroups(groups, count);
 }
+char clinux_other_state(pid_t tid) {
+    char text[4096];
+    const char *state = status_of(tid, "\nState:\t", text);
+    if (state != NULL) return *state;
+    // A hidden thread looks as if it were not there.
+    return syscall(SYS_tkill, tid, 0) == -1 && errno == ESRCH ? 0 : '?';
+}
+long long clinux_other_runtime(pid_t tid) {
+    char text[1024];
+    ssize_t length = read_small(open_of_thread(tid, "schedstat"), text);
+    if (length <= 0) return -1;
+    text[length < 1023 ? length : 1023] = 0;
+    return strtoll(text, NULL, 10);
+}
+
+enum { LOWEST_NICE = -20, LOWEST_REALTIME = 1 };
+static bool same_scheduling(const struct clinux_scheduling *one, const struct clinux_scheduling *other) {
+    return one->attributes.policy == other->attributes.policy && one->attributes.nice == other->attributes.nice &&
+           one->attributes.priority == other->attributes.priority;
+}
+static int get_scheduling(pid_t tid, struct clinux_scheduling *scheduling) {
+    memset(scheduling, 0, sizeof *scheduling);
+    scheduling->attributes.size = sizeof scheduling->attributes;
+    if (syscall(SYS_sched_getattr, tid, &scheduling->attributes, sizeof scheduling->attributes, 0) == -1) return -errno;
+    return 0;
+}
+static void hastened(struct clinux_scheduling *scheduling, bool realtime) {
+    scheduling->attributes.policy = realtime ? SCHED_FIFO : SCHED_OTHER;
+    scheduling->attributes.nice = realtime ? 0 : LOWEST_NICE;
+    scheduling->attributes.priority = realtime ? LOWEST_REALTIME : 0;
+}
+int clinux_other_hasten(pid_t tid, bool realtime, struct clinux_scheduling *before) {
+    int result = get_scheduling(tid, before);
+    if (result != 0) return result;
+    // A thread with a real-time policy waits for nobody whom this could help against.
+    if (before->attributes.policy != SCHED_OTHER && before->attributes.policy != SCHED_BATCH && before->attributes.policy != SCHED_IDLE)
+        return -EINVAL;
+    result = -EPERM;
+    if (syscall(SYS_sched_getaffinity, tid, sizeof before->processors, before->processors) > 0) {
+        unsigned char every[sizeof before->processors];
+        memset(every, 0xff, sizeof every);
+        before->has_processors = syscall(SYS_sched_setaffinity, tid, sizeof every, every) == 0;
+        if (before->has_processors) result = 0;
+    }
+    struct clinux_scheduling wanted = *before;
+    hastened(&wanted, realtime);
+    wanted.attributes.flags = 0;
+    if (syscall(SYS_sched_setattr, tid, &wanted.attributes, 0) == 0) result = 0;
+    return result;
+}
+void clinux_other_restore(pid_t tid, const struct clinux_scheduling *before) {
+    struct clinux_scheduling now;
+    if (get_scheduling(tid, &now) == 0 && !same_scheduling(&now, before)) {
+        for (int realtime = 0; realtime < 2; realtime++) {
+            struct clinux_scheduling wanted = *before;
+            hastened(&wanted, realtime);
+            if (same_scheduling(&now, &wanted)) syscall(SYS_sched_setattr, tid, &before->attributes, 0);
+        }
+    }
+    if (before->has_processors) syscall(SYS_sched_setaffinity, tid, sizeof before->processors, before->processors);
+}
 pid_t clinux_gettid(void) { return (pid_t)syscall(SYS_gettid); }
 // What it does is done by the kernel: the system call that it comes upon ends (signal(7), no SA_RESTART).
 static void on_wake(int number) { (void)number; }

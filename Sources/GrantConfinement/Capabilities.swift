@@ -13,6 +13,7 @@ public enum Capability: UInt64, CaseIterable, Sendable {
     case setuid = 7
     case linuxImmutable = 9
     case sysAdmin = 21
+    case sysNice = 23
     case sysResource = 24
     case mknod = 27
     case lease = 28
@@ -22,8 +23,9 @@ public enum Capability: UInt64, CaseIterable, Sendable {
 public enum Capabilities {
     /// What the workers need to act for callers, after the kernel has checked their permissions: owners, modes, special files, flags,
     /// reserved blocks; the callers' identities; and opening by handle.
-    public static let ofWorkers: Set<Capability> = Set(Capability.allCases).subtracting([.sysAdmin])
-    /// Those of the workers, and what mounting, unmounting and watching a whole filesystem need.
+    public static let ofWorkers: Set<Capability> = Set(Capability.allCases).subtracting([.sysAdmin, .sysNice])
+    /// Those of the workers, and what mounting, unmounting and watching a whole filesystem need, and
+    /// giving the processor to a thread that holds up a withdrawal.
     public static let ofDaemon: Set<Capability> = Set(Capability.allCases)
 
     /// Reduces the capabilities of the calling thread, and of the threads that it makes from now on, to those in `kept`, for good. It

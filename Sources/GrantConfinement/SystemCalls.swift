@@ -50,7 +50,7 @@ enum SystemCalls {
         """
         futex futex_wake futex_wait futex_requeue futex_waitv set_robust_list get_robust_list rseq set_tid_address arch_prctl exit
         exit_group gettid getpid getppid sched_yield sched_getaffinity sched_setaffinity sched_getparam sched_getscheduler
-        sched_get_priority_max sched_get_priority_min getcpu wait4 waitid
+        sched_getattr sched_setattr sched_get_priority_max sched_get_priority_min getcpu wait4 waitid
         """)
 
     private static let signals = words(

@@ -107,6 +107,7 @@ public enum Identity {
 
     private static let fsetid: Int32 = 4
     private static let systemAdministration: Int32 = 21
+    private static let scheduling: Int32 = 23
     private static let resources: Int32 = 24
 
     private static func change(to caller: Caller, groups: Bool) -> Int32 {
@@ -131,8 +132,8 @@ public enum Identity {
     public static func resetOnThisThread() {
         guard canHaveOwnMask else { fatalError("the kernel gives a thread no umask of its own") }
         _ = clinux_thread_umask(0)
-        // Threads that serve requests need no right to mount or to watch.
-        _ = clinux_capability_drop(systemAdministration)
+        // Threads that serve requests need no right to mount or to watch, or to change how others are scheduled.
+        for capability in [systemAdministration, scheduling] { _ = clinux_capability_drop(capability) }
         // Reserved space is not for those whom the thread acts for: see `withReserve`.
         if canChange { _ = clinux_thread_use_capability(resources, false) }
         // CAP_FSETID is inherited as well.

@@ -189,6 +189,9 @@ public final class Session: @unchecked Sendable {
     /// The user of the worker's current or last request.
     public func user(ofSlot slot: Int) -> UInt32 { slot < workerLimit ? workers[slot].user.load(ordering: .relaxed) : 0 }
 
+    /// The thread of the worker (gettid(2)); 0 when there is none.
+    public func thread(ofSlot slot: Int) -> Int32 { slot < workerLimit ? workers[slot].thread.load(ordering: .relaxed) : 0 }
+
     /// Requests taken so far, modulo 2³².
     public var requestsTaken: UInt32 { readers.snapshot.taken }
 

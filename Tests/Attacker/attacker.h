@@ -19,6 +19,7 @@ void attack_raise_limits(void);
 // One line for each attack, in the order of their names.
 attack attack_copy;
 attack attack_held_listing;
+attack attack_late;
 attack attack_mapping;
 attack attack_pinned;
 attack attack_read_on;

@@ -13,6 +13,7 @@ static const struct {
     // One line for each attack, in the order of their names.
     {"copy", attack_copy},
     {"held-listing", attack_held_listing},
+    {"late", attack_late},
     {"mapping", attack_mapping},
     {"pinned", attack_pinned},
     {"read-on", attack_read_on},

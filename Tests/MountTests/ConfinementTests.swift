@@ -63,8 +63,8 @@ extension MountTests {
             try fixture.grant(try fixture.source("docs"))
             let mountpoint = try fixture.mount()
             try Command.run(["ls", mountpoint + "/docs"]).orThrow()
-            // capabilities(7): chown, the DACs, fowner, fsetid, setgid, setuid, linux_immutable, sys_admin, sys_resource, mknod, lease
-            let numbers: [UInt64] = [0, 1, 2, 3, 4, 6, 7, 9, 21, 24, 27, 28]
+            // capabilities(7): chown, the DACs, fowner, fsetid, setgid, setuid, linux_immutable, sys_admin, sys_nice, sys_resource, mknod, lease
+            let numbers: [UInt64] = [0, 1, 2, 3, 4, 6, 7, 9, 21, 23, 24, 27, 28]
             let kept = numbers.reduce(UInt64(0)) { $0 | 1 << $1 }
             let threads = try threads(try fixture.daemon(at: mountpoint))
             #expect(threads.count >= 4, "\(threads.count) threads")
@@ -80,7 +80,7 @@ extension MountTests {
                 return !workers.isEmpty
                     && workers.allSatisfy {
                         // Nor do they act with what is for those who may exceed limits.
-                        mask($0["CapPrm"]) & (1 << 21) == 0 && mask($0["CapEff"]) & (1 << 24) == 0
+                        mask($0["CapPrm"]) & (1 << 21 | 1 << 23) == 0 && mask($0["CapEff"]) & (1 << 24) == 0
                     }
             }
         }

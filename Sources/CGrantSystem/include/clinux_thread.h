@@ -32,6 +32,21 @@ uint64_t clinux_other_capabilities(pid_t tid);
 bool clinux_other_is_in_group(pid_t tid, gid_t group);
 // Gives the calling thread the supplementary groups of another one: the first few hundred; none when they cannot be read.
 int clinux_thread_take_groups(pid_t tid);
+// The state of any thread, a letter as in /proc/TID/status. 0 when there is no such thread, '?' when its state is not visible.
+char clinux_other_state(pid_t tid);
+// The processor time of any thread in nanoseconds; -1 when there is no such thread, or that is not visible.
+long long clinux_other_runtime(pid_t tid);
+// How a thread is scheduled.
+struct clinux_scheduling {
+    struct { uint32_t size, policy; uint64_t flags; int32_t nice; uint32_t priority; uint64_t runtime, deadline, period; } attributes;
+    unsigned char processors[1024];
+    bool has_processors;
+};
+// Has any thread scheduled before other programs, on every processor that it may use: as SCHED_FIFO if `realtime`, else with the lowest
+// nice value. What the caller may not change stays as it was. Stores how it was scheduled, for `clinux_other_restore`, which leaves alone
+// what somebody else has changed meanwhile. 0 if anything was changed, else -errno.
+int clinux_other_hasten(pid_t tid, bool realtime, struct clinux_scheduling *before);
+void clinux_other_restore(pid_t tid, const struct clinux_scheduling *before);
 pid_t clinux_gettid(void);
 // Lets `clinux_thread_wake` interrupt the calling thread's blocking system calls with EINTR. 0 or -errno.
 int clinux_thread_allow_wake(void);

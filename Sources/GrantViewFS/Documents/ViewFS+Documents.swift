@@ -37,10 +37,11 @@ extension ViewFS {
         return document
     }
 
-    /// LOOKUP of the document or of a hidden name.
+    /// LOOKUP of the document or of a hidden name. `cachesAttributes`: as for `replyEntry`.
     @inline(never)
     func replyDocument(
-        _ request: consuming Request, _ name: UnsafePointer<CChar>, found parent: (id: NodeID, node: NodePointer)
+        _ request: consuming Request, _ name: UnsafePointer<CChar>, found parent: (id: NodeID, node: NodePointer),
+        cachesAttributes: Bool = true
     ) {
         let document = document(of: parent.id, parent.node)
         let descriptor = document.map { $0.isNamed(name) ? open($0) : -ENOENT } ?? -ENOENT
@@ -51,6 +52,7 @@ extension ViewFS {
         var parameters = EntryParameters()
         let error = enter(descriptor, nil, found: parent, into: &parameters)
         if error == 0 { tree.nodes.find(parameters.ino)?.pointee.markNameless() }
+        if !cachesAttributes { parameters.attr_timeout = 0 }
         if error != 0 {
             request.reply(error: error)
         } else if !request.reply(entry: &parameters) {

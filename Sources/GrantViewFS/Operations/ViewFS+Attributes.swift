@@ -14,8 +14,9 @@ extension ViewFS {
         }
     }
 
+    /// `mayCache`: false for attributes that the kernel is to ask for again.
     @inline(__always)
-    func replyAttributes(_ request: consuming Request, _ node: NodePointer, _ descriptor: Int32) {
+    func replyAttributes(_ request: consuming Request, _ node: NodePointer, _ descriptor: Int32, mayCache: Bool = true) {
         var status = FileStatus()
         let result = clinux_statx(descriptor, nil, &status)
         if result < 0 {
@@ -25,7 +26,7 @@ extension ViewFS {
         // Only the granted directory has no parent.
         if node.pointee.parent.load(ordering: .relaxed) == 0 { cacheRootStatus(status, node) }
         var attributes = attributes(status)
-        let timeout = node.pointee.bypassesCache ? 0 : attributeTimeout(of: node, attributes.st_mode)
+        let timeout = node.pointee.bypassesCache || !mayCache ? 0 : attributeTimeout(of: node, attributes.st_mode)
         if request.wantsBirth {
             let birth = status.has_birth ? Birth(seconds: status.birth_seconds, nanoseconds: status.birth_nanoseconds) : nil
             request.reply(attributes: attributes, birth: birth, timeout: timeout)
@@ -67,6 +68,7 @@ extension ViewFS {
                 request.reply(error: EACCES)
                 return
             }
+            view.lastCalls.record(request.caller.pid, in: node.pointee.scope, installs: true)
             if changes.changesOwner || (kills && view.hasPlainSetGID.load(ordering: .relaxed)) {
                 view.settleSetID(of: descriptor, for: request.caller)
             }
@@ -101,7 +103,8 @@ extension ViewFS {
             if result < 0, !(result == -EPERM && view.policy.writeBack && changes == .cachedTimes) {
                 request.reply(failure: result)
             } else {
-                view.replyAttributes(request, node, descriptor)
+                let mayCache = LastCalls.canWatch(request.caller)
+                view.replyAttributes(request, node, descriptor, mayCache: mayCache)
             }
         }
     }

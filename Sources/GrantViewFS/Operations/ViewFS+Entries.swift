@@ -137,10 +137,11 @@ extension ViewFS {
         tree.recordUnlink(of: NodeKey(status), in: scope, at: Clock.monotonic)
     }
 
-    /// Looks `name` up and replies with its node.
+    /// Looks `name` up and replies with its node. `cachesAttributes`: whether the kernel may keep what the reply says of the file.
     @inline(__always)
     func replyEntry(
-        _ request: consuming Request, _ name: UnsafePointer<CChar>, in directory: Int32, found parent: (id: NodeID, node: NodePointer)
+        _ request: consuming Request, _ name: UnsafePointer<CChar>, in directory: Int32, found parent: (id: NodeID, node: NodePointer),
+        cachesAttributes: Bool = true
     ) {
         var parameters = EntryParameters()
         let descriptor = parent.node.pointee.withOwner { open(name, in: directory, of: $0) }
@@ -154,6 +155,7 @@ extension ViewFS {
             return
         }
         let error = enter(descriptor, name, found: parent, into: &parameters)
+        if !cachesAttributes { parameters.attr_timeout = 0 }
         if error != 0 {
             request.reply(error: error)
         } else if !request.reply(entry: &parameters) {

@@ -39,6 +39,7 @@ extension ViewFS {
         if isClaimed(verdict, entry, scope.rawValue), let hold = blocker(request.caller, id, node, entry) {
             return parkForClaim(request, for: hold, scope: scope.rawValue, node: id.rawValue)
         }
+        if writeBackSize == nil { lastCalls.record(request.caller.pid, in: scope.rawValue) }
         let descriptor = tree.pin(node)
         node.pointee.beginUse()
         // Write-back has no caller: it acts as the last writer.

@@ -39,6 +39,7 @@ extension ViewFS {
                 request.reply(error: document.isNamed(name) && document.shown != nil ? EEXIST : EACCES)
                 return
             }
+            lastCalls.record(request.caller.pid, in: node.pointee.scope, installs: true)
             Identity.assumeMask(request.caller.umask)
             let mode = creationMode(mode, in: directory, for: request.caller)
             let result = audited(request, node, .entry(directory, name), detail: detail()) {
@@ -179,6 +180,7 @@ extension ViewFS {
                 request.reply(error: EACCES)
                 return
             }
+            view.lastCalls.record(request.caller.pid, in: parent.pointee.scope, installs: true)
             let descriptor = view.tree.pin(node)
             let document = view.document(of: newParent, parent, named: newName)
             if let document, descriptor >= 0 {
@@ -188,7 +190,7 @@ extension ViewFS {
                 if result < 0 {
                     request.reply(failure: result)
                 } else {
-                    view.replyDocument(request, newName, found: (newParent, parent))
+                    view.replyDocument(request, newName, found: (newParent, parent), cachesAttributes: false)
                 }
                 view.tree.unpin(id.rawValue, node)
                 return
@@ -202,7 +204,9 @@ extension ViewFS {
             if result < 0 {
                 request.reply(failure: result)
             } else {
-                view.replyEntry(request, newName, in: directory, found: (newParent, parent))
+                // The kernel takes them for a file that it knows, though they were invalidated in the meantime (fs/fuse/dir.c,
+                // create_new_entry).
+                view.replyEntry(request, newName, in: directory, found: (newParent, parent), cachesAttributes: false)
             }
             view.tree.unpin(id.rawValue, node)
         }

@@ -97,6 +97,7 @@ extension ViewFS {
                     return
                 }
             }
+            view.lastCalls.record(request.caller.pid, in: node.pointee.scope, installs: true)
             let name = document == nil ? name : stagedName
             let mode = view.creationMode(mode, in: directory, for: request.caller)
             Identity.assumeMask(request.caller.umask)

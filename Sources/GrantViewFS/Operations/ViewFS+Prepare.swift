@@ -39,6 +39,7 @@ extension ViewFS {
                 return parkForClaim(request, for: hold, scope: node.pointee.scope, node: id.rawValue)
             }
         }
+        lastCalls.record(request.caller.pid, in: node.pointee.scope)
         if let name, DocumentPlace.isWorkplace(name) || (other.map { DocumentPlace.isWorkplace($0.name) } ?? false) {
             request.reply(error: isLookup ? ENOENT : EACCES)
             coordinator.leave(slot: slot)
@@ -84,6 +85,7 @@ extension ViewFS {
         } else if let hold {
             parkForClaim(request, for: hold, scope: file.pointee.scope, node: file.pointee.node)
         } else if verdict.isInside {
+            if writeBackSize == nil { lastCalls.record(request.caller.pid, in: file.pointee.scope) }
             // Write-back has no caller: it acts as the opener.
             let identity = Identity.assume(writeBackSize == nil ? request.caller : file.pointee.opener)
             if entry.isChange { Identity.keepSetID(!request.killsSetID) }
@@ -117,6 +119,7 @@ extension ViewFS {
         } else if let hold {
             parkForClaim(request, for: hold, scope: directory.pointee.scope, node: directory.pointee.node)
         } else if verdict.isInside {
+            lastCalls.record(request.caller.pid, in: directory.pointee.scope)
             let node = tree.nodes.find(directory.pointee.node)
             let identity = Identity.assume(request.caller, groups: node?.pointee.usesCallerGroups ?? false)
             if identity == 0 { body(request, directory) } else { request.reply(error: identity) }
@@ -166,6 +169,8 @@ extension ViewFS {
     /// requested; 0 when it is not about data.
     func refuse(_ request: consuming Request, _ verdict: Verdict, scope: UInt32, readOf node: UInt64 = 0) {
         countDenial(request.caller, in: scope)
+        // It installs nothing, but pages stay locked until it is processed.
+        lastCalls.record(request.caller.pid, in: scope)
         let error = verdict == .readOnly ? EROFS : EACCES
         if audit != nil { recordRefusal(request, scope: scope, error: error) }
         if node != 0, error == EACCES { return refusedReadThrottle.refuse(request, node: node, scope: scope) }

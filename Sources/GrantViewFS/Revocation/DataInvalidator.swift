@@ -5,9 +5,10 @@ import GrantViewTree
 
 /// Invalidates the data of nodes in the kernel, so that one invalidation that blocks holds up no other.
 ///
-/// An invalidation of data waits for every locked page. No program can keep a page of a regular file locked without a request that
-/// the daemon has in its hands; but the kernel copies entries of a cached listing with the listing's page locked
-/// (fs/fuse/readdir.c, fuse_readdir_cached), to memory that may belong to a filesystem of the program's own, which never answers.
+/// An invalidation of data waits for every locked page. A page of a regular file is locked for a READ or WRITE until the thread that
+/// asked for it has processed the reply, which can wait for a processor: such threads are given one (`StarvedThreads`). And the kernel
+/// copies entries of a cached listing with the listing's page locked (fs/fuse/readdir.c, fuse_readdir_cached), to memory that may
+/// belong to a filesystem of the program's own, which never answers.
 /// An invalidation of attributes waits for nobody (fs/fuse/inode.c, fuse_reverse_inval_inode) and is not done here.
 final class DataInvalidator: Sendable {
     struct Step: Sendable {
@@ -18,6 +19,7 @@ final class DataInvalidator: Sendable {
         var pinnedPages: PinnedPages?
     }
 
+    private unowned let view: ViewFS
     private let calls: AbandonableCalls<Step>
     /// Nodes that the kernel did not know when they were invalidated (ENOENT).
     let unknown: Lock<[UInt64]>
@@ -26,12 +28,15 @@ final class DataInvalidator: Sendable {
     /// not invalidated, and retried later.
     static let limit = 64
     private static let bound = AbandonLimit(limit: 256)
+    /// After so long programs are given the processor that may have to process a reply: nanoseconds.
+    private static let unhurried: Int64 = 5_000_000
     /// How long an invalidation may take before others continue beside it: nanoseconds. A file of a gigabyte takes 0.2 s.
     private static let patience: Int64 = 50_000_000
 
     init(_ view: ViewFS, _ notifier: Notifier, limit: Int = limit) {
         let unknown = Lock<[UInt64]>([])
         self.unknown = unknown
+        self.view = view
         // Pages of a regular file wait for nobody but this daemon.
         calls = AbandonableCalls(
             limit: limit, sharedLimit: Self.bound, mayBlock: { view.isDirectory($0.node) }
@@ -45,8 +50,12 @@ final class DataInvalidator: Sendable {
     func add(_ steps: [Step]) { calls.add(steps) }
     func add(_ nodes: [UInt64]) { calls.add(nodes.map { Step(node: $0) }) }
 
-    /// Abandons calls that block. Call it repeatedly while waiting.
-    func poll() { calls.abandon(after: Self.patience) }
+    /// Abandons calls that block, and has the threads run that hold them up. Call it repeatedly while waiting.
+    func poll() {
+        let blocked = calls.blocked(for: Self.unhurried)
+        if !blocked.isEmpty { view.hastenCallers(in: Set(blocked.compactMap { view.tree.nodes.find($0.node)?.pointee.scope })) }
+        calls.abandon(after: Self.patience)
+    }
 
     /// Runs a call on this thread when no more threads can be made. Call it while waiting, if the caller can wait for a file's
     /// invalidation.
@@ -135,29 +144,6 @@ extension ViewFS {
 
     /// Whether the node is a symbolic link, whose target the kernel caches as a file's data.
     private func isLink(_ id: UInt64) -> Bool { tree.nodes.find(id)?.pointee.type == S_IFLNK }
-
-    /// A lookup that was answered so many nanoseconds ago has been processed by the kernel.
-    static let lateNanoseconds: Int64 = 1_000_000_000
-    /// How long threads that have not yet processed their reply are waited for: they have no processor.
-    private static let lateMicroseconds = 200_000
-
-    /// Invalidates the attributes of files that the kernel did not know when they were invalidated. The reply to a lookup is
-    /// processed by the thread that waits for it, as soon as that has a processor (fs/fuse/dir.c, fuse_lookup_name): until then
-    /// there is no inode to invalidate (ENOENT), and afterwards its attributes are trusted until they expire.
-    ///
-    /// `since`: `Clock.monotonic` nanoseconds; a node that was found before has an inode, or none any more.
-    func invalidateLate(_ scope: Scope, _ notifier: Notifier, _ invalidator: DataInvalidator, since: Int64) {
-        var late = invalidator.unknown.withLock { $0 }.filter { (tree.nodes.find($0)?.pointee.found.load(ordering: .relaxed) ?? 0) > since }
-        wait(upTo: Self.lateMicroseconds) {
-            late.removeAll { id in
-                if notifier.invalidateAttributes(NodeID(id)) != -ENOENT { return true }
-                // Or the kernel has evicted the inode, and its FORGET is on the way. The scope itself counts its root once.
-                guard let node = tree.nodes.find(id) else { return true }
-                return node.pointee.lookupCount <= (id == scope.rootNode ? 1 : 0)
-            }
-            return late.isEmpty
-        }
-    }
 
     /// Waits until everything is invalidated, or all that is left waits for locks that are not ours.
     func follow(_ invalidator: DataInvalidator, _ scope: Scope) {

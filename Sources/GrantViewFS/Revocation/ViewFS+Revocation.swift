@@ -43,10 +43,10 @@ extension ViewFS {
             if withdrawal == .all, let outcome = closing.outcome { return outcome }
             if withdrawal == .all, let rest = closing.rest, rest.withdrawal == .all { return rest.outcome }
             if withdrawal == .writing, !scope.wantsReadOnly.load(ordering: .acquiring) { return .done }
-            let (outcome, invalidator) = close(scope, withdrawal, patience: patience)
+            let (outcome, rest) = close(scope, withdrawal, patience: patience)
             if withdrawal == .writing, outcome.isConfirmed { records?.update(isReadOnly: true, of: scope.id) }
-            if !outcome.isConfirmed, let invalidator {
-                closing.rest = (outcome, invalidator, withdrawal)
+            if !outcome.isConfirmed, let rest {
+                closing.rest = (outcome, rest, withdrawal)
             } else if withdrawal == .all {
                 closing.outcome = outcome
                 scope.isClosed.store(true, ordering: .releasing)
@@ -62,11 +62,12 @@ extension ViewFS {
     public func complete(_ scope: Scope, _ withdrawal: Withdrawal) -> WithdrawalOutcome? {
         scope.closing.withLock { closing in
             guard let rest = closing.rest else { return closing.outcome ?? .done }
-            rest.invalidator.poll()
-            guard rest.invalidator.isDone else { return nil }
+            guard rest.work.poll() else { return nil }
             var outcome = rest.outcome
             outcome.isConfirmed = true
-            outcome.unforgotten = []
+            (outcome.unforgotten, outcome.processes) = ([], [])
+            let inside = coordinator.occupants(of: scope.id).filter { rest.withdrawal == .all || $0.entry.isChange }
+            outcome.pending = UInt64(truncatingIfNeeded: inside.count)
             closing.rest = nil
             if rest.withdrawal == .all {
                 closing.outcome = outcome
@@ -77,8 +78,8 @@ extension ViewFS {
         }
     }
 
-    /// Carries a withdrawal out. The invalidator tells what the kernel still caches; nil before the mount.
-    private func close(_ scope: Scope, _ withdrawal: Withdrawal, patience: Int) -> (WithdrawalOutcome, DataInvalidator?) {
+    /// Carries a withdrawal out. Returns what is left as well; nil before the mount.
+    private func close(_ scope: Scope, _ withdrawal: Withdrawal, patience: Int) -> (WithdrawalOutcome, WithdrawalRest?) {
         let began = Clock.monotonic
         // Before the mount the kernel knows nothing.
         guard let notifier = session?.notifier else {
@@ -110,6 +111,9 @@ extension ViewFS {
             release(occupant, withdrawal)
             stuck.append(occupant)
         }
+        let changes = ChangesUnderWay(self)
+        changes.add(stuck)
+        let late = withdrawal == .all ? LateReplies(self, scope, notifier) : nil
 
         // 2. The invalidation itself makes the kernel write back what it holds dirty, while the gate lets write-back through.
         // Attributes first: a write into the write-back cache then asks, is refused, and is not acknowledged. Where the kernel
@@ -154,8 +158,9 @@ extension ViewFS {
             outcome.invalidatedInodes = UInt64(truncatingIfNeeded: writable.count)
         }
         follow(invalidator, scope)
-        if withdrawal == .all { invalidateLate(scope, notifier, invalidator, since: began - Self.lateNanoseconds) }
-        let unforgotten = invalidator.unfinished
+        let rest = WithdrawalRest(invalidator: invalidator, late: late, changes: changes)
+        let isDone = waitFor(rest, scope, patience: patience)
+        let unforgotten = rest.nodes
         outcome.unforgotten = unforgotten.prefix(Self.namedAtMost).map { placeName($0, in: scope) }
         if withdrawal == .all {
             // With write-back the kernel trusts its own sizes, and by them answers requests for data at the end of a file.
@@ -169,14 +174,30 @@ extension ViewFS {
         outcome.pending = UInt64(truncatingIfNeeded: stuck.count)
         outcome.drained = UInt64(clamping: visited - stuck.count)
         outcome.flushedBytes = gate.pointee.flushedBytes.load(ordering: .relaxed) &- flushedBefore
-        outcome.isConfirmed = unforgotten.isEmpty
+        outcome.isConfirmed = isDone
+        if !isDone { outcome.processes = starvedProcesses(of: scope) }
         outcome.milliseconds = Double(Clock.monotonic - began) / 1e6
         if withdrawal == .all {
             beginRelease(of: scope)
             // Nearly always done in microseconds; then the filesystem can be unmounted when the command returns.
             wait(upTo: Self.unlockingMicroseconds) { scope.releaseState.load(ordering: .acquiring) != .underWay }
         }
-        return (outcome, invalidator)
+        return (outcome, rest)
+    }
+
+    /// Waits for replies from before that are late, and for changes under way. Returns whether nothing is left.
+    private func waitFor(_ rest: WithdrawalRest, _ scope: Scope, patience: Int) -> Bool {
+        rest.late?.add(rest.invalidator.unknown.withLock { $0 })
+        var (isDone, polls) = (rest.poll(), 0)
+        wait(upTo: rest.changes.isEmpty ? WithdrawalRest.microseconds : patience * 1_000) {
+            if isDone { return true }
+            polls += 1
+            // Nearly all of them only need a moment.
+            if polls > 5 { hastenCallers(in: [scope.id.rawValue]) }
+            isDone = rest.poll()
+            return isDone
+        }
+        return isDone
     }
 
     /// How far the withdrawal of a scope has come; nil when none is under way.

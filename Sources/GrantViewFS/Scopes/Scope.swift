@@ -52,8 +52,8 @@ public final class Scope: @unchecked Sendable {
 
     struct WithdrawalState {
         var outcome: WithdrawalOutcome?
-        /// What was withdrawn so far, and what the kernel still has to invalidate.
-        var rest: (outcome: WithdrawalOutcome, invalidator: DataInvalidator, withdrawal: ViewFS.Withdrawal)?
+        /// What was withdrawn so far, and what is left.
+        var rest: (outcome: WithdrawalOutcome, work: WithdrawalRest, withdrawal: ViewFS.Withdrawal)?
         var isReleased = false
         var isEmpty = false
     }
@@ -106,6 +106,8 @@ public struct WithdrawalOutcome: Sendable {
     /// What the kernel could not invalidate yet because a program holds a lock of the kernel's: paths below the granted directory,
     /// as far as they are known, a few at most. Everything else is in force.
     public var unforgotten: [[UInt8]] = []
+    /// Processes that have yet to process a reply from before, and get no processor: a few at most.
+    public var processes: [Int32] = []
 
     public init() {}
 

@@ -105,6 +105,14 @@ final class AbandonableCalls<Item: Sendable>: Sendable {
         state.withLock { state in Array(state.abandoned.values) + (state.current.map { [$0.item] } ?? []) + state.rest }
     }
 
+    /// The calls that have taken longer than so many nanoseconds, whether they were left behind or not.
+    func blocked(for patience: Int64) -> [Item] {
+        state.withLock { state in
+            let current = state.current.map { Clock.monotonic - $0.began > patience ? [$0.item] : [] } ?? []
+            return Array(state.abandoned.values) + current
+        }
+    }
+
     /// The calls that were left behind and have not returned.
     var abandoned: [Item] { state.withLock { Array($0.abandoned.values) } }
 

@@ -38,8 +38,13 @@ extension MountedView {
             running.withLock { $0 += 1 }
             let files = files
             _ = BackgroundTask {
-                pending.end(files.finish(scope, .all, patience: 2_000))
+                var outcome = files.finish(scope, .all, patience: 2_000)
                 running.withLock { $0 -= 1 }
+                while !outcome.isConfirmed, Clock.monotonic < deadline {
+                    usleep(10_000)
+                    outcome = files.complete(scope, .all) ?? outcome
+                }
+                pending.end(outcome)
             }
         }
         var left = endings.map(\.pending)

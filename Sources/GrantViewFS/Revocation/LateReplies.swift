@@ -1,0 +1,78 @@
+import CGrantSystem
+import GrantFUSE
+import Glibc
+import GrantSystem
+import GrantViewTree
+import Synchronization
+
+/// Replies of a withdrawn scope that were sent before its gate was shut, and that the kernel processes after it was told to
+/// invalidate: by the thread that waits for the reply, when that is given a processor (docs/decisions/late-replies.md).
+///
+/// Locking: its own, rank 2, held while the kernel is notified of attributes, which waits for nobody.
+final class LateReplies: Sendable {
+    private struct State {
+        /// Nodes that a reply has named and the kernel does not know yet.
+        var nodes: Set<UInt64> = []
+        /// Threads that may have yet to take attributes which an invalidation does not outdate, by their processor time when the
+        /// gate was shut.
+        var installers: [pid_t: Int64] = [:]
+        var mayHaveInstalled = false
+    }
+
+    private unowned let view: ViewFS
+    private let scope: Scope
+    private let notifier: Notifier
+    private let state = Lock(State())
+
+    /// Finds the threads. Call it when the gate is shut and nobody is inside, before anything is invalidated.
+    init(_ view: ViewFS, _ scope: Scope, _ notifier: Notifier) {
+        (self.view, self.scope, self.notifier) = (view, scope, notifier)
+        for caller in view.lastCalls.callers(in: scope.id.rawValue) where caller.installs && Self.isWaiting(caller.thread) {
+            state.withLock { $0.installers[caller.thread] = clinux_other_runtime(caller.thread) }
+        }
+    }
+
+    /// Adds nodes that the kernel did not know when it was told to invalidate them.
+    func add(_ nodes: some Sequence<UInt64>) { state.withLock { $0.nodes.formUnion(nodes) } }
+
+    /// Whether a thread may have a reply that it has not processed. One that sleeps has: from the reply on it waits for nobody.
+    private static func isWaiting(_ thread: pid_t) -> Bool { !StarvedThreads.waiting([thread]).isEmpty }
+
+    /// Invalidates what came late. Returns whether nothing is left that may.
+    func poll() -> Bool {
+        state.withLock { state in
+            if state.nodes.isEmpty, state.installers.isEmpty { return true }
+            // With its mount the kernel has dropped everything, and sends no FORGET.
+            if view.session?.hasEnded != false || notifier.invalidateAttributes(.root) == -ENOENT {
+                state = State()
+                return true
+            }
+            pollInstallers(&state)
+            state.nodes = state.nodes.filter { id in
+                if notifier.invalidateAttributes(NodeID(id)) != -ENOENT { return false }
+                // Or the kernel has evicted the inode, and its FORGET is on the way. The scope itself counts its root once.
+                guard let node = view.tree.nodes.find(id) else { return false }
+                return node.pointee.lookupCount > (id == scope.rootNode ? 1 : 0)
+            }
+            return state.nodes.isEmpty && state.installers.isEmpty
+        }
+    }
+
+    private func pollInstallers(_ state: inout State) {
+        if state.installers.isEmpty { return }
+        let current = Set(view.lastCalls.callers(in: scope.id.rawValue).filter(\.installs).map(\.thread))
+        let count = state.installers.count
+        state.installers = state.installers.filter { thread, runtime in
+            guard current.contains(thread), Self.isWaiting(thread) else { return false }
+            let now = clinux_other_runtime(thread)
+            return runtime < 0 || now < 0 || now - runtime < StarvedThreads.enoughRuntime
+        }
+        if state.installers.count < count { state.mayHaveInstalled = true }
+        guard state.installers.isEmpty, state.mayHaveInstalled else { return }
+        state.mayHaveInstalled = false
+        for id in scope.nodes.ids where notifier.invalidateAttributes(NodeID(id)) == -ENOENT { state.nodes.insert(id) }
+    }
+
+    /// Nodes of which something may still come.
+    var nodes: [UInt64] { state.withLock { Array($0.nodes) } }
+}

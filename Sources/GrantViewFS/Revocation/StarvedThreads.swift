@@ -1,0 +1,113 @@
+import CGrantSystem
+import Glibc
+import GrantSystem
+import Synchronization
+
+/// Threads that have a reply and no processor to process it: by their own low priority, beside programs that are always busy. What they
+/// hold in the kernel, such as the lock of a page, they hold for as long.
+///
+/// They are given a processor for a moment: every one that they may use, and a higher priority. For threads of other users that
+/// takes CAP_SYS_NICE.
+///
+/// Locking: its own, rank 2, held for a moment.
+final class StarvedThreads: Sendable {
+    private struct State {
+        /// When threads were last given a processor: `Clock.monotonic`.
+        var last: Int64 = 0
+        /// The processor time that threads had when they were first found waiting.
+        var runtimes: [pid_t: Int64] = [:]
+    }
+
+    private struct Hastened {
+        let thread: pid_t
+        var before: clinux_scheduling
+    }
+
+    private let state = Lock(State())
+
+    /// A thread that has had so many nanoseconds of a processor has processed its reply, which takes some microseconds.
+    static let enoughRuntime: Int64 = 1_000_000
+    /// Not more often than that, however many ask; and after such a pause all threads count anew: nanoseconds.
+    private static let (interval, forgotten): (Int64, Int64) = (20_000_000, 1_000_000_000)
+    /// How many threads at once.
+    private static let limit = 128
+    /// How long they have the lowest nice value, and each of the rest a real-time priority: microseconds.
+    private static let (moment, realtimeMoment) = (5_000, 1_000)
+    private static let pause: UInt32 = 100
+
+    /// Those of `threads` that would run if they had a processor.
+    static func waiting(_ threads: [pid_t]) -> [pid_t] { threads.filter { clinux_other_state($0) == runnable } }
+
+    private static let runnable = CChar(bitPattern: UInt8(ascii: "R"))
+
+    /// Gives those of `threads` a processor that wait for one, and have had none since they were first seen here. Returns after 133 ms
+    /// at the latest, and nearly always after less than one.
+    func run(_ threads: () -> [pid_t]) {
+        let now = Clock.monotonic
+        let isDue = state.withLock { state in
+            guard now - state.last > Self.interval else { return false }
+            if now - state.last > Self.forgotten { state.runtimes = [:] }
+            state.last = now
+            return true
+        }
+        if !isDue { return }
+        let starved = starved(Self.waiting(threads()))
+        if starved.isEmpty { return }
+        // Otherwise one of them could keep this thread from taking its priority back.
+        let own = Self.hasten(clinux_gettid(), realtime: false)
+        defer { if let own { Self.restore(own) } }
+        let hastened = starved.prefix(Self.limit).compactMap { Self.hasten($0, realtime: false) }
+        wait(Self.moment, for: hastened.map(\.thread))
+        for one in hastened { Self.restore(one) }
+        for thread in self.starved(Self.waiting(hastened.map(\.thread))) {
+            guard let one = Self.hasten(thread, realtime: true) else { continue }
+            wait(Self.realtimeMoment, for: [thread])
+            Self.restore(one)
+        }
+    }
+
+    /// Those that have had no processor since they were first seen.
+    private func starved(_ threads: [pid_t]) -> [pid_t] {
+        let runtimes = threads.map { (thread: $0, now: clinux_other_runtime($0)) }
+        return state.withLock { state in
+            runtimes.filter { thread, now in
+                let first = state.runtimes[thread] ?? now
+                state.runtimes[thread] = first
+                return now < 0 || now - first < Self.enoughRuntime
+            }
+        }.map(\.thread)
+    }
+
+    /// Waits until all of them have processed what they had, or for as long.
+    private func wait(_ microseconds: Int, for threads: [pid_t]) {
+        let deadline = Clock.monotonic + Int64(truncatingIfNeeded: microseconds) * 1_000
+        var rest = threads
+        while !rest.isEmpty, Clock.monotonic < deadline {
+            usleep(Self.pause)
+            rest = starved(Self.waiting(rest))
+        }
+    }
+
+    private static func hasten(_ thread: pid_t, realtime: Bool) -> Hastened? {
+        var before = clinux_scheduling()
+        return clinux_other_hasten(thread, realtime, &before) == 0 ? Hastened(thread: thread, before: before) : nil
+    }
+
+    private static func restore(_ hastened: Hastened) {
+        var before = hastened.before
+        clinux_other_restore(hastened.thread, &before)
+    }
+}
+
+extension ViewFS {
+    /// Gives the processor to threads whose last call was in one of these scopes, and that wait for it.
+    func hastenCallers(in scopes: some Sequence<UInt32>) {
+        starvedThreads.run { scopes.flatMap { lastCalls.callers(in: $0).map(\.thread) } }
+    }
+
+    /// The processes of threads whose last call was in a scope, and that wait for a processor; some of them at most.
+    func starvedProcesses(of scope: Scope) -> [Int32] {
+        let waiting = StarvedThreads.waiting(lastCalls.callers(in: scope.id.rawValue).map(\.thread))
+        return Array(Set(waiting.map { ProcessName.process(ofThread: $0) }).sorted().prefix(Self.namedAtMost))
+    }
+}

@@ -1,0 +1,114 @@
+// late CALL DIRECTORY: a thread of the lowest priority makes one call on a processor that other threads keep busy, so that it processes
+// the reply late. At the first line the thread makes its call, at the second one the processor gets busy, and at the third one it is
+// idle again, and what the thread finds out about the file by then is printed: “OK”, the name of an error, or “SIGBUS”.
+// CALL: `link`, `chmod`, `truncate` and `fstat` of “file”; `lookup` of “unknown”; `create` of “new”; `fault` of a page of “file”.
+#include "attacker.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BUSY_THREADS = 8 };
+static const char *call;
+static int directory, file;
+static sem_t asked;
+static atomic_bool stopped;
+static const volatile char *page;
+static sigjmp_buf back;
+
+static void bus(int signal) { siglongjmp(back, signal); }
+
+static void use_first_processor(void) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(0, &set);
+    if (sched_setaffinity(0, sizeof set, &set) == -1) attack_failed("sched_setaffinity");
+}
+
+static void *keep_busy(void *unused) {
+    use_first_processor();
+    while (!stopped) {}
+    return unused;
+}
+
+static const char *fault(void) {
+    if (sigsetjmp(back, 1)) return "SIGBUS";
+    return *page ? "OK" : "other";
+}
+
+// Makes the call. Returns its result; the descriptor by which to look is `file` then.
+static int make_call(void) {
+    struct stat status;
+    if (!strcmp(call, "link")) return linkat(directory, "file", directory, "new", 0);
+    if (!strcmp(call, "chmod")) return fchmod(file, 0600);
+    if (!strcmp(call, "truncate")) return ftruncate(file, 100);
+    if (!strcmp(call, "fstat")) return fstat(file, &status);
+    if (!strcmp(call, "lookup")) return file = openat(directory, "unknown", O_PATH);
+    if (!strcmp(call, "create")) return file = openat(directory, "new", O_CREAT | O_EXCL | O_RDWR, 0600);
+    errno = EINVAL;
+    attack_failed(call);
+}
+
+static void *make_late_call(void *result) {
+    struct sched_param none = {0};
+    struct stat status;
+    use_first_processor();
+    if (sched_setscheduler(0, SCHED_IDLE, &none) == -1) attack_failed("SCHED_IDLE");
+    const char **found = result;
+    int error = 0;
+    if (page != NULL)
+        fault();
+    else if (make_call() == -1)
+        error = errno;
+    while (sem_wait(&asked) == -1) {}
+    if (page != NULL) {
+        *found = fault();
+        return NULL;
+    }
+    if (error == 0 && fstat(file, &status) == -1) error = errno;
+    *found = error == 0 ? "OK" : strerrorname_np(error);
+    return NULL;
+}
+
+int attack_late(int count, char **arguments) {
+    if (count != 2) return 2;
+    call = arguments[0];
+    directory = open(arguments[1], O_RDONLY | O_DIRECTORY);
+    file = openat(directory, "file", O_RDWR);
+    if (directory == -1 || file == -1) attack_failed(arguments[1]);
+    if (!strcmp(call, "fault")) {
+        const size_t size = 4096;
+        void *mapped = mmap(NULL, size, PROT_READ, MAP_SHARED, file, 0);
+        if (mapped == MAP_FAILED || madvise(mapped, size, MADV_RANDOM) == -1) attack_failed("mmap");
+        page = mapped;
+        signal(SIGBUS, bus);
+    }
+    sem_init(&asked, 0, 0);
+    attack_ready();
+
+    pthread_t late, busy[BUSY_THREADS];
+    const char *found = "nothing";
+    if (!attack_wait()) return 1;
+    if ((errno = pthread_create(&late, NULL, make_late_call, &found))) attack_failed("pthread_create");
+    if (!attack_wait()) return 1;
+    for (int i = 0; i < BUSY_THREADS; i++)
+        if ((errno = pthread_create(&busy[i], NULL, keep_busy, NULL))) attack_failed("pthread_create");
+    puts("busy");
+    fflush(stdout);
+    if (!attack_wait()) return 1;
+    stopped = true;
+    sem_post(&asked);
+    pthread_join(late, NULL);
+    puts(found);
+    fflush(stdout);
+    return 0;
+}
