@@ -10,13 +10,14 @@ struct ChangeBroadcast: Sendable {
     /// Whether something is taken away altogether. Then even a mount whose daemon has died counts while a process holds something of
     /// it.
     let withdraws: Bool
-    /// Whether to kill the processes that hold something of a mount whose daemon has died, and count the mount as confirmed then.
+    /// Whether to kill the processes that hold something of a mount whose daemon has died, and count the mount as confirmed then; and
+    /// those that keep a live mount from confirming because they get no processor.
     var endsHolders = false
     /// Makes the request for each mount. Time is in milliseconds.
     var request: @Sendable (_ grants: [GrantID], _ time: UInt32) -> ControlRequest = { .apply(grants: $0, timeoutMilliseconds: $1) }
 
     private enum Answer: Sendable {
-        case outcomes([GrantOutcome], milliseconds: Double)
+        case outcomes([GrantOutcome], milliseconds: Double, ended: [Holder] = [])
         case none(reason: String, milliseconds: Double)
         /// The daemon has ended, and no process holds anything of its mount.
         case dead
@@ -177,10 +178,20 @@ struct ChangeBroadcast: Sendable {
     private func ask(_ record: MountRecord, _ grants: [GrantID], _ seconds: Double) -> Answer {
         let start = Clock.monotonic
         let elapsed = { Double(Clock.monotonic - start) / 1e6 }
-        let wanted = request(grants, UInt32(min(max(seconds * 1000, 1), 4e9)))
+        // With half of the time left for when the processes are killed.
+        let patience = endsHolders ? seconds / 2 : seconds
+        let wanted = request(grants, UInt32(min(max(patience * 1000, 1), 4e9)))
         // A daemon that cannot finish in time says so itself and reports how far it is; its answer may take a moment longer.
         switch Daemons.ask(record, wanted, of: store, deadline: Clock.deadline(seconds: seconds + 0.25)) {
-        case .success(.applied(let outcomes)): return .outcomes(outcomes, milliseconds: elapsed())
+        case .success(.applied(let outcomes)):
+            let ended =
+                endsHolders
+                ? StarvedProcesses.kill(outcomes.flatMap(\.processes), of: record, until: Clock.deadline(seconds: patience)) : []
+            guard !ended.isEmpty,
+                case .success(.applied(let after)) = Daemons.ask(
+                    record, wanted, of: store, deadline: Clock.deadline(seconds: patience + 0.25))
+            else { return .outcomes(outcomes, milliseconds: elapsed(), ended: ended) }
+            return .outcomes(after, milliseconds: elapsed(), ended: ended)
         case .success(.failed(let reason)): return .none(reason: reason, milliseconds: elapsed())
         case .success(.done), .success(.status), .success(.located), .success(.metrics), .success(.progress), .success(.waits):
             return .none(reason: "its daemon answered something else", milliseconds: elapsed())
@@ -201,7 +212,7 @@ struct ChangeBroadcast: Sendable {
         case .none(let reason, let milliseconds):
             return MountConfirmation(
                 mountpoint: record.mountpoint, pid: record.pid, confirmed: false, milliseconds: milliseconds, reason: reason)
-        case .outcomes(let outcomes, let milliseconds):
+        case .outcomes(let outcomes, let milliseconds, let ended):
             guard let outcome = outcomes.first(where: { $0.grant == grant.id }) else {
                 return MountConfirmation(
                     mountpoint: record.mountpoint, pid: record.pid, confirmed: false, milliseconds: milliseconds,
@@ -210,16 +221,23 @@ struct ChangeBroadcast: Sendable {
             return MountConfirmation(
                 mountpoint: record.mountpoint, pid: record.pid, confirmed: outcome.confirmed, milliseconds: outcome.milliseconds,
                 drained: outcome.drained, flushedBytes: outcome.flushedBytes, invalidatedInodes: outcome.invalidatedInodes,
-                pending: outcome.pending, unforgotten: outcome.unforgotten,
-                reason: outcome.confirmed ? nil : Self.reason(outcome))
+                pending: outcome.pending, unforgotten: outcome.unforgotten, processes: outcome.processes,
+                reason: outcome.confirmed ? nil : Self.reason(outcome), ended: ended)
         }
     }
 
     private static func reason(_ outcome: GrantOutcome) -> String {
-        guard let first = outcome.unforgotten.first else { return "it did not finish in time" }
+        if let pid = outcome.processes.first {
+            let name = VisibleText.of(ProcessName.of(pid))
+            let more = outcome.processes.count > 1 ? ", and \(outcome.processes.count - 1) more," : ""
+            return "everything is refused, but process \(pid) (\(name))\(more) gets no processor to process an earlier answer"
+        }
+        guard let first = outcome.unforgotten.first else {
+            return outcome.pending > 0 ? "everything is refused, but a change is still being carried out" : "it did not finish in time"
+        }
         let more = outcome.unforgotten.count > 1 ? " and \(outcome.unforgotten.count - 1) more" : ""
         let name = String(decoding: first, as: UTF8.self)
-        return "everything is refused but what the kernel keeps of “\(name)”\(more): a program that lists it holds a lock of the kernel's"
+        return "everything is refused but what the kernel keeps of “\(name)”\(more): a program holds one of the kernel's locks there"
     }
 
     /// Removes the records of mounts whose daemon has ended and of which nothing is left. For the others, finds who holds something of

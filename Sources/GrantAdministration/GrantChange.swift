@@ -13,6 +13,8 @@ public struct MountConfirmation: Sendable {
     public var pending: UInt64 = 0
     /// Names below the granted directory that the kernel still caches, because a program holds one of the kernel's locks.
     public var unforgotten: [[UInt8]] = []
+    /// Processes that hold one of those locks because they get no processor.
+    public var processes: [Int32] = []
     /// Why it is not confirmed.
     public var reason: String?
     /// What has to be done about it; nil if it confirms by itself as soon as it can.
@@ -20,8 +22,9 @@ public struct MountConfirmation: Sendable {
     /// Whether its daemon has died while the kernel's cache of it was held: no daemon will ever make it drop that. It is confirmed once
     /// no process holds anything.
     public var isDead = false
-    /// For a dead mount: the processes that hold something of it, of any grant, and those that were killed for it.
+    /// For a dead mount: the processes that hold something of it, of any grant.
     public var holders: [Holder] = []
+    /// The processes that were killed for it.
     public var ended: [Holder] = []
     /// For a dead mount: processes that may hold something and could not be inspected.
     public var unseen: [UnseenProcess] = []

@@ -60,10 +60,12 @@ public struct GrantOutcome: Sendable, Equatable {
     public var pending: UInt64
     /// Names below the granted directory of which the kernel has something cached yet, because a program holds a lock of the kernel's.
     public var unforgotten: [[UInt8]]
+    /// Processes that have yet to process a reply from before, and get no processor.
+    public var processes: [Int32]
 
     public init(
         grant: GrantID, confirmed: Bool, milliseconds: Double = 0, drained: UInt64 = 0, flushedBytes: UInt64 = 0,
-        invalidatedInodes: UInt64 = 0, pending: UInt64 = 0, unforgotten: [[UInt8]] = []
+        invalidatedInodes: UInt64 = 0, pending: UInt64 = 0, unforgotten: [[UInt8]] = [], processes: [Int32] = []
     ) {
         self.grant = grant
         self.confirmed = confirmed
@@ -73,6 +75,7 @@ public struct GrantOutcome: Sendable, Equatable {
         self.invalidatedInodes = invalidatedInodes
         self.pending = pending
         self.unforgotten = unforgotten
+        self.processes = processes
     }
 }
 

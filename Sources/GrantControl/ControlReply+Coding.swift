@@ -3,9 +3,18 @@ import GrantModel
 extension ControlReply: WireMessage {
     package static let cases: [WireCase<ControlReply>] = [
         // Commands of before know no other kind of outcome, and nearly always need none.
-        WireCase(1, applied) { if case .applied(let outcomes) = $0, outcomes.allSatisfy(\.unforgotten.isEmpty) { outcomes } else { nil } },
+        WireCase(1, applied) {
+            if case .applied(let outcomes) = $0, outcomes.allSatisfy({ $0.unforgotten.isEmpty && $0.processes.isEmpty }) {
+                outcomes
+            } else {
+                nil
+            }
+        },
         WireCase(8, { (outcomes: [WholeOutcome]) in .applied(outcomes.map(\.outcome)) }) {
-            if case .applied(let outcomes) = $0 { outcomes.map(WholeOutcome.init) } else { nil }
+            if case .applied(let outcomes) = $0, outcomes.allSatisfy(\.processes.isEmpty) { outcomes.map(WholeOutcome.init) } else { nil }
+        },
+        WireCase(10, { (outcomes: [HeldOutcome]) in .applied(outcomes.map(\.outcome)) }) {
+            if case .applied(let outcomes) = $0 { outcomes.map(HeldOutcome.init) } else { nil }
         },
         // The means have come later; where there are none it is what daemons of before say.
         WireCase(2, status) {
@@ -23,7 +32,7 @@ extension ControlReply: WireMessage {
     ]
 }
 
-/// Without `unforgotten`.
+/// Without `unforgotten` and `processes`.
 extension GrantOutcome: WireRecord {
     package static let fields = WireFields({
         GrantOutcome(
@@ -39,6 +48,16 @@ private struct WholeOutcome: WireRecord {
         outcome.unforgotten = unforgotten
         return WholeOutcome(outcome: outcome)
     }) { ($0.outcome, $0.outcome.unforgotten) }
+}
+
+private struct HeldOutcome: WireRecord {
+    var outcome: GrantOutcome
+
+    static let fields = WireFields({ (whole: WholeOutcome, processes: [Int32]) in
+        var outcome = whole.outcome
+        outcome.processes = processes
+        return HeldOutcome(outcome: outcome)
+    }) { (WholeOutcome(outcome: $0.outcome), $0.outcome.processes) }
 }
 
 extension GrantPlace: WireRecord {

@@ -11,9 +11,11 @@ enum Confirmation {
                     mount.advice
                     ?? (mount.isDead
                         ? "grantfs revoke --kill ends them; then revoke again"
-                        : !mount.unforgotten.isEmpty
-                            ? "it is confirmed as soon as that program goes on or ends; grantfs status names who holds something"
-                            : "it applies it as soon as it runs again; grantfs status shows its state")
+                        : !mount.processes.isEmpty
+                            ? "it is confirmed as soon as that process runs or ends; grantfs revoke --kill ends it"
+                            : !mount.unforgotten.isEmpty
+                                ? "it is confirmed as soon as that program goes on or ends; grantfs status names who holds something"
+                                : "it applies it as soon as it runs again; grantfs status shows its state")
                 let mountpoint = String(decoding: mount.mountpoint, as: UTF8.self)
                 Terminal.report(
                     GrantError(

@@ -16,7 +16,8 @@ enum RevokeCommand {
                 help: "presenters are told first and asked to save, for so long at the most: 30s, 2m; nothing is withdrawn until then"),
             OptionDeclaration("dry-run", help: "say what would be withdrawn, and withdraw nothing"),
             OptionDeclaration("yes", short: "y", help: "do not ask, when --path on a terminal finds several"),
-            OptionDeclaration("kill", help: "kill the processes that hold something of a mount whose daemon has died"),
+            OptionDeclaration(
+                "kill", help: "kill the processes that keep a mount from confirming: its daemon has died, or they get no processor"),
             SystemClient.option, FleetOptions.fleet, CommonOptions.timeout, CommonOptions.json,
         ],
         notes: [
@@ -55,9 +56,11 @@ enum RevokeCommand {
         progress.end()
         // The grants of a view have the same mounts.
         var isNamed: Set<Int32> = []
-        for holder in changes.flatMap(\.mounts).flatMap(\.ended) where isNamed.insert(holder.pid).inserted {
-            Terminal.note(
-                "killed \(holder.pid) (\(Terminal.visible(holder.command))), which held something of a mount whose daemon has died")
+        for mount in changes.flatMap(\.mounts) {
+            for holder in mount.ended where isNamed.insert(holder.pid).inserted {
+                let what = mount.isDead ? "held something of a mount whose daemon has died" : "got no processor to process an answer"
+                Terminal.note("killed \(holder.pid) (\(Terminal.visible(holder.command))), which \(what)")
+            }
         }
         for grant in choice.all {
             guard let grace = graces[grant.id], grace.answered < grace.asked else { continue }

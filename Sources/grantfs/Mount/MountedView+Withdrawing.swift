@@ -107,6 +107,7 @@ extension MountedView {
                     last.confirmed = false
                     last.pending = last.pending &+ earlier.pending
                     for name in earlier.unforgotten where !last.unforgotten.contains(name) { last.unforgotten.append(name) }
+                    for process in earlier.processes where !last.processes.contains(process) { last.processes.append(process) }
                 }
                 return last
             })
@@ -146,6 +147,6 @@ extension GrantOutcome {
         self.init(
             grant: grant, confirmed: outcome.isConfirmed, milliseconds: outcome.milliseconds, drained: outcome.drained,
             flushedBytes: outcome.flushedBytes, invalidatedInodes: outcome.invalidatedInodes, pending: outcome.pending,
-            unforgotten: outcome.unforgotten)
+            unforgotten: outcome.unforgotten, processes: outcome.processes)
     }
 }

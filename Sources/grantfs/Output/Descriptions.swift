@@ -80,6 +80,7 @@ extension JSON {
             ("invalidatedInodes", .unsigned(mount.invalidatedInodes)), ("pending", .unsigned(mount.pending)),
             ("reason", mount.reason.map { .string($0) } ?? .null), ("state", .string(mount.isDead ? "dead" : "live")),
             ("unforgotten", .array(mount.unforgotten.map { .string(String(decoding: $0, as: UTF8.self)) })),
+            ("processes", .array(mount.processes.map { .integer(Int64($0)) })),
         ]
             + (mount.isDead
                 ? [
