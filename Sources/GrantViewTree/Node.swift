@@ -193,5 +193,6 @@ public struct Node: ~Copyable {
     /// The kernel's lookups, and one for each operation that pins the node by a count.
     public var lookupCount: UInt64 { lookups.load(ordering: .relaxed) }
 
-    var pins: UInt64 { (pinState.load(ordering: .acquiring) & ~Self.retiredBit) >> 32 }
+    /// How many operations use its descriptor, or keep it from being closed.
+    public var pins: UInt64 { (pinState.load(ordering: .acquiring) & ~Self.retiredBit) >> 32 }
 }

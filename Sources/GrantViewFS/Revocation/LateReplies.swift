@@ -17,12 +17,17 @@ final class LateReplies: Sendable {
         /// gate was shut.
         var installers: [pid_t: Int64] = [:]
         var mayHaveInstalled = false
+        /// Since when nothing but calls of the daemon's own has counted these nodes: `Clock.monotonic`; 0 while a reply may have.
+        var heldSince: Int64 = 0
     }
 
     private unowned let view: ViewFS
     private let scope: Scope
     private let notifier: Notifier
     private let state = Lock(State())
+
+    /// A call of the daemon's own that is not over after so many nanoseconds hangs.
+    private static let heldEnough: Int64 = 50_000_000
 
     /// Finds the threads. Call it when the gate is shut and nobody is inside, before anything is invalidated.
     init(_ view: ViewFS, _ scope: Scope, _ notifier: Notifier) {
@@ -48,13 +53,20 @@ final class LateReplies: Sendable {
                 return true
             }
             pollInstallers(&state)
+            var isAnyGiven = false
             state.nodes = state.nodes.filter { id in
                 if notifier.invalidateAttributes(NodeID(id)) != -ENOENT { return false }
                 // Or the kernel has evicted the inode, and its FORGET is on the way. The scope itself counts its root once.
                 guard let node = view.tree.nodes.find(id) else { return false }
-                return node.pointee.lookupCount > (id == scope.rootNode ? 1 : 0)
+                let count = node.pointee.lookupCount, own: UInt64 = id == scope.rootNode ? 1 : 0
+                // Calls that the daemon makes by itself, and that may hang, count the node and pin it.
+                if count > own + node.pointee.pins { isAnyGiven = true }
+                return count > own
             }
-            return state.nodes.isEmpty && state.installers.isEmpty
+            let now = Clock.monotonic
+            if isAnyGiven { state.heldSince = 0 } else if state.heldSince == 0 { state.heldSince = now }
+            let areNodesDone = state.nodes.isEmpty || (!isAnyGiven && now - state.heldSince > Self.heldEnough)
+            return areNodesDone && state.installers.isEmpty
         }
     }
 
@@ -73,6 +85,6 @@ final class LateReplies: Sendable {
         for id in scope.nodes.ids where notifier.invalidateAttributes(NodeID(id)) == -ENOENT { state.nodes.insert(id) }
     }
 
-    /// Nodes of which something may still come.
+    /// Nodes of which something may still come, unless `poll` has returned true.
     var nodes: [UInt64] { state.withLock { Array($0.nodes) } }
 }
