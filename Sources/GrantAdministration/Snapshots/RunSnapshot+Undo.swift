@@ -210,12 +210,8 @@ private final class TreeRestorer {
             if !isThere { try DirectoryEntry.makeDirectory(parent.number, name, 0o700) }
             return
         }
-        if isThere, change.aspects.isSubset(of: [.mode, .owner, .time]), type != S_IFLNK {
-            let file = try FileDescriptor.openBeneath(parent.number, name, OpenFlags.path | O_NOFOLLOW)
-            if let expected = change.nowStatus, !isSame(try file.status(), expected) { throw Errno(ESTALE) }
-            try FileAttributes.apply(then, [], to: file)
-            return
-        }
+        // A new file even where only the mode or the owner differs: other processes may hold the present
+        // one open or mapped for writing.
         let fresh = freshName()
         do throws(Errno) {
             try make(fresh, like: name, then, from: source, in: parent)
