@@ -62,31 +62,28 @@ public final class DocumentWorkplace: Sendable {
         _ name: [UInt8], in parent: consuming FileDescriptor, at path: [UInt8], _ document: [UInt8], _ owner: FileStatus,
         _ record: String, _ lock: consuming FileLock
     ) throws(Errno) -> DocumentWorkplace {
-        // The record comes first. An empty directory of that name may be removed, whoever made it.
+        // The record comes first. An empty directory of that name may be removed, whatever process made it.
         try write(Place(parent: path, name: name, identity: nil, document: []), record)
-        try DirectoryEntry.makeDirectory(parent.number, name, 0o700)
+        // It gets its owner where no other user can exchange it.
+        let staging = try OwnStaging(in: parent, prefix: Array(prefix.utf8), digits: 16)
+        defer { staging.remove() }
+        let inside = staging.directory.number
+        try DirectoryEntry.makeDirectory(inside, name, 0o700)
         do throws(Errno) {
-            let directory = try FileDescriptor.openBeneath(parent.number, name, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
-            let status = try directory.status()
-            // Somebody with write access may have exchanged the directory just now.
-            guard status.st.st_uid == geteuid(), status.st.st_mode & 0o7777 == 0o700, status.st.st_dev == (try parent.status()).st.st_dev,
-                try isEmpty(directory)
-            else { throw Errno(ESTALE) }
-            try write(Place(parent: path, name: name, identity: identity(status), document: document), record)
+            let directory = try FileDescriptor.openBeneath(inside, name, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
+            try write(Place(parent: path, name: name, identity: identity(try directory.status()), document: document), record)
+            // A default ACL of the directory around it is not meant for temporary files.
+            for list in ["system.posix_acl_default", "system.posix_acl_access"] { try? directory.removeAttribute(list) }
             if geteuid() == 0 { try directory.setOwner(owner.st.st_uid, owner.st.st_gid) }
+            try directory.setMode(0o700)
+            try DirectoryEntry.move(inside, name, to: parent.number, name)
             return try DocumentWorkplace(
                 directory.reopened(OpenFlags.path | O_DIRECTORY), named: name, in: parent.reopened(OpenFlags.path | O_DIRECTORY),
                 of: document, record: record, lock: lock)
         } catch {
-            try? DirectoryEntry.remove(parent.number, name, isDirectory: true)
+            try? DirectoryEntry.remove(inside, name, isDirectory: true)
             throw error
         }
-    }
-
-    private static func isEmpty(_ directory: borrowing FileDescriptor) throws(Errno) -> Bool {
-        var isEmpty = true
-        _ = try directory.reopened(O_RDONLY | O_DIRECTORY).forEachEntry(limit: 3) { _, _, _ in isEmpty = false }
-        return isEmpty
     }
 
     private static func makeClosed(_ record: String, _ lock: consuming FileLock) throws(Errno) -> DocumentWorkplace {

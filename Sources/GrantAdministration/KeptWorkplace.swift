@@ -14,7 +14,7 @@ enum KeptWorkplace {
     ) throws(Errno) -> [UInt8]? {
         let original = document.isEmpty ? nil : (try? DirectoryEntry.status(parent.number, document)).map { FileKey($0) }
         if isEmpty(directory, besides: original) {
-            try TreeRemoval.remove(directory, named: name, in: parent)
+            try TreeRemoval.remove(directory, named: name, in: parent, asOwner: true)
             return nil
         }
         return try keep(directory, named: name, in: parent, document: document)

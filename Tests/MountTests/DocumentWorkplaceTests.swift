@@ -35,4 +35,46 @@ extension MountTests.AGrantOfAFile {
         }
         #expect(GrantedDocument.text(document.mountpoint + "/docs/draft") == "draft\n")
     }
+
+    @Test("A workplace of root's daemon has its owner before it has its name", .enabled(if: TestSupport.Identity.isRoot))
+    func workplaceIsMadeComplete() throws {
+        let fixture = try MountFixture()
+        let user = try #require(Machine.plainUser)
+        let directory = try fixture.source("papers")
+        try Data("old\n".utf8).write(to: URL(fileURLWithPath: directory + "/report.txt"))
+        for path in [directory, directory + "/report.txt"] { chown(path, user.uid, user.gid) }
+        try fixture.grantfs("grant", directory + "/report.txt", "--as-directory").orThrow()
+        let watch = try NameWatch(directory)
+        let mountpoint = try fixture.mount()
+        let place = try #require(try FileManager.default.contentsOfDirectory(atPath: directory).first { $0.hasPrefix(".grantfs-") })
+        let events = watch.events().filter { $0.name == place }
+        #expect(events.contains { $0.isMoved } && !events.contains { $0.isMade }, "\(events)")
+        var status = stat()
+        #expect(stat(directory + "/" + place, &status) == 0 && status.st_uid == user.uid && status.st_mode & 0o7777 == 0o700)
+        try Command.shell("cd \"$1\"; mkdir -p a/b; echo x > a/b/f", directory + "/" + place, as: user).orThrow()
+        try fixture.grantfs("unmount", mountpoint).orThrow()
+        try fixture.wait(until: "the workplace is removed") {
+            try FileManager.default.contentsOfDirectory(atPath: directory) == ["report.txt"]
+        }
+    }
+
+    @Test("A workplace is removed with its owner's rights", .enabled(if: TestSupport.Identity.isRoot))
+    func workplaceIsRemovedAsOwner() throws {
+        let fixture = try MountFixture()
+        let user = try #require(Machine.plainUser)
+        let directory = try fixture.source("papers")
+        try Data("old\n".utf8).write(to: URL(fileURLWithPath: directory + "/report.txt"))
+        for path in [directory, directory + "/report.txt"] { chown(path, user.uid, user.gid) }
+        try fixture.grantfs("grant", directory + "/report.txt", "--as-directory").orThrow()
+        let mountpoint = try fixture.mount()
+        let place = try #require(try FileManager.default.contentsOfDirectory(atPath: directory).first { $0.hasPrefix(".grantfs-") })
+        try Command.shell(
+            "cd \"$1\"; mkdir outer outer/of-root; echo kept > outer/of-root/file; chown \"$2\" outer", directory, "\(user.uid)"
+        )
+        .orThrow()
+        try Command.shell("cd \"$1\"; mv outer \"$2\"", directory, place, as: user).orThrow()
+        try fixture.grantfs("unmount", mountpoint).orThrow()
+        let left = try Command.run(["find", directory, "-name", "file", "-exec", "cat", "{}", "+"]).orThrow().text
+        #expect(left == "kept\n")
+    }
 }
