@@ -34,7 +34,10 @@ final class SandboxAudit {
             throw GrantError(.usage, message, cause: "the program is granted the directory and could change it")
         }
         do throws(Errno) {
-            let file = try FileDescriptor.open(place, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode: 0o600)
+            // Without links also above: another user may put one there since it was resolved.
+            let above = try FileDescriptor.openWithoutLinks(CanonicalPath.parent(of: place))
+            let file = try FileDescriptor.openAt(
+                above.number, CanonicalPath.lastName(of: place), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode: 0o600)
             guard try file.status().st.st_mode & S_IFMT == S_IFREG else { throw Errno(EINVAL) }
             if ftruncate(file.number, 0) != 0 { throw Errno(errno) }
             return file
