@@ -25,6 +25,8 @@ public struct GrantError: Error, Sendable, CustomStringConvertible {
         /// Recorded, but some mount has not confirmed it.
         case unconfirmed
         case system
+        /// Done in part; the rest was named.
+        case incomplete
     }
 
     public let code: Code
@@ -53,7 +55,7 @@ public struct GrantError: Error, Sendable, CustomStringConvertible {
     public var exitStatus: Int32 {
         switch code {
         case .usage: 2
-        case .unconfirmed: 3
+        case .unconfirmed, .incomplete: 3
         case .notFound, .ambiguous, .alreadyExists, .invalidDirectory, .invalidBookmark, .invalidFile, .permission, .storeUnavailable,
             .storeDamaged,
             .storeNewer,

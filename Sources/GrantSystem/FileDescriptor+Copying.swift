@@ -119,10 +119,12 @@ public enum DirectoryEntry {
     }
 
     /// renameat2(2) with RENAME_EXCHANGE: swaps two names atomically. Throws EINVAL where the filesystem cannot.
-    public static func exchange(_ directory: Int32, _ name: [UInt8], _ otherName: [UInt8]) throws(Errno) {
+    public static func exchange(
+        _ directory: Int32, _ name: [UInt8], with otherDirectory: Int32, _ otherName: [UInt8]
+    ) throws(Errno) {
         let exchange: UInt32 = 2
         _ = try Errno.check(
-            withCString(name) { name in withCString(otherName) { clinux_renameat2(directory, name, directory, $0, exchange) } })
+            withCString(name) { name in withCString(otherName) { clinux_renameat2(directory, name, otherDirectory, $0, exchange) } })
     }
 
     /// statx(2) of a name, without opening it.

@@ -173,7 +173,7 @@ extension MountTests {
             try Data("mine".utf8).write(to: URL(fileURLWithPath: source + "/own"))
             let output = try fixture.grantfs("undo", "--json", id)
             let result: UndoResult = try output.decoded()
-            #expect(output.status == 1 && output.errors.contains("own"), "\(output)")
+            #expect(output.status == 3 && output.errors.contains("own"), "\(output)")
             #expect(
                 Set(result.left.map(\.change.path)) == Set(["/new", "/new/below", "/new/below/f", "/own"].map { source + $0 }), "\(output)")
             #expect(FileManager.default.contents(atPath: source + "/new/below/f") == Data("mine".utf8))
@@ -181,7 +181,7 @@ extension MountTests {
             #expect(FileManager.default.contents(atPath: source + "/a") == Data("one\n".utf8), "the rest is put back")
             // What was put back is the user's own now.
             try Data("again".utf8).write(to: URL(fileURLWithPath: source + "/a"))
-            #expect(try fixture.grantfs("undo", id).status == 1)
+            #expect(try fixture.grantfs("undo", id).status == 3)
             #expect(FileManager.default.contents(atPath: source + "/a") == Data("again".utf8))
             try fixture.grantfs("undo", "--force", id).orThrow()
             #expect(try picture(source) == before)
@@ -220,7 +220,7 @@ extension MountTests {
                 let undo = try Child([Programs.grantfs, "undo", id], environment: fixture.environment, separateErrors: true)
                 usleep(useconds_t(6_000 + 4_000 * round))
                 undo.kill()
-                for name in try FileManager.default.subpathsOfDirectory(atPath: source) where !name.contains(".grantfs-undo-") {
+                for name in try FileManager.default.subpathsOfDirectory(atPath: source) where !name.contains(".grantfs-") {
                     guard let data = FileManager.default.contents(atPath: source + "/" + name), name.contains("/") else { continue }
                     let text = String(decoding: data, as: UTF8.self)
                     let number = name.split(separator: "/").last ?? ""

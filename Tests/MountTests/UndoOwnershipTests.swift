@@ -10,9 +10,14 @@ extension MountTests {
         private let fixture: MountFixture
         private let source: String
 
+        private let user: TestSupport.Identity
+
         init() throws {
             fixture = try MountFixture()
             source = try fixture.source("work")
+            user = try #require(Machine.plainUser)
+            // A program in a sandbox has no capability, and needs a way to write.
+            chmod(source, 0o777)
         }
 
         private struct Listed: Decodable {
@@ -44,6 +49,66 @@ extension MountTests {
             #expect(fstat(held, &found) == 0 && found.st_mode & 0o7777 == 0o666, "\(String(found.st_mode, radix: 8))")
             let made = try status(path)
             #expect(made.st_ino != found.st_ino && made.st_mode & 0o7777 == mode, "\(String(made.st_mode, radix: 8))")
+        }
+
+        private func make(_ name: String, _ text: String = "contents", mode: mode_t = 0o644) throws {
+            let path = source + "/" + name
+            try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+            chmod(path, mode)
+        }
+
+        @Test("An undo makes no object where other users can exchange it")
+        func madeInStaging() throws {
+            for name in ["file", "changed", "private"] { try make(name, mode: 0o600) }
+            try Command.shell("cd \"$1\"; mkfifo pipe; ln -s file link; mkdir -p tree/below; echo x > tree/below/f", source).orThrow()
+            let id = try run("rm -r pipe link tree file private; echo more >> changed; echo new > added")
+            let watch = try NameWatch(source)
+            try fixture.grantfs("undo", id).orThrow()
+            let events = watch.events()
+            for event in events where event.isMade { #expect(event.isDirectory && event.name.hasPrefix(".grantfs-"), "\(event)") }
+            let complete = Set(events.filter(\.isMoved).map(\.name))
+            #expect(complete.isSuperset(of: ["file", "changed", "private", "pipe", "link", "tree"]), "\(complete)")
+            #expect(try FileManager.default.contentsOfDirectory(atPath: source).filter { $0.hasPrefix(".grantfs-") } == [])
+        }
+
+        @Test("An undo neither changes nor fills a directory that a user put in the place of another")
+        func exchangedDirectory() throws {
+            for (name, mode) in [("shared", 0o777), ("secret", 0o700)] as [(String, mode_t)] {
+                mkdir(source + "/" + name, 0o755)
+                chmod(source + "/" + name, mode)
+            }
+            chown(source + "/shared", user.uid, user.gid)
+            try make("shared/file")
+            let id = try run("rm shared/file")
+            try Command.shell("cd \"$1\"; chmod 755 shared; mv shared elsewhere; mv secret shared", source, as: user).orThrow()
+            let output = try fixture.grantfs("undo", "--force", id)
+            #expect(output.status == 3, "\(output)")
+            let found = try status(source + "/shared")
+            #expect(found.st_uid == 0 && found.st_mode & 0o7777 == 0o700, "\(found)")
+            #expect(try FileManager.default.contentsOfDirectory(atPath: source + "/shared").isEmpty)
+        }
+
+        @Test(
+            "An undo gives no access by the default ACL of a directory", .enabled(if: Command.exists("setfacl"), "there is no setfacl(1)"))
+        func defaultACL() throws {
+            try make("file", mode: 0o660)
+            guard try Command.run(["setfacl", "-d", "-m", "u:\(user.uid):rwx", source]).status == 0 else { return }
+            let id = try run("rm file")
+            try fixture.grantfs("undo", id).orThrow()
+            let list = try Command.run(["getfacl", "-cn", source + "/file"]).orThrow().text
+            #expect(!list.contains("user:\(user.uid):"), "\(list)")
+        }
+
+        @Test("An undo gives back every owner in a directory of another user")
+        func ownersAreGivenBack() throws {
+            try Command.shell(
+                "cd \"$1\"; mkdir tree; echo x > tree/own; echo x > tree/root; chown -R \"$2:$3\" tree; chown 0:0 tree/root; chmod 4755 tree/root; chmod 777 tree",
+                source, "\(user.uid)", "\(user.gid)"
+            ).orThrow()
+            let id = try run("rm -r tree")
+            try fixture.grantfs("undo", id).orThrow()
+            let (tree, own, root) = (try status(source + "/tree"), try status(source + "/tree/own"), try status(source + "/tree/root"))
+            #expect(tree.st_uid == user.uid && own.st_uid == user.uid && root.st_uid == 0 && root.st_mode & 0o7777 == 0o4755)
         }
     }
 }

@@ -23,6 +23,9 @@ enum FileAttributes {
         return result
     }
 
+    /// Whether everyone who owns a file can set this attribute.
+    static func isOwn(_ name: String) -> Bool { name.hasPrefix("user.") || name.hasPrefix("system.posix_acl_") }
+
     /// Sets owner, extended attributes, mode and times, in this order, because each clears or changes some of those after it. A user
     /// without the right to change owners keeps the copy, without set-id bits; attributes that only root sets are left out. Returns
     /// what the copy lacks.
@@ -31,11 +34,23 @@ enum FileAttributes {
         let isKept = try give(copy, to: status)
         var lost: CopyLosses.Kinds = isKept ? [] : .owner
         if !isKept, status.st.st_mode & S_IFMT == S_IFREG, status.st.st_mode & 0o6000 != 0 { lost.insert(.setID) }
+        if status.st.st_mode & S_IFMT != S_IFLNK { try removeInherited(attributes, from: copy) }
         // The system assigns a new label.
         for attribute in attributes where try !set(attribute, on: copy) && attribute.name != "security.selinux" { lost.insert(.attributes) }
         if status.st.st_mode & S_IFMT != S_IFLNK { try copy.setMode(isKept ? status.st.st_mode : status.st.st_mode & ~0o6000) }
         try copy.setTimes(access: status.st.st_atim, modification: status.st.st_mtim)
         return lost
+    }
+
+    /// Removes the access lists that the copy has from the directory in which it was made, and the original has not.
+    private static func removeInherited(_ attributes: [Extended], from copy: borrowing FileDescriptor) throws(Errno) {
+        for name in ["system.posix_acl_access", "system.posix_acl_default"] where !attributes.contains(where: { $0.name == name }) {
+            do throws(Errno) {
+                try copy.removeAttribute(name)
+            } catch {
+                if ![ENODATA, EOPNOTSUPP].contains(error.rawValue) { throw error }
+            }
+        }
     }
 
     /// Returns whether the copy now has the owner and the group.
@@ -58,8 +73,7 @@ enum FileAttributes {
             return true
         } catch {
             // Without these the copy would differ; attributes of the system and its labels cannot be set by everybody.
-            let isOwn = attribute.name.hasPrefix("user.") || attribute.name.hasPrefix("system.posix_acl_")
-            if isOwn || ![EPERM, EOPNOTSUPP, EINVAL].contains(error.rawValue) { throw error }
+            if isOwn(attribute.name) || ![EPERM, EOPNOTSUPP, EINVAL].contains(error.rawValue) { throw error }
             return false
         }
     }

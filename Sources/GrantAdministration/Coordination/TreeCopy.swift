@@ -18,6 +18,10 @@ final class TreeCopy {
     private var data = DataCopy()
     /// Called with the relative path and original status of each file or directory before it is copied.
     var seen: (([[UInt8]], FileStatus) -> Void)?
+    /// Returns a file that becomes another name of the copy, for a source with several names.
+    var known: ((FileKey) -> FileDescriptor?)?
+    /// Whether files of this user that are closed to the user are opened, by their modes. The copies get the old modes.
+    var opensClosed = false
     /// The maximum of bytes that are copied without being shared; EFBIG beyond.
     var limit: UInt64 = .max
     /// What the copy lacks, because this user has no right to set it.
@@ -136,6 +140,11 @@ final class TreeCopy {
             progress.countFile()
             return nil
         }
+        if status.st.st_nlink > 1, let file = known?(key) {
+            try DirectoryEntry.link(file, to: target.number, name)
+            progress.countFile()
+            return nil
+        }
         let attributes = try FileAttributes.extended(of: entry)
         if type == S_IFREG {
             try copyFile(entry, status, attributes, name, target)
@@ -158,7 +167,7 @@ final class TreeCopy {
         _ target: inout FileDescriptor
     ) throws(Errno) -> Frame {
         let attributes = try FileAttributes.extended(of: entry)
-        let listed = try TreeCopy.reopened(entry, O_RDONLY | O_DIRECTORY)
+        let listed = try reopened(entry, status, O_RDONLY | O_DIRECTORY)
         var names: [(name: [UInt8], type: UInt8)] = []
         _ = try listed.forEachEntry(limit: .max) { _, type, name in names.append((Array(name), type)) }
         try DirectoryEntry.makeDirectory(target.number, name, 0o700)
@@ -174,7 +183,7 @@ final class TreeCopy {
         _ entry: borrowing FileDescriptor, _ status: FileStatus, _ attributes: [FileAttributes.Extended], _ name: [UInt8],
         _ target: borrowing FileDescriptor
     ) throws(Errno) {
-        let file = try TreeCopy.reopened(entry, O_RDONLY)
+        let file = try reopened(entry, status, O_RDONLY)
         let made = try FileDescriptor.openAt(target.number, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: 0o600)
         try data.copy(file, to: made, size: Int64(status.st.st_size)) { [self] count, isShared throws(Errno) in
             progress.add(bytes: count)
@@ -188,7 +197,10 @@ final class TreeCopy {
     }
 
     /// Opens without changing the access time, where this user may.
-    private static func reopened(_ entry: borrowing FileDescriptor, _ flags: Int32) throws(Errno) -> FileDescriptor {
+    private func reopened(_ entry: borrowing FileDescriptor, _ status: FileStatus, _ flags: Int32) throws(Errno) -> FileDescriptor {
+        if opensClosed, geteuid() != 0, status.st.st_uid == geteuid(), status.st.st_mode & 0o700 != 0o700 {
+            try entry.setMode(status.st.st_mode | 0o700)
+        }
         do throws(Errno) {
             return try entry.reopened(flags | OpenFlags.noAccessTime)
         } catch {

@@ -156,8 +156,8 @@ public final class RunSnapshot {
 
     // MARK: what it is
 
-    /// The prefix of temporary names during an undo.
-    var staging: [UInt8] { Array(".grantfs-undo-\(id)-".utf8) }
+    /// The prefix of temporary names during an undo. With 4 more digits it is a name that no view shows (`DocumentPlace`).
+    var staging: [UInt8] { Array(".grantfs-\(id)".utf8) }
 
     public var began: Instant { get throws(GrantError) { try record.began } }
     public var command: [[UInt8]] { get throws(GrantError) { try record.command } }
@@ -209,9 +209,10 @@ public final class RunSnapshot {
 
     private static func openDirectory(_ path: [UInt8]) throws(GrantError) -> Named {
         do throws(Errno) {
+            // O_PATH: the program may have closed it to its owner.
             let opened = try FileDescriptor.openWithoutLinks(path)
             let stamp = FileStamp(try opened.status())
-            return Named(descriptor: try opened.reopened(O_RDONLY | O_DIRECTORY), stamp: stamp)
+            return Named(descriptor: opened, stamp: stamp)
         } catch {
             throw GrantError(.notFound, "“\(String(decoding: path, as: UTF8.self))” cannot be looked at", cause: error.description)
         }
@@ -234,22 +235,26 @@ public final class RunSnapshot {
         }
     }
 
-    /// Returns the changes so far, sorted by path. Reads only files that may have changed.
-    public func changes() throws(GrantError) -> [TreeChange] {
+    /// Returns the changes so far, sorted by path. Reads only files that may have changed, and changes nothing.
+    public func changes() throws(GrantError) -> [TreeChange] { try changes(opensClosed: false) }
+
+    private func changes(opensClosed: Bool) throws(GrantError) -> [TreeChange] {
         var result: [TreeChange] = []
-        for known in try record.directories { result += try changes(in: known) }
+        for known in try record.directories { result += try changes(in: known, opensClosed: opensClosed) }
         return result
     }
 
-    func changes(in known: RunRecord.Directory) throws(GrantError) -> [TreeChange] {
+    /// `opensClosed`: see `TreeComparison`.
+    func changes(in known: RunRecord.Directory, opensClosed: Bool) throws(GrantError) -> [TreeChange] {
         let opened = try open(known)
-        let comparison = TreeComparison(known, stamps: try record.files(of: known.number, .before), staging: staging)
+        let stamps = try record.files(of: known.number, .before)
+        let comparison = TreeComparison(known, stamps: stamps, staging: staging, opensClosed: opensClosed)
         return try comparison.compare(opened.before, opened.now)
     }
 
     /// Records the state that the program has left, once it and all its children have ended. Returns the changes.
     public func recordEnd() throws(GrantError) -> [TreeChange] {
-        let changes = try changes()
+        let changes = try changes(opensClosed: true)
         for known in try record.directories {
             let own = changes.filter { $0.directory == known.number }
             try record.save(own.map { ($0.path, $0.now ?? .none) }, of: known.number, .after)
@@ -263,10 +268,10 @@ public final class RunSnapshot {
         guard let known = try record.directories.first(where: { $0.number == change.directory }) else { return (nil, nil) }
         let opened = try open(known)
         let file = { (directory: borrowing FileDescriptor) -> Int32? in
-            guard let status = try? FileDescriptor.openBeneath(directory.number, change.path, OpenFlags.path | O_NOFOLLOW).status(),
-                status.st.st_mode & S_IFMT == S_IFREG
+            guard let found = try? TreePath.open(change.path, below: directory, OpenFlags.path | O_NOFOLLOW),
+                let status = try? found.status(), status.st.st_mode & S_IFMT == S_IFREG
             else { return nil }
-            return try? FileDescriptor.openBeneath(directory.number, change.path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK).release()
+            return try? found.reopened(O_RDONLY | O_NONBLOCK).release()
         }
         return (file(opened.before), file(opened.now))
     }

@@ -18,7 +18,7 @@ enum DiffCommand {
         notes: [
             "RUN is what grantfs run has said, or the beginning of it; the newest when left out.",
             "It compares what was there before the program began with what is there now: what others have changed since is shown as well.",
-            "A for added, D for removed, M for changed.",
+            "A for added, D for removed, M for changed. What cannot be read is named as unread, and the exit status is 3 then.",
         ],
         run: run)
 
@@ -47,7 +47,12 @@ enum DiffCommand {
             }
             if changes.isEmpty { Terminal.note("nothing is different from what was there before run \(snapshot.id)") }
         }
-        return 0
+        let unread = changes.filter { $0.aspects.contains(.unread) }
+        for change in unread { Terminal.note("“\(Terminal.visible(change.place))” cannot be read") }
+        if unread.isEmpty { return 0 }
+        throw GrantError(
+            .incomplete, "run \(snapshot.id) is not shown completely", cause: ChangeText.count(unread) + " unread",
+            advice: "give yourself the right to read it, with chmod for example")
     }
 
     static func word(_ arguments: ParsedArguments) throws(GrantError) -> String? {

@@ -15,8 +15,8 @@ enum UndoCommand {
         ],
         notes: [
             "RUN is what grantfs run has said, or the beginning of it; grantfs diff --list names all.",
-            "What has been changed since the program ended is left and named, and the exit status is 1. What is taken away is kept in the snapshot until that is "
-                + "forgotten (grantfs diff --forget).",
+            "What has been changed since the program ended, and what cannot be put back, is left and named. The exit status is 3 then. What is taken away is kept "
+                + "in the snapshot until that is forgotten (grantfs diff --forget).",
         ],
         run: run)
 
@@ -53,7 +53,7 @@ enum UndoCommand {
             Terminal.note("“\(String(decoding: change.place, as: UTF8.self))” is left as it is: \(cause)")
         }
         return GrantError(
-            .system, "not everything of run \(snapshot.id) was put back", cause: ChangeText.count(result.left.map(\.change)) + " left",
+            .incomplete, "not everything of run \(snapshot.id) was put back", cause: ChangeText.count(result.left.map(\.change)) + " left",
             advice: "grantfs undo --force \(snapshot.id) puts that back, too")
     }
 }
