@@ -11,8 +11,9 @@ public enum ThreadRights {
         as user: uid_t, _ group: gid_t, _ body: () throws(Errno) -> Result
     ) throws(Errno) -> Result {
         if geteuid() != 0 || user == 0 { return try body() }
-        var groups = [gid_t](repeating: 0, count: Int(max(0, getgroups(0, nil))))
-        groups = Array(groups.prefix(Int(max(0, getgroups(Int32(clamping: groups.count), &groups)))))
+        var groups = [gid_t](repeating: 0, count: Int(clamping: max(0, getgroups(0, nil))))
+        let count = getgroups(Int32(clamping: groups.count), &groups)
+        groups.removeLast(groups.count - min(groups.count, Int(clamping: max(0, count))))
         var capabilities: UInt64 = 0
         _ = try Errno.check(clinux_thread_limit_capabilities(.max, &capabilities))
         defer {

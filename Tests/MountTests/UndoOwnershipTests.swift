@@ -99,6 +99,19 @@ extension MountTests {
             #expect(!list.contains("user:\(user.uid):"), "\(list)")
         }
 
+        @Test("An undo leaves a directory of root alone that a user gave a temporary name")
+        func forgedStaging() throws {
+            try make("file")
+            let id = try run("rm file")
+            let (secret, forged) = (source + "/secret", source + "/.grantfs-\(id)abcd")
+            mkdir(secret, 0o700)
+            try make("secret/kept")
+            mkdir(secret + "/below", 0o700)
+            try Command.shell("mv \"$1\" \"$2\"", secret, forged, as: user).orThrow()
+            try fixture.grantfs("undo", id).orThrow()
+            #expect(try FileManager.default.contentsOfDirectory(atPath: forged).sorted() == ["below", "kept"])
+        }
+
         @Test("An undo gives back every owner in a directory of another user")
         func ownersAreGivenBack() throws {
             try Command.shell(

@@ -2,7 +2,7 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// Keeps what an undo has taken away, in the snapshot's directory `after`.
+/// Keeps what an undo has taken away, in the snapshot's directory `after`, and which staging directories it has made, in `staging`.
 struct RemovedFiles {
     private let saved: Int32
     private let number: Int
@@ -43,6 +43,23 @@ struct RemovedFiles {
         }
         try? DirectoryEntry.rename(target.number, name, to: lastName)
         try RemovedFiles.remove(name, in: directory)
+    }
+
+    /// Records a staging directory, so that a later call knows it for one if this process is killed.
+    func record(_ staging: FileStatus) throws(Errno) {
+        do throws(Errno) {
+            try DirectoryEntry.makeDirectory(saved, Array("staging".utf8), 0o700)
+        } catch {
+            if error != Errno(EEXIST) { throw error }
+        }
+        _ = try FileDescriptor.openAt(saved, RemovedFiles.recordName(staging), O_WRONLY | O_CREAT | O_NOFOLLOW, mode: 0o600)
+    }
+
+    /// Whether a directory was recorded as one.
+    func isRecorded(_ staging: FileStatus) -> Bool { (try? DirectoryEntry.status(saved, RemovedFiles.recordName(staging))) != nil }
+
+    private static func recordName(_ staging: FileStatus) -> [UInt8] {
+        Array("staging/\(staging.st.st_dev)-\(staging.st.st_ino)-\(FileKey(staging).born)".utf8)
     }
 
     /// Removes a file or a tree. A tree is removed with its owner's rights: processes that are in it can still change names there.

@@ -52,9 +52,9 @@ extension RunSnapshot {
         _ trees: borrowing Opened, _ known: RunRecord.Directory, _ stamps: [[UInt8]: FileStamp], _ comparison: TreeComparison
     ) throws(GrantError) -> TreeRestorer {
         do throws(Errno) {
-            return try TreeRestorer(
-                trees, TreeDirectories(trees.now, stamps, prefix: staging), RemovedFiles(directory, number: known.number),
-                kept: comparison.kept)
+            let removed = RemovedFiles(directory, number: known.number)
+            let directories = try TreeDirectories(trees.now, stamps, prefix: staging, removed)
+            return try TreeRestorer(trees, directories, removed, kept: comparison.kept)
         } catch {
             throw GrantError(.system, "run \(id) cannot be undone", cause: error.description)
         }

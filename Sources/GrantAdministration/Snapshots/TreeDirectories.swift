@@ -14,11 +14,12 @@ final class TreeDirectories {
         /// Whether only this user and root can change names on the way from the top to it.
         let isSafe: Bool
         private let prefix: [UInt8]
+        private let removed: RemovedFiles
         private var made: OwnStaging?
 
-        fileprivate init(_ directory: consuming FileDescriptor, isSafe: Bool, prefix: [UInt8]) {
+        fileprivate init(_ directory: consuming FileDescriptor, isSafe: Bool, prefix: [UInt8], _ removed: RemovedFiles) {
             self.directory = directory
-            (self.isSafe, self.prefix) = (isSafe, prefix)
+            (self.isSafe, self.prefix, self.removed) = (isSafe, prefix, removed)
         }
 
         /// Where objects are finished before they get a name in this directory.
@@ -26,6 +27,7 @@ final class TreeDirectories {
             get throws(Errno) {
                 if let made { return made }
                 let staging = try OwnStaging(in: directory, prefix: prefix, digits: 4)
+                try removed.record(try staging.directory.status())
                 made = staging
                 return staging
             }
@@ -36,15 +38,18 @@ final class TreeDirectories {
     private let stamps: [[UInt8]: FileStamp]
     /// The prefix of temporary names.
     let prefix: [UInt8]
+    private let removed: RemovedFiles
     private var held: [[UInt8]: Held] = [:]
     /// The modes of this user's directories that were closed to the user.
     private var closed: [[UInt8]: (key: FileKey, mode: mode_t)] = [:]
     private let user = geteuid()
 
     /// - Parameter stamps: what was there before the program began, by path.
-    init(_ top: borrowing FileDescriptor, _ stamps: [[UInt8]: FileStamp], prefix: [UInt8]) throws(Errno) {
+    init(
+        _ top: borrowing FileDescriptor, _ stamps: [[UInt8]: FileStamp], prefix: [UInt8], _ removed: RemovedFiles
+    ) throws(Errno) {
         self.top = try top.reopened(OpenFlags.path | O_DIRECTORY)
-        (self.stamps, self.prefix) = (stamps, prefix)
+        (self.stamps, self.prefix, self.removed) = (stamps, prefix, removed)
     }
 
     /// Opens a directory to work in. ESTALE if another one is there than before the program began, which other users may have
@@ -61,7 +66,7 @@ final class TreeDirectories {
             try admit(directory, place, isSafe: isSafe)
         }
         if held.count >= 16 { held.removeAll() }
-        let opened = Held(directory, isSafe: isSafe, prefix: prefix)
+        let opened = Held(directory, isSafe: isSafe, prefix: prefix, removed)
         held[path] = opened
         return opened
     }

@@ -101,7 +101,7 @@ final class TreeRestorer {
         return Array("\(kind)-\(GrantID.random())-\(count)".utf8)
     }
 
-    /// The name of an object that is moved to `after` if this process is killed.
+    /// The beginning of the names of what is taken from the tree.
     private static let taken = "old"
 
     private func isSame(_ status: FileStatus, _ expected: FileStatus) -> Bool {
@@ -155,17 +155,22 @@ final class TreeRestorer {
             if name.starts(with: prefix) { names.append(Array(name)) }
         }
         for name in names {
-            // Anything else of that name was put there by another user.
+            // Anything else of that name was put there by another user, or has not been used yet.
             guard let staging = try? FileDescriptor.openBeneath(held.directory.number, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW),
-                try OwnStaging.isOwn(staging, in: held.directory)
-            else { continue }
+                try OwnStaging.isOwn(staging, in: held.directory), removed.isRecorded(try staging.status())
+            else {
+                try? DirectoryEntry.remove(held.directory.number, name, isDirectory: true)
+                continue
+            }
             var inside: [[UInt8]] = []
             _ = try staging.forEachEntry(limit: .max) { _, _, name in inside.append(Array(name)) }
             for object in inside {
-                if object.starts(with: Self.taken.utf8) {
-                    try removed.keep(object, in: staging, as: object)
-                } else {
+                // Of a directory that is not from the tree, the copy is in the snapshot.
+                let isDirectory = try DirectoryEntry.status(staging.number, object).st.st_mode & S_IFMT == S_IFDIR
+                if isDirectory, !object.starts(with: Self.taken.utf8) {
                     try RemovedFiles.remove(object, in: staging)
+                } else {
+                    try removed.keep(object, in: staging, as: object)
                 }
             }
             try DirectoryEntry.remove(held.directory.number, name, isDirectory: true)
