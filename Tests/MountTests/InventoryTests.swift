@@ -102,10 +102,14 @@ extension MountTests {
             #expect(store.mounts.map(\.mountpoint) == [mountpoint])
         }
 
-        /// As ann: keeps a few stores open that do not exist, as a daemon would, and stops every process that looks at them. Says
-        /// whether it could open the descriptors of one.
+        /// As ann: keeps a few stores open, as a daemon would, locks another, for which each process that looks at it has to wait, and
+        /// stops such processes. Says whether it could open the descriptors of one.
         private static let stopper = """
-            import ctypes, os, signal, sys
+            import ctypes, os, signal, sqlite3, sys
+            database = sqlite3.connect(sys.argv[2], isolation_level=None)
+            database.execute('pragma locking_mode=exclusive')
+            database.execute('begin exclusive')
+            database.execute('create table lock(x)')
             for number in range(4):
                 os.makedirs(f'{sys.argv[1]}/{number}')
                 os.open(f'{sys.argv[1]}/{number}/grants.sqlite', os.O_RDWR | os.O_CREAT, 0o600)
@@ -127,7 +131,11 @@ extension MountTests {
         func stalled() throws {
             for identity in [ann, ben] { try grantfs("grant", machine.home(identity) + "/src", as: identity).orThrow() }
             let stopper = try Child(
-                machine.command(["python3", "-c", Self.stopper, machine.home(ann) + "/open"], as: ann), identity: .current)
+                machine.command(
+                    [
+                        "python3", "-c", Self.stopper, machine.home(ann) + "/open",
+                        machine.home(ann) + "/.local/share/grantfs/grants.sqlite",
+                    ], as: ann))
             try stopper.expect("ready")
             let start = Machine.milliseconds
             let (found, status) = try stores()

@@ -18,7 +18,8 @@ extension MountTests {
             os.mknod('made', 0o106777)
             os.mkdir('directory', 0o6777)
             file = os.open('.', os.O_RDWR | os.O_TMPFILE, 0o6777)
-            os.link(f'/proc/self/fd/{file}', 'named', follow_symlinks=True)
+            # With a directory's descriptor Python takes linkat(2), which follows the link.
+            os.link(f'/proc/self/fd/{file}', 'named', dst_dir_fd=os.open('.', os.O_RDONLY))
             """
 
         /// Runs commands where users may mount for others, whatever /etc/fuse.conf says on this machine.
