@@ -89,7 +89,7 @@ private struct GrantFileReader: TOMLReading {
             case "nameHex": name = try self.name(try bytes(item, key), item)
             case "path": path = try self.path(Array(try text(item, key).utf8), item)
             case "pathHex": path = try self.path(try bytes(item, key), item)
-            case "access": access = try word(item, key, "read-write or read-only")
+            case "access": access = try self.access(item, key)
             case "coordination": coordination = try word(item, key, "advisory or mandatory")
             case "cache": cache = try word(item, key, "shared, exclusive or none") as CacheMode
             case "expires": expires = try moment(item)

@@ -99,7 +99,7 @@ private struct GrantPolicyReader: TOMLReading {
             case "who": who = try list(item, key) { value throws(GrantError) in try subject(value) }
             case "directories": directories = try list(item, key) { value throws(GrantError) in try directory(value, key) }
             case "views": views = try list(item, key) { value throws(GrantError) in try self.views(value) }
-            case "access": access = try word(item, key, "read-write or read-only")
+            case "access": access = try self.access(item, key)
             default: throw unknown(key, item, among: GrantPolicyReader.keys)
             }
         }

@@ -58,7 +58,7 @@ struct SandboxProfileReader: TOMLReading {
         for (key, item) in items {
             switch key {
             case "path": path = try self.path(item, key)
-            case "access": access = try word(item, key, "read-write or read-only")
+            case "access": access = try self.access(item, key)
             default: throw unknown(key, item, among: ["path", "access"])
             }
         }

@@ -42,6 +42,14 @@ extension TOMLReading {
         return word
     }
 
+    func access(_ value: TOMLValue, _ key: String) throws(GrantError) -> Access {
+        let text = try text(value, key)
+        guard let access = Access(word: text) else {
+            throw wrong(value, "“\(text)” is unknown for “\(key)”", advice: "read-write or read-only")
+        }
+        return access
+    }
+
     func unknown(_ key: String, _ value: TOMLValue, among keys: [String]) -> GrantError {
         let near = Suggestion.nearest(to: key, among: keys)
         return wrong(value, "unknown key “\(key)”", advice: near.map { "did you mean “\($0)”?" } ?? keys.joined(separator: ", "))

@@ -72,6 +72,9 @@ extension GrantStore {
                     grant.state = .revoked
                     try save(grant, in: database)
                     try log(.revoked, grant, actor, in: database)
+                } else if try hasRevoked(grant, actor, in: database) == false {
+                    // The grant is not restored by the user who revoked it first (`restore` with `onlyOwn`).
+                    try log(.revoked, grant, actor, "again", in: database)
                 }
                 result.append(grant)
             }
@@ -79,19 +82,47 @@ extension GrantStore {
         }
     }
 
+    /// Whether this user has revoked the grant since it was last active; nil if the log does not say who has.
+    private func hasRevoked(_ grant: Grant, _ actor: Actor, in database: Database) throws(GrantError) -> Bool? {
+        let users = try revokers(of: grant.id, in: database)
+        return users.isEmpty ? nil : users.contains(Int64(truncatingIfNeeded: actor.uid))
+    }
+
+    /// Returns the users who have revoked the grant since it was last active, as far as the log goes back.
+    private func revokers(of id: GrantID, in database: Database) throws(GrantError) -> Set<Int64> {
+        var (users, isOver): (Set<Int64>, Bool) = ([], false)
+        let events = [LogEvent.revoked, .restored, .granted].map { "'\($0.rawValue)'" }.joined(separator: ", ")
+        try database.query(
+            "SELECT event, uid FROM log WHERE grant_id = ? AND event IN (\(events)) ORDER BY number DESC", [.blob(id.bytes)]
+        ) { (row) throws(GrantError) in
+            if row.text(0) != LogEvent.revoked.rawValue { isOver = true }
+            if !isOver { users.insert(row.integer(1)) }
+        }
+        return users
+    }
+
     /// Makes the grants active again and removes expiries that have passed. A grant that was not active gets a new activation.
     /// `.notFound`, without any change, if one of them does not exist.
     ///
     /// `renewed`: those that get a new activation even if they are active: a mount has shut them, and waits for one.
+    /// `onlyOwn`: `.permission`, without any change, unless this user alone has revoked each of them.
     public func restore(
-        _ ids: [GrantID], renewing renewed: Set<GrantID> = [], by actor: Actor
+        _ ids: [GrantID], renewing renewed: Set<GrantID> = [], by actor: Actor, onlyOwn: Bool = false
     ) throws(GrantError) -> [Grant] {
         let now = GrantStore.now
         return try write { (database) throws(GrantError) in
             var result: [Grant] = []
             for id in ids {
                 guard var grant = try find(id, in: database) else { throw StoreFailure.noGrant(id) }
-                if grant.state(at: now) != .active || renewed.contains(id) {
+                if grant.state(at: now) != .active || (renewed.contains(id) && !onlyOwn) {
+                    if onlyOwn {
+                        let users = try revokers(of: id, in: database)
+                        guard grant.state(at: now) == .revoked, users == [Int64(truncatingIfNeeded: actor.uid)] else {
+                            throw GrantError(
+                                .permission, "“\(grant.name)” is not restored", cause: "you are not the only one who has revoked it",
+                                advice: "root restores it")
+                        }
+                    }
                     grant.state = .active
                     if let expires = grant.expires, expires <= now { grant.expires = nil }
                     grant.activation &+= 1
@@ -124,31 +155,21 @@ extension GrantStore {
         let now = GrantStore.now
         return try write(withdraws: true) { (database) throws(GrantError) in
             guard var grant = try find(id, in: database) else { throw StoreFailure.noGrant(id) }
-            var changes: [String] = []
+            let old = grant
             grant.state = grant.state(at: now)
-            if let access, access != grant.access {
-                grant.access = access
-                changes.append("access \(access.rawValue)")
-            }
+            if let access { grant.access = access }
             if let name, name != grant.name {
                 try requireFree(name, in: grant.view, database)
-                changes.append("name “\(grant.name)” to “\(name)”")
                 grant.name = name
             }
-            if let expires, expires != grant.expires {
-                grant.expires = expires
-                changes.append(expires == nil ? "never expires" : "expiry")
-            }
-            if let coordination, coordination != grant.coordination {
-                grant.coordination = coordination
-                changes.append("coordination \(coordination.rawValue)")
-            }
+            if let expires { grant.expires = expires }
+            if let coordination { grant.coordination = coordination }
             if let cache, cache != grant.cache {
                 grant.cache = cache
                 // Another mount shows it, from the beginning.
                 grant.activation &+= 1
-                changes.append("cache \(cache?.rawValue ?? "as the mount's")")
             }
+            let changes = old.differences(to: grant)
             if !changes.isEmpty {
                 try save(grant, in: database)
                 try log(.changed, grant, actor, changes.joined(separator: ", "), in: database)

@@ -252,7 +252,7 @@ extension MountTests {
         func followed() throws {
             try fixture.grant(source)
             let mountpoint = try fixture.mount(options: "audit") + "/a"
-            let follower = try Child([Programs.grantfs, "log", "--follow", "--json"], environment: fixture.environment)
+            let follower = try Child([Programs.grantfs, "log", "--follow", "-n", "1000", "--json"], environment: fixture.environment)
             try Command.shell("for i in $(seq 50); do mkdir \"$1/d\" && rmdir \"$1/d\"; done", mountpoint).orThrow()
             var seen: [LogDocument] = []
             while seen.count < 100, let line = follower.line(within: 20) {

@@ -11,6 +11,11 @@ enum CommonOptions {
     static let cache = OptionDeclaration(
         "cache", value: "MODE", help: "what the kernel may keep of it, whatever its mount has: shared, exclusive or none",
         choices: CacheMode.allCases.map(\.rawValue))
+    static let access = OptionDeclaration(
+        "access", value: "A", help: "read-write (rw) or read-only (ro)", choices: ["read-write", "read-only", "rw", "ro"])
+    static func readOnly(_ help: String) -> OptionDeclaration {
+        OptionDeclaration("read-only", short: "r", aliases: ["ro"], help: help)
+    }
     static let timeout = OptionDeclaration("timeout", value: "S", help: "seconds for the mounts to confirm; 10 when left out")
     static let selectorNote =
         "SELECTOR is a grant's name, its id, or a unique prefix of the id of 8 characters or more. A name in several views needs --view."

@@ -19,7 +19,7 @@ struct DesktopPick {
         for path in chosen {
             let proposal = try GrantAdministrator.propose(
                 directory: path, name: nil, store: directory, document: PickCommand.form(arguments), probe: .command)
-            let access: Access = arguments.has("read-only") ? .readOnly : .readWrite
+            let access = try arguments.access() ?? .readWrite
             let expires = try arguments.text("expires").map { (text) throws(GrantError) in try PickCommand.expiry(text) }
             choices.append(GrantAdministrator.Choice(proposal, name: proposal.name, view: view, access: access, expires: expires))
         }

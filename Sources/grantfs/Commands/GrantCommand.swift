@@ -11,7 +11,7 @@ enum GrantCommand {
         options: [
             OptionDeclaration("view", value: "V", help: "the view; “default” when left out"),
             OptionDeclaration("name", value: "N", help: "the name in the view; the directory's own when left out; for one DIR alone"),
-            OptionDeclaration("read-only", short: "r", aliases: ["ro"], help: "nothing can be changed below the grant"),
+            CommonOptions.readOnly("nothing can be changed below the grant; also as DIR:ro"), CommonOptions.access,
             OptionDeclaration("expires", value: "WHEN", help: "when it ends by itself: 90s, 2h, 7d, or an ISO 8601 time"),
             OptionDeclaration(
                 "as-directory", help: "shows a file in a directory of its own, in which programs can save it by a rename"),
@@ -77,7 +77,8 @@ enum GrantCommand {
         var choices: [GrantAdministrator.Choice] = []
         let cache = try arguments.text("cache").map { (text) throws(GrantError) in try CommonOptions.cacheMode(text) }
         let form = arguments.has("as-directory") ? DocumentBookmark.Form.directory : .file
-        for operand in arguments.operands {
+        for word in arguments.operands {
+            let (operand, access) = try arguments.marked(word)
             let proposal = try GrantAdministrator.propose(
                 directory: operand, name: name, store: store, document: form, probe: .command)
             if form == .directory, proposal.bookmark.document == nil {
@@ -92,7 +93,7 @@ enum GrantCommand {
             }
             choices.append(
                 GrantAdministrator.Choice(
-                    proposal, name: proposal.name, view: view, access: arguments.has("read-only") ? .readOnly : .readWrite,
+                    proposal, name: proposal.name, view: view, access: access,
                     expires: expires,
                     isTagged: arguments.has("tag"), cache: cache))
         }

@@ -10,7 +10,10 @@ enum LogCommand {
         options: [
             OptionDeclaration("grant", value: "SELECTOR", help: "only of grants of this name, or with this id or beginning of an id"),
             OptionDeclaration("since", value: "WHEN", help: "only what is not older: 30m, 1h, 7d, or an ISO 8601 time"),
-            OptionDeclaration("follow", help: "go on as entries come, until interrupted"),
+            CommonOptions.view,
+            OptionDeclaration("lines", short: "n", value: "N", help: "only the last N entries"),
+            OptionDeclaration(
+                "follow", help: "show entries as they come, until interrupted; with --since or -n those from before first"),
             OptionDeclaration("fleet", help: "what administrators of the fleet did, on whatever machine"),
             OptionDeclaration("json", help: "one JSON document on stdout; with --follow one on each line"),
         ],
@@ -35,6 +38,11 @@ enum LogCommand {
             }
         }
         if !isKnown { try requireGrant(filter, in: store, names) }
+        if !arguments.wantsJSON, filter.view == nil, filter.grant == nil {
+            let runs = RunEntries(entries)
+            entries.removeAll { runs.hides($0) }
+        }
+        entries = Array(filter.last(entries))
         if arguments.wantsJSON {
             try Terminal.print(JSON.array(entries.map { .object(json($0)) }).text)
         } else {
@@ -59,13 +67,20 @@ enum LogCommand {
 
     private static func follow(_ arguments: ParsedArguments, _ filter: LogFilter) throws(GrantError) -> Never {
         let store = try arguments.openStore()
-        var last: Int64 = 0
+        let show = { (entry: LogEntry) throws(GrantError) in
+            try Terminal.print(arguments.wantsJSON ? JSON.object(json(entry)).text : line(entry))
+        }
+        var last = filter.wantsEarlier ? 0 : try store.lastLogNumber()
+        if filter.count != nil {
+            var earlier: [LogEntry] = []
+            last = try read(store, after: 0, waits: true) { entry in if filter.takes(entry) { earlier.append(entry) } }
+            for entry in filter.last(earlier) { try show(entry) }
+        }
         while true {
             // The version is read first: entries added meanwhile change it again.
             let version = try store.dataVersion()
             last = try read(store, after: last, waits: true) { entry throws(GrantError) in
-                if !filter.takes(entry) { return }
-                try Terminal.print(arguments.wantsJSON ? JSON.object(json(entry)).text : line(entry))
+                if filter.takes(entry) { try show(entry) }
             }
             // Now and then also without a change: an operation under way may never end.
             var polls = 0
@@ -112,6 +127,11 @@ enum LogCommand {
     }
 
     static func line(_ entry: LogEntry) -> String {
+        if let command = RunEntries.command(of: entry), let view = entry.view {
+            return
+                "\(Timestamp.localWithOffset(entry.time))  ran \(Terminal.visible(command)) in view \(Terminal.visible(view.description))"
+                + "  [\(entry.actor.description)]"
+        }
         var text = "\(Timestamp.localWithOffset(entry.time))  \(entry.event.rawValue)"
         if let name = entry.name { text += " \(Terminal.visible(name.bytes))" }
         if let grant = entry.grant { text += " (\(grant.description.prefix(12)))" }

@@ -7,10 +7,18 @@ struct LogFilter {
     /// As typed: a name, an id, or a prefix of an id. Removed grants are only in the log, so it cannot be resolved otherwise.
     let grant: [UInt8]?
     let since: Instant?
+    let view: ViewName?
+    /// Only the last entries; nil: all.
+    let count: Int?
 
     /// `.usage` for an invalid time.
     init(_ arguments: ParsedArguments) throws(GrantError) {
         grant = arguments.bytes("grant")
+        view = try arguments.view()
+        count = try arguments.text("lines").map { (text) throws(GrantError) in
+            guard let count = Int(text), count >= 0 else { throw GrantError(.usage, "“\(text)” is no number of entries") }
+            return count
+        }
         if let text = try arguments.text("since") {
             since = try Expiry.parsePast(text, now: Instant(nanoseconds: Clock.realtime))
         } else {
@@ -20,8 +28,15 @@ struct LogFilter {
 
     func takes(_ entry: LogEntry) -> Bool {
         if let since, entry.time < since { return false }
+        if let view, entry.view != view { return false }
         return isOfGrant(entry)
     }
+
+    /// The last of the selected entries.
+    func last<Entry>(_ entries: [Entry]) -> ArraySlice<Entry> { count.map { entries.suffix($0) } ?? entries[...] }
+
+    /// Whether following begins with entries from before.
+    var wantsEarlier: Bool { since != nil || count != nil }
 
     /// Whether the entry is of the selected grant, at any time; always true if none was selected.
     func isOfGrant(_ entry: LogEntry) -> Bool {

@@ -13,7 +13,7 @@ enum PickCommand {
         operands: [OperandDeclaration("START", isOptional: true)],
         options: [
             OptionDeclaration("view", value: "V", help: "the view that a choice begins with; “default” when left out"),
-            OptionDeclaration("read-only", short: "r", aliases: ["ro"], help: "a choice begins as read-only"), CommonOptions.timeout,
+            CommonOptions.readOnly("a choice begins as read-only"), CommonOptions.access, CommonOptions.timeout,
             OptionDeclaration("expires", value: "WHEN", help: "a choice begins as one that ends then: 90s, 2h, 7d, or an ISO 8601 time"),
             OptionDeclaration("desktop", help: "the file chooser of the desktop is asked instead, through its portal"),
             OptionDeclaration("files", help: "with --desktop: files are chosen, and granted one by one"),
@@ -42,7 +42,7 @@ enum PickCommand {
         }
         let home = getenv("HOME").map { Array(String(cString: $0).utf8) }
         let picker = Picker(
-            start: start, view: view, access: arguments.has("read-only") ? .readOnly : .readWrite, expiry: expiry,
+            start: start, view: view, access: try arguments.access() ?? .readWrite, expiry: expiry,
             home: home?.first == UInt8(ascii: "/") ? home : nil
         ) { (text) throws(GrantError) in _ = try PickCommand.expiry(text) }
         let session = try PickerSession(picker, work: try work(arguments, timeout))

@@ -11,7 +11,7 @@ enum PolicyCommand {
         options: [
             OptionDeclaration("view", value: "V", help: "explain: to which view; “default” when left out"),
             OptionDeclaration("user", value: "U", help: "explain: who grants, by name or number; yourself when left out"),
-            OptionDeclaration("read-only", short: "r", aliases: ["ro"], help: "explain: for reading alone"), CommonOptions.json,
+            CommonOptions.readOnly("explain: for reading alone; also as PATH:ro"), CommonOptions.access, CommonOptions.json,
         ],
         notes: [
             "check reads the files *.toml in \(PolicyFiles.directory), or the file that is named, which need not be installed yet. Exit status: 1 when it "
@@ -25,7 +25,7 @@ enum PolicyCommand {
         let path = arguments.operands.count > 1 ? arguments.operands[1] : nil
         switch (action, path) {
         case ("check", _):
-            if let option = ["view", "user", "read-only"].first(where: { arguments.has($0) }) {
+            if let option = ["view", "user", "read-only", "access"].first(where: { arguments.has($0) }) {
                 throw GrantError(.usage, "policy check: --\(option) is for explain")
             }
             return try check(path, arguments)
@@ -61,10 +61,10 @@ enum PolicyCommand {
         return 0
     }
 
-    private static func explain(_ path: [UInt8], _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    private static func explain(_ word: [UInt8], _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let user = try arguments.text("user").map { text throws(GrantError) in try PolicyUser(named: text) } ?? PolicyUser(uid: getuid())
         let view = try arguments.view() ?? .standard
-        let access = arguments.has("read-only") ? Access.readOnly : .readWrite
+        let (path, access) = try arguments.marked(word)
         let directory = try GrantAdministrator.judgedPath(of: path, probe: .command)
         let judge = try PolicyFiles.read().map { policy throws(GrantError) in try PolicyJudge(policy, for: user, probe: .command) }
         let verdict = judge?.verdict(on: directory, view: view, access: access) ?? .withoutPolicy

@@ -32,6 +32,7 @@ enum RunCommand {
             OptionDeclaration("undo", help: "the same, and put everything back at the end"),
             OptionDeclaration(
                 "snapshot-limit", value: "SIZE", help: "how much may be copied where data cannot be shared, such as 500M; 4G when left out"),
+            CommonOptions.readOnly("every --grant is read-only, as with :ro"), CommonOptions.access,
             OptionDeclaration("network", help: "leave it the network"),
             OptionDeclaration(
                 "network-hosts", value: "HOST,…", help: "let it reach these hosts by a proxy and nothing else: example.org, *.pypi.org:443",
@@ -118,7 +119,8 @@ enum RunCommand {
             let (mountpoint, others) = (Array(temporary.mountpoint.utf8), exclusive?.places ?? [:])
             var failure: GrantError?
             try mount(
-                shown, temporary, store, isAudited: arguments.has("audit"), isMixed: exclusive != nil, by: daemon
+                shown, temporary, store, isAudited: arguments.has("audit"), isMixed: exclusive != nil,
+                for: RunCommand.text(of: arguments.operands), by: daemon
             ) {
                 guard Sandbox.canWait else { return }
                 do throws(GrantError) {
@@ -217,10 +219,11 @@ enum RunCommand {
     /// command. That one has `attached` called when the mount is there and not yet served.
     static func mount(
         _ view: ViewName, _ temporary: TemporaryMount, _ store: GrantStore, isAudited: Bool, isMixed: Bool = false,
-        by daemon: BackgroundStart.Waiting? = nil, attached: () -> Void = {}
+        for command: String? = nil, by daemon: BackgroundStart.Waiting? = nil, attached: () -> Void = {}
     ) throws(GrantError) {
         let words = words(
-            view.description, temporary.file, store: store.directory, at: temporary.mountpoint, isAudited: isAudited, isMixed: isMixed)
+            view.description, temporary.file, store: store.directory, at: temporary.mountpoint, isAudited: isAudited, isMixed: isMixed,
+            for: command)
         let status: Int32
         do {
             // The store may be elsewhere than expected when the daemon was started.
@@ -243,15 +246,21 @@ enum RunCommand {
         let store = String(decoding: CanonicalPath.resolveWhatExists(Array(store.utf8)), as: UTF8.self)
         return words(
             label, TemporaryMount.file(label: label, hasOwnView: true), store: store,
-            at: store + "/run/" + label, isAudited: arguments.has("audit"), isMixed: request.grants.contains { $0.cache != nil })
+            at: store + "/run/" + label, isAudited: arguments.has("audit"), isMixed: request.grants.contains { $0.cache != nil },
+            for: text(of: arguments.operands))
+    }
+
+    /// The command line for the log, cut to a readable length.
+    private static func text(of words: [[UInt8]]) -> String {
+        VisibleText.cut(words.map { String(decoding: $0, as: UTF8.self) }.joined(separator: " "), to: 300)
     }
 
     private static func words(
-        _ view: String, _ file: String, store: String, at mountpoint: String, isAudited: Bool, isMixed: Bool
+        _ view: String, _ file: String, store: String, at mountpoint: String, isAudited: Bool, isMixed: Bool, for command: String?
     ) -> [[UInt8]] {
         let words =
             ["grantfs", "mount", "--store", store, "--temporary", file] + (isMixed ? ["--main"] : []) + (isAudited ? ["-o", "audit"] : [])
-            + ["--", view, mountpoint]
+            + (command.map { ["--for=\($0)"] } ?? []) + ["--", view, mountpoint]
         return words.map { Array($0.utf8) }
     }
 

@@ -9,7 +9,7 @@ enum SetCommand {
         operands: [OperandDeclaration("SELECTOR")],
         options: [
             CommonOptions.view,
-            OptionDeclaration("access", value: "A", help: "read-write or read-only", choices: ["read-write", "read-only"]),
+            CommonOptions.access, CommonOptions.readOnly("as --access read-only"),
             OptionDeclaration("name", value: "N", help: "the new name in the view"),
             OptionDeclaration("expires", value: "WHEN", help: "90s, 2h, 7d, an ISO 8601 time, or “never”"),
             OptionDeclaration(
@@ -28,7 +28,7 @@ enum SetCommand {
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let (view, timeout, selectors) = (try arguments.view(), try arguments.timeout(), try arguments.selectors())
-        let (access, name, expires) = (try access(arguments), try arguments.name(), try expiry(arguments))
+        let (access, name, expires) = (try arguments.access(), try arguments.name(), try expiry(arguments))
         let coordination = try coordination(arguments)
         let cache = try cache(arguments)
         if access == nil, name == nil, expires == nil, coordination == nil, cache == nil {
@@ -61,18 +61,11 @@ enum SetCommand {
         if after.cache != grant.cache {
             for line in try OwnCacheText.lines(of: after, in: administrator.store) { Terminal.note(line) }
         }
-        let isSame =
-            (after.access, after.name, after.expires, after.coordination) == (grant.access, grant.name, grant.expires, grant.coordination)
-            && after.cache == grant.cache
-        return try Confirmation.print([change], isSame ? "unchanged:" : "changed", "the change", arguments: arguments, timeout: timeout)
-    }
-
-    private static func access(_ arguments: ParsedArguments) throws(GrantError) -> Access? {
-        guard let text = try arguments.text("access") else { return nil }
-        guard let access = Access(rawValue: text) else {
-            throw GrantError(.usage, "“\(text)” is no access", advice: "read-write or read-only")
-        }
-        return access
+        let differences = grant.differences(to: after).map { Terminal.visible($0) }
+        let status = try Confirmation.print(
+            [change], differences.isEmpty ? "unchanged:" : "changed", "the change", arguments: arguments, timeout: timeout)
+        for difference in differences { try Terminal.print("  " + difference) }
+        return status
     }
 
     private static func coordination(_ arguments: ParsedArguments) throws(GrantError) -> Coordination? {

@@ -93,7 +93,7 @@ enum FleetApply {
         switch step {
         case .create(let grant): return ("+", described(grant), 32)
         case .change(let old, let new):
-            var differences = ApplyText.differences(
+            var differences = Grant.differences(
                 (old.access, old.expires, old.coordination), old.access == new.access ? nil : new.access,
                 old.expires == new.expires ? nil : .some(new.expires), old.coordination == new.coordination ? nil : new.coordination)
             if old.activation != new.activation { differences.append("active again") }

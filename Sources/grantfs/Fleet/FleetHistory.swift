@@ -18,7 +18,7 @@ enum FleetHistory {
                 .notFound, "the fleet's log tells of no grant “\(shown)”",
                 advice: near.map { "did you mean “\($0)”?" } ?? "grantfs log --fleet shows all there is")
         }
-        let entries = all.filter { filter.takes($0) }
+        let entries = follows && !filter.wantsEarlier ? [] : filter.last(all.filter { filter.takes($0) })
         if arguments.wantsJSON, !follows {
             try Terminal.print(JSON.array(entries.map { .object(json($0)) }).text)
             return 0
@@ -108,7 +108,11 @@ enum FleetHistory {
 }
 
 extension LogFilter {
-    fileprivate func takes(_ entry: FleetLogEntry) -> Bool { since.map { entry.time >= $0 } ?? true && isOfGrant(entry) }
+    fileprivate func takes(_ entry: FleetLogEntry) -> Bool {
+        if let since, entry.time < since { return false }
+        if let view, entry.grant?.view != view.description { return false }
+        return isOfGrant(entry)
+    }
 
     fileprivate func isOfGrant(_ entry: FleetLogEntry) -> Bool {
         guard let wanted = grant else { return true }

@@ -173,7 +173,7 @@ final class MCPServer {
     private func request(_ arguments: JSON, _ id: JSON, progress token: JSON?) throws(GrantError) -> JSON? {
         let path = expanded(try path(arguments))
         guard path.first == 0x2F else { throw GrantError(.usage, "“path” is not absolute", advice: "/… or ~/…") }
-        guard let access = Access(rawValue: arguments.member("access")?.stringValue ?? "read-only") else {
+        guard let access = Access(word: arguments.member("access")?.stringValue ?? "read-only") else {
             throw GrantError(.usage, "“access” is read-only or read-write")
         }
         var reason = ""

@@ -15,13 +15,13 @@ enum Daemon {
     /// `attached` is called once the mount is there and recorded; it may not be served yet.
     ///
     /// `isBackground`: nobody reads its standard error, and it is not a service. `temporary`: the file of a mount that ends with the command
-    /// that made it.
+    /// that made it. `command`: the command line for which it is mounted, for the log.
     ///
     /// The order matters: the socket listens before the mount is recorded, and the mount is recorded before the grants are read. So a
     /// command that changes the store either finds this mount and notifies it, or this mount has read the change.
     static func run(
         store: GrantStore, shown: ShownViews, mountpoint: [UInt8], options: MountOptions, isBackground: Bool = false,
-        temporary: String? = nil, attached: () -> Void = {}, ready: (GrantError?) -> Void
+        temporary: String? = nil, command: String? = nil, attached: () -> Void = {}, ready: (GrantError?) -> Void
     ) -> Int32 {
         let id = GrantID.random()
         // Before there are threads, and before this process drops rights that the next daemon needs.
@@ -93,7 +93,8 @@ enum Daemon {
             let handed = HandingOver.Mount(mount: mount, record: record, store: store, temporary: temporary, recovery: recovery)
             handingOver.begin(handed)
             try recovery?.begin(handed, mounted, server)
-            try? store.append(.mounted, view: shown.label, detail: place, by: mounted.actor)
+            try? store.append(
+                .mounted, view: shown.label, detail: RunEntries.detail(place, for: command), by: mounted.actor)
             ready(nil)
             mounted.say(.info, .mounted, "mounted \(shown.description) at \(place)")
             ServiceManager.ready("\(shown.description) mounted at \(place)")

@@ -65,23 +65,8 @@ enum ApplyText {
 
     private static func differences(_ grant: Grant, _ change: ApplyPlan.Change) -> [String] {
         let shown = { (cache: CacheMode?) in cache?.rawValue ?? "as the mount's" }
-        return differences((grant.access, grant.expires, grant.coordination), change.access, change.expires, change.coordination)
+        return Grant.differences((grant.access, grant.expires, grant.coordination), change.access, change.expires, change.coordination)
             + (change.cache.map { ["cache \(shown(grant.cache)) → \(shown($0))"] } ?? [])
-    }
-
-    /// Returns the differences of a grant; nil values stay.
-    static func differences(
-        _ now: (access: Access, expires: Instant?, coordination: Coordination), _ access: Access?, _ expires: Instant??,
-        _ coordination: Coordination?
-    ) -> [String] {
-        var differences: [String] = []
-        if let access { differences.append("access \(now.access.rawValue) → \(access.rawValue)") }
-        if let expires {
-            let shown = { (instant: Instant?) in instant.map { Timestamp.local($0) } ?? "never" }
-            differences.append("expires \(shown(now.expires)) → \(shown(expires))")
-        }
-        if let coordination { differences.append("coordination \(now.coordination.rawValue) → \(coordination.rawValue)") }
-        return differences
     }
 
     static func json(_ plan: ApplyPlan, _ changes: [GrantChange], isDry: Bool) -> JSON {

@@ -42,7 +42,7 @@ struct SandboxRequest {
         // A list on the command line overrides profiles; otherwise the widest of several profiles applies.
         if isBounded { hasNetwork = false }
         if hasNetwork { hosts = [] }
-        grants += try SandboxRequest.wishes(arguments.options["grant"] ?? [])
+        grants += try SandboxRequest.wishes(arguments)
         if !grants.isEmpty, arguments.has("view") {
             throw GrantError(.usage, "run: --grant makes a view of its own", advice: "leave --view out, or use grantfs grant --view")
         }
@@ -71,19 +71,15 @@ struct SandboxRequest {
     }
 
     /// `DIR`, `DIR:ro`, and `DIR:rw` for a directory whose name ends in `:ro` or `:exclusive`; each may have `:exclusive` behind it.
-    private static func wishes(_ words: [[UInt8]]) throws(GrantError) -> [Wish] {
+    private static func wishes(_ arguments: ParsedArguments) throws(GrantError) -> [Wish] {
         var wishes: [Wish] = []
-        for given in words {
+        for given in arguments.options["grant"] ?? [] {
             let mark = Array(":\(CacheMode.exclusive.rawValue)".utf8)
             let isExclusive = given.suffix(mark.count).elementsEqual(mark)
             let word = isExclusive ? Array(given.dropLast(mark.count)) : given
-            let ending = word.suffix(3)
-            let isMarked = ending.elementsEqual(":ro".utf8) || ending.elementsEqual(":rw".utf8)
-            let path = isMarked ? Array(word.dropLast(3)) : word
+            let (path, access) = try arguments.marked(word, isLiteral: true)
             if path.isEmpty { throw GrantError(.usage, "the value of --grant is empty") }
-            wishes.append(
-                Wish(
-                    path: path, access: ending.elementsEqual(":ro".utf8) ? .readOnly : .readWrite, cache: isExclusive ? .exclusive : nil))
+            wishes.append(Wish(path: path, access: access, cache: isExclusive ? .exclusive : nil))
         }
         return wishes
     }

@@ -1,12 +1,11 @@
 import Glibc
-import GrantModel
 
 /// Formats times by ISO 8601: in UTC for programs, in local time for people.
-enum Timestamp {
+package enum Timestamp {
     private static let secondsOfDay: Int64 = 86_400
 
     /// `2026-11-21T13:04:05Z`, with milliseconds unless they are 0.
-    static func text(_ instant: Instant) -> String {
+    package static func text(_ instant: Instant) -> String {
         let (seconds, rest) = divided(instant.nanoseconds, 1_000_000_000)
         let (days, second) = divided(seconds, secondsOfDay)
         let date = civil(days)
@@ -18,13 +17,13 @@ enum Timestamp {
     }
 
     /// `2026-11-21 14:04:05`, in local time; `--since` and `--expires` accept it.
-    static func local(_ instant: Instant) -> String {
+    package static func local(_ instant: Instant) -> String {
         let (date, time, _) = localParts(instant)
         return date + " " + time
     }
 
     /// `2026-11-21T14:04:05.120+01:00`: local time with its offset.
-    static func localWithOffset(_ instant: Instant) -> String {
+    package static func localWithOffset(_ instant: Instant) -> String {
         let (date, time, offset) = localParts(instant)
         let milliseconds = divided(instant.nanoseconds, 1_000_000_000).1 / 1_000_000
         let minutes = abs(offset) / 60
@@ -32,22 +31,24 @@ enum Timestamp {
     }
 
     private static func localParts(_ instant: Instant) -> (date: String, time: String, offset: Int64) {
-        var seconds = time_t(divided(instant.nanoseconds, 1_000_000_000).0)
+        var seconds = time_t(truncatingIfNeeded: divided(instant.nanoseconds, 1_000_000_000).0)
         var fields = tm()
         localtime_r(&seconds, &fields)
+        let two = { (value: Int32) in padded(Int64(truncatingIfNeeded: value), 2) }
+        let year = padded(Int64(truncatingIfNeeded: fields.tm_year) + 1900, 4)
         return (
-            "\(padded(Int64(fields.tm_year) + 1900, 4))-\(padded(Int64(fields.tm_mon) + 1, 2))-\(padded(Int64(fields.tm_mday), 2))",
-            "\(padded(Int64(fields.tm_hour), 2)):\(padded(Int64(fields.tm_min), 2)):\(padded(Int64(fields.tm_sec), 2))",
-            Int64(fields.tm_gmtoff)
+            "\(year)-\(two(fields.tm_mon + 1))-\(two(fields.tm_mday))",
+            "\(two(fields.tm_hour)):\(two(fields.tm_min)):\(two(fields.tm_sec))",
+            Int64(truncatingIfNeeded: fields.tm_gmtoff)
         )
     }
 
     /// Returns the days since 1970-01-01 of a date in the Gregorian calendar; nil for an invalid date.
-    static func days(year: Int64, month: Int64, day: Int64) -> Int64? {
+    package static func days(year: Int64, month: Int64, day: Int64) -> Int64? {
         guard (1...12).contains(month), day >= 1 else { return nil }
         let isLeap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
         let lengths: [Int64] = [31, isLeap ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
-        guard day <= lengths[Int(month - 1)] else { return nil }
+        guard day <= lengths[Int(truncatingIfNeeded: month - 1)] else { return nil }
         // Here years begin in March, so that the leap day comes last.
         let shifted = month <= 2 ? year - 1 : year
         let (era, yearOfEra) = divided(shifted, 400)
