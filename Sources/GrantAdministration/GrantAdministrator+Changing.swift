@@ -31,19 +31,27 @@ extension GrantAdministrator {
 
     /// Makes the grants active again. `.invalidDirectory` if one of them now contains or lies in a mount of the store, `.permission` if
     /// the administrator's policy denies it.
-    public func restore(_ grants: [Grant], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
+    ///
+    /// `onlyOwn`: for a user who may revoke in this store, and gives back what he has revoked himself. The policy was asked when it was
+    /// granted; what nobody may grant stays refused.
+    public func restore(
+        _ grants: [Grant], timeout: Double = standardTimeout, onlyOwn: Bool = false
+    ) throws(GrantError) -> [GrantChange] {
         try requireOwn(grants, "restored")
         let placement = try LoopCheck(store: store)
         let described = describe(grants)
         for grant in described where grant.finding.isUsable || grant.isUnresponsive { try placement.check(grant.path) }
         // Active grants gain nothing.
         let now = GrantAdministrator.now
-        try requireAllowed(described.filter { $0.grant.state(at: now) != .active }.map { ($0.path, $0.grant.view, $0.grant.access) })
+        try requireAllowed(
+            described.filter { $0.grant.state(at: now) != .active }.map { ($0.path, $0.grant.view, $0.grant.access) },
+            to: onlyOwn ? 0 : actor.uid)
         let active = described.filter { $0.grant.state(at: now) == .active }.map(\.grant)
         for grant in described where grant.grant.state(at: now) != .active {
             try ObeyedFiles.check(grant.path, access: grant.grant.access)
         }
-        return try broadcast(try store.restore(grants.map(\.id), renewing: shutUnrecorded(active), by: actor), timeout)
+        return try broadcast(
+            try store.restore(grants.map(\.id), renewing: shutUnrecorded(active), by: actor, onlyOwn: onlyOwn), timeout)
     }
 
     /// Those active grants that a mount has shut because their withdrawal could not be recorded: it opens them again only when the

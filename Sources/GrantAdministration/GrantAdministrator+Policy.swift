@@ -4,8 +4,12 @@ import GrantStore
 extension GrantAdministrator {
     /// Throws what `PolicyFiles.read` and `PolicyJudge.require` do, unless there is no policy or it permits all. Every change that
     /// gives somebody more than before comes here.
-    func requireAllowed(_ wishes: [(path: [UInt8], view: ViewName, access: Access)]) throws(GrantError) {
-        guard !wishes.isEmpty, let judge = try judge() else { return }
+    ///
+    /// `uid`: the user whose rules count; the actor's by default.
+    func requireAllowed(
+        _ wishes: [(path: [UInt8], view: ViewName, access: Access)], to uid: UInt32? = nil
+    ) throws(GrantError) {
+        guard !wishes.isEmpty, let judge = try PolicyJudge.current(for: uid ?? actor.uid, probe: probe) else { return }
         for wish in wishes { try judge.require(wish.path, view: wish.view, access: wish.access, by: actor) }
     }
 

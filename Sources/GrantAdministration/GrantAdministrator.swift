@@ -28,7 +28,18 @@ public struct GrantAdministrator: Sendable {
 
     /// Returns the selected grants, each once, in the order of the selectors. `.notFound` and `.ambiguous` for the first selector that
     /// fails.
-    public func select(_ selectors: [Selector], view: ViewName? = nil) throws(GrantError) -> [Grant] {
+    ///
+    /// `verb`: what is done to the grants; the error then says that it was done to none, as in “nothing was revoked”.
+    public func select(_ selectors: [Selector], view: ViewName? = nil, to verb: String? = nil) throws(GrantError) -> [Grant] {
+        guard let verb else { return try select(selectors, view: view) }
+        do throws(GrantError) {
+            return try select(selectors, view: view)
+        } catch {
+            throw error.saying("nothing was \(verb)")
+        }
+    }
+
+    private func select(_ selectors: [Selector], view: ViewName?) throws(GrantError) -> [Grant] {
         let all = try store.grants()
         var result: [Grant] = []
         for selector in selectors {

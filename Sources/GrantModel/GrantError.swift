@@ -44,6 +44,11 @@ public struct GrantError: Error, Sendable, CustomStringConvertible {
         self.advice = advice
     }
 
+    /// The same error, whose advice says first what was done.
+    package func saying(_ outcome: String) -> GrantError {
+        GrantError(code, message, cause: cause, advice: advice.map { "\(outcome); \($0)" } ?? outcome)
+    }
+
     public var description: String {
         var text = message
         if let cause { text += ": \(cause)" }

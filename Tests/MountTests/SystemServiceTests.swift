@@ -107,6 +107,27 @@ extension MountTests {
             #expect(try fixture.list("--all").filter { $0.state == "active" }.count == 2)
         }
 
+        @Test("A member restores in root's store what that member alone has revoked")
+        func restoring() throws {
+            try machine.write(Self.policy)
+            let fixture = machine.fixture
+            for name in ["a", "b"] { try fixture.grant(try fixture.source(name), view: "ci") }
+            let service = try serve()
+            defer { service.kill() }
+            try asUser(["revoke", "--system", "a"], ann).orThrow()
+            try asUser(["restore", "--system", "a"], ann).orThrow()
+            #expect(try fixture.list().map(\.name) == ["a", "b"])
+            // Root withdraws it as well: it stays so.
+            try asUser(["revoke", "--system", "a"], ann).orThrow()
+            try fixture.grantfs("revoke", "a").orThrow()
+            try fixture.grantfs("revoke", "b").orThrow()
+            for name in ["a", "b"] {
+                let output = try asUser(["restore", "--system", name], ann)
+                #expect(output.status == 1 && output.errors.contains("not the only one"), "\(output)")
+            }
+            #expect(try fixture.list().isEmpty)
+        }
+
         @Test("what sends nonsense, or nothing, is ended, and keeps nobody from it; a socket that is not root's is not believed")
         func nonsense() throws {
             try machine.write(Self.policy)

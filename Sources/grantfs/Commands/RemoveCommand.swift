@@ -16,7 +16,7 @@ enum RemoveCommand {
         let administrator = GrantAdministrator.command(try arguments.openStore())
         let progress = ProgressOutput(isJSON: arguments.wantsJSON)
         defer { progress.end() }
-        let grants = try administrator.select(selectors, view: view)
+        let grants = try administrator.select(selectors, view: view, to: "removed")
         let kept = KeptFilesReport(administrator.store)
         defer { kept.print() }
         let changes = try administrator.remove(

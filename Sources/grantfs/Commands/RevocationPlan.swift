@@ -7,14 +7,20 @@ struct RevocationPlan {
     private let view: ViewName?
     private let selectors: [Selector]
     private let paths: [[UInt8]]
+    /// Every grant of the view, or of all.
+    private let isOfAll: Bool
 
     /// `.usage` for arguments that exclude each other.
     init(_ arguments: ParsedArguments) throws(GrantError) {
         view = try arguments.view()
         selectors = try arguments.selectors()
         paths = arguments.options["path"] ?? []
-        if selectors.isEmpty && paths.isEmpty {
-            throw GrantError(.usage, "revoke: SELECTOR is missing", advice: "or give a directory with --path DIR")
+        isOfAll = arguments.has("all")
+        if isOfAll, !selectors.isEmpty || !paths.isEmpty {
+            throw GrantError(.usage, "revoke: --all withdraws everything", advice: "leave out SELECTOR and --path, or --all")
+        }
+        if selectors.isEmpty, paths.isEmpty, !isOfAll {
+            throw GrantError(.usage, "revoke: SELECTOR is missing", advice: "or give a directory with --path DIR, or --all")
         }
         if paths.contains([]) { throw GrantError(.usage, "the value of --path is empty") }
         if !paths.isEmpty && view != nil { throw GrantError(.usage, "--path withdraws in every view", advice: "leave --view out") }
@@ -22,7 +28,8 @@ struct RevocationPlan {
 
     /// `.notFound`, `.ambiguous`.
     func choose(_ administrator: GrantAdministrator) throws(GrantError) -> Choice {
-        let named = try administrator.select(selectors, view: view)
+        if isOfAll { return Choice(named: [], found: try everything(administrator)) }
+        let named = try administrator.select(selectors, view: view, to: "revoked")
         var found: [Grant] = []
         for path in paths {
             let reaching = try administrator.grants(reaching: path)
@@ -36,16 +43,21 @@ struct RevocationPlan {
         return Choice(named: named, found: found)
     }
 
+    private func everything(_ administrator: GrantAdministrator) throws(GrantError) -> [Grant] {
+        if let view { try administrator.requireKnown(view) }
+        return try administrator.store.grants(view: view)
+    }
+
     /// The selected grants, as they were before.
     struct Choice {
         let named: [Grant]
-        /// Selected by --path.
+        /// Selected by --path or --all.
         let found: [Grant]
 
         /// Includes revoked ones: a mount may not have confirmed them yet, and is asked again.
         var all: [Grant] { named + found }
         var active: [Grant] { all.filter { $0.state != .revoked } }
-        /// Selected by a path only, and nothing changes for them.
+        /// Selected by --path or --all only, and nothing changes for them.
         var unlisted: Set<GrantID> { Set(found.filter { $0.state == .revoked }.map(\.id)) }
         /// Whether more is revoked than the person who gave a path may expect.
         var needsQuestion: Bool {
@@ -56,7 +68,7 @@ struct RevocationPlan {
 
         /// Asks on the terminal.
         func isAgreed() throws(GrantError) -> Bool {
-            Terminal.note("\(active.count) grants lead there:")
+            Terminal.note("\(active.count) grants would be revoked:")
             for grant in active { Terminal.note("  " + Choice.line(grant)) }
             if Terminal.asks("revoke all of them?") { return true }
             Terminal.note("nothing was revoked (revoke one by its name, or by its id)")
@@ -83,7 +95,7 @@ struct RevocationPlan {
             for grant in shown {
                 try Terminal.print((grant.state == .revoked ? "is revoked already: " : "would revoke ") + Choice.line(grant))
             }
-            if shown.isEmpty { Terminal.note("nothing is left to revoke: every grant that leads there was revoked before") }
+            if shown.isEmpty { Terminal.note("nothing is left to revoke: every such grant was revoked before") }
             for grant in shown {
                 if let text = OverlapText.left(of: grant, overlaps[grant.id] ?? []) { Terminal.note(text) }
             }

@@ -11,11 +11,12 @@ enum RevokeCommand {
             OptionDeclaration(
                 "path", value: "DIR", help: "every grant, in every view, through which DIR can be reached: of DIR, of a parent, of a child",
                 isRepeatable: true),
+            OptionDeclaration("all", help: "every grant: of --view V, else of every view"),
             OptionDeclaration(
                 "grace", value: "TIME",
                 help: "presenters are told first and asked to save, for so long at the most: 30s, 2m; nothing is withdrawn until then"),
             OptionDeclaration("dry-run", help: "say what would be withdrawn, and withdraw nothing"),
-            OptionDeclaration("yes", short: "y", help: "do not ask, when --path on a terminal finds several"),
+            OptionDeclaration("yes", short: "y", help: "do not ask, when --path or --all on a terminal finds several"),
             OptionDeclaration(
                 "kill", help: "kill the processes that keep a mount from confirming: its daemon has died, or they get no processor"),
             SystemClient.option, FleetOptions.fleet, CommonOptions.timeout, CommonOptions.json,
@@ -26,7 +27,7 @@ enum RevokeCommand {
                 + "the withdrawal is recorded and some mount has not confirmed it within the timeout.",
             "A mount whose daemon has died has not confirmed as long as processes hold something of it; they are named. What each holds may be of "
                 + "any grant of that mount: --kill ends them all.",
-            "DIR may also be a path in a mounted view. Where --path finds several grants it asks, on a terminal.",
+            "DIR may also be a path in a mounted view. Where --path or --all finds several grants it asks, on a terminal.",
             "By which other grants the files can still be reached is said, and with --json under “reachable”.",
             "How far it is, should it take long, is shown on a terminal, and with --json on stderr, an object on each line.",
             "What no revocation can take back: bytes that a program has already copied to its own memory.",
@@ -72,7 +73,7 @@ enum RevokeCommand {
     }
 
     private static func revokeInSystem(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        if let option = ["path", "grace", "dry-run", "kill", "fleet"].first(where: { arguments.has($0) }) {
+        if let option = ["path", "all", "grace", "dry-run", "kill", "fleet"].first(where: { arguments.has($0) }) {
             throw GrantError(.usage, "revoke: --system and --\(option) do not go together")
         }
         let selectors = try arguments.selectors()
@@ -111,7 +112,7 @@ enum RevokeCommand {
             [OverlapText.json(overlaps[change.grant.id] ?? [])] + (graces[change.grant.id].map { [("grace", .object(json($0)))] } ?? [])
         }
         if arguments.wantsJSON { return status }
-        if shown.isEmpty { Terminal.note("nothing was left to revoke: every grant that leads there was revoked before") }
+        if shown.isEmpty { Terminal.note("nothing was left to revoke: every such grant was revoked before") }
         for change in shown {
             if let text = OverlapText.left(of: change.grant, overlaps[change.grant.id] ?? []) { Terminal.note(text) }
         }

@@ -15,7 +15,9 @@ enum FleetGrants {
         let filesystem = try arguments.filesystem()
         guard arguments.operands.count == 1 || name == nil else { throw GrantError(.usage, "--name is for one directory") }
         var wanted: [FleetGrant] = []
-        for operand in arguments.operands {
+        for word in arguments.operands {
+            // What exists on this machine says nothing about the hosts.
+            let (operand, access) = try arguments.marked(word, isLiteral: true)
             let path = try path(operand)
             let own = path.split(separator: "/").last.map { Array($0.utf8) }
             guard let chosen = name ?? own.flatMap({ try? GrantName(chosen: $0) }) else {
@@ -24,7 +26,7 @@ enum FleetGrants {
             wanted.append(
                 FleetGrant(
                     view: view, name: chosen, path: path, filesystem: filesystem,
-                    identity: try identity(filesystem, path, arguments), access: arguments.has("read-only") ? .readOnly : .readWrite,
+                    identity: try identity(filesystem, path, arguments), access: access,
                     expires: expires,
                     hosts: hosts, created: now))
         }
@@ -147,7 +149,7 @@ enum FleetGrants {
     ) throws(GrantError) -> Int32 {
         let (timeout, view) = (try arguments.timeout(), try arguments.view())
         let fleet = try arguments.openFleet()
-        let grants = try select(arguments.operands, view, try fleet.grants().grants)
+        let grants = try chosen(arguments, view, event, try fleet.grants().grants)
         if arguments.has("dry-run") { return try FleetOutput.preview(grants, command, fleet, arguments) }
         let outcome = try fleet.change(grants, event, withdraws: withdraws) { grant in
             var grant = grant
@@ -165,6 +167,22 @@ enum FleetGrants {
             do throws(GrantError) { try fleet.forget(outcome.grants) } catch { failure = error }
         }
         return try FleetOutput.show(changes, event, what, arguments, unchanged: outcome.unchanged, failure: failure)
+    }
+
+    private static func chosen(
+        _ arguments: ParsedArguments, _ view: ViewName?, _ event: String, _ all: [FleetGrant]
+    ) throws(GrantError) -> [FleetGrant] {
+        if arguments.has("all") {
+            guard arguments.operands.isEmpty else {
+                throw GrantError(.usage, "\(arguments.command): --all is for everything", advice: "leave out SELECTOR, or --all")
+            }
+            return all.filter { view == nil || $0.view == view }
+        }
+        do throws(GrantError) {
+            return try select(arguments.operands, view, all)
+        } catch {
+            throw error.code == .usage ? error : error.saying("nothing was \(event)")
+        }
     }
 
     /// The grants with the answers of hosts; without any, and why, where the hosts cannot be read.

@@ -42,14 +42,18 @@ enum ServeCommand {
                 if grants.isEmpty, !user.mayRevokeAnything(by: policy) { throw refusal(user) }
                 let now = Instant(nanoseconds: Clock.realtime)
                 return .object([("status", .integer(0)), ("grants", .array(grants.map { .object(recorded($0, now)) }))])
-            case .revoke:
+            case .revoke, .restore:
                 guard user.mayRevokeAnything(by: policy) else { throw refusal(user) }
                 var chosen: [Grant] = []
                 for bytes in request.selectors {
                     let grant = try Selector(bytes).select(from: grants, view: request.view)
                     if !chosen.contains(where: { $0.id == grant.id }) { chosen.append(grant) }
                 }
-                let changes = try administrator.revoke(chosen, timeout: Double(request.timeoutMilliseconds) / 1000)
+                let timeout = Double(request.timeoutMilliseconds) / 1000
+                let changes =
+                    request.kind == .revoke
+                    ? try administrator.revoke(chosen, timeout: timeout)
+                    : try administrator.restore(chosen, timeout: timeout, onlyOwn: peer.uid != 0)
                 return .object([
                     ("status", .integer(changes.areConfirmed ? 0 : 3)), ("grants", .array(changes.map { .object(JSON.change($0)) })),
                 ])

@@ -8,6 +8,9 @@ enum SystemClient {
     static let option = OptionDeclaration(
         "system", help: "in root's store, by its service, in the views where the administrator's policy lets you revoke")
 
+    static let restoreOption = OptionDeclaration(
+        "system", help: "in root's store, by its service: what you have revoked there yourself")
+
     /// Prints the service's answer; returns its exit status.
     static func run(_ request: SystemRequest, verb: String, _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         if arguments.has("store") { throw GrantError(.usage, "--system is for root's store", advice: "leave --store out") }

@@ -5,6 +5,7 @@ struct SystemRequest {
     enum Kind: UInt8 {
         case list = 1
         case revoke = 2
+        case restore = 3
     }
 
     /// The directory and name of the socket. Root owns the directory.
@@ -15,7 +16,7 @@ struct SystemRequest {
 
     let kind: Kind
     let view: ViewName?
-    /// The grants to be revoked.
+    /// The grants to be revoked or restored.
     let selectors: [[UInt8]]
     let timeoutMilliseconds: UInt32
 
