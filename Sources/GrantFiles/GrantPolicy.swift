@@ -61,25 +61,50 @@ public struct GrantPolicy: Sendable {
     /// The files that were read.
     public private(set) var files: [String] = []
 
+    /// Why `[[allow]]` and `[[revoke]]` tables of the files are not used, each with its line. They allow nothing.
+    public private(set) var flaws: [GrantError] = []
+
     /// Makes a policy that lets nobody but root grant anything.
     public init() {}
 
     /// Parses a file and adds its rules. `.invalidFile`, with the line, for invalid TOML, an unknown key, or an invalid value.
     ///
-    /// - Parameter file: the file's name in messages.
-    public mutating func read(_ bytes: [UInt8], file: String) throws(GrantError) {
+    /// - Parameters:
+    ///   - file: the file's name in messages.
+    ///   - leavesOut: whether an `[[allow]]` or `[[revoke]]` that is invalid is left out and reported in `flaws`. An invalid `never`
+    ///     is always an error, because without it more would be allowed.
+    public mutating func read(_ bytes: [UInt8], file: String, leavesOut: Bool = false) throws(GrantError) {
         let reader = GrantPolicyReader(file: file)
+        var flaws: [GrantError] = []
         for (key, value) in try reader.items(of: bytes) {
             switch key {
             case "never": never += try reader.list(value, key) { value throws(GrantError) in try reader.directory(value, key) }
             case "allow":
-                rules += try reader.list(value, key, example: "[[allow]]") { value throws(GrantError) in try reader.rule(value) }
+                rules += try reader.list(value, key, example: "[[allow]]") { value throws(GrantError) in
+                    try GrantPolicy.used(leavesOut, &flaws) { () throws(GrantError) in try reader.rule(value) }
+                }.compactMap(\.self)
             case "revoke":
-                revokers += try reader.list(value, key, example: "[[revoke]]") { value throws(GrantError) in try reader.revokers(value) }
+                revokers += try reader.list(value, key, example: "[[revoke]]") { value throws(GrantError) in
+                    try GrantPolicy.used(leavesOut, &flaws) { () throws(GrantError) in try reader.revokers(value) }
+                }.compactMap(\.self)
             default: throw reader.unknown(key, value, among: ["never", "allow", "revoke"])
             }
         }
         files.append(file)
+        self.flaws += flaws
+    }
+
+    /// Returns nil for a table that is left out because of a flaw.
+    private static func used<Table>(
+        _ leavesOut: Bool, _ flaws: inout [GrantError], _ table: () throws(GrantError) -> Table
+    ) throws(GrantError) -> Table? {
+        do throws(GrantError) {
+            return try table()
+        } catch {
+            guard leavesOut else { throw error }
+            flaws.append(error)
+            return nil
+        }
     }
 }
 

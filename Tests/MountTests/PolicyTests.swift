@@ -132,6 +132,19 @@ extension MountTests {
             try machine.grantfs("remove", "src", as: ann).orThrow()
         }
 
+        @Test("An invalid rule of the policy allows nothing, and the other rules go on")
+        func invalidRule() throws {
+            try machine.write("[[allow]]\nwho = [\"ben\"]\ndirektories = [\"~/*\"]\n[[allow]]\nwho = [\"ann\"]\ndirectories = [\"~/*\"]\n")
+            try machine.grantfs("grant", machine.home(ann) + "/src", as: ann).orThrow()
+            let output = try machine.grantfs("grant", machine.home(ben) + "/src", as: ben)
+            refused(output, "10-site.toml:3")
+            #expect(output.errors.contains("root has to mend the policy"), "\(output)")
+            let check = try machine.grantfs("policy", "check")
+            #expect(check.status == 1 && check.errors.contains("10-site.toml:3"), "\(check)")
+            try machine.write("never = [\"etc\"]\n[[allow]]\nwho = [\"ann\"]\ndirectories = [\"~/*\"]\n")
+            refused(try machine.grantfs("grant", machine.home(ann) + "/src", "--name", "n", as: ann), "root has to mend the policy")
+        }
+
         @Test(
             "a policy that cannot be read, makes no sense, or could have been written by others, refuses every grant and says where; none refuses nothing"
         )

@@ -10,14 +10,24 @@ public enum PolicyFiles {
     /// The maximum size of a file.
     private static let largest = 1 << 20
 
+    /// Who has to act when the policy is wrong.
+    static let mending = "root has to mend the policy: grantfs policy check"
+
     /// Reads the policy; nil if there are no files. An unreadable policy permits nothing: `.permission` if others than root can write a
-    /// file or a directory on the path, `.invalidFile` with the line if it is invalid, `.system`.
+    /// file or a directory on the path, `.invalidFile` with the line if it is invalid, `.system`. Invalid tables that only allow
+    /// something are left out (`GrantPolicy.flaws`), so that one mistake of the administrator's does not stop every user.
     public static func read() throws(GrantError) -> GrantPolicy? {
         guard let opened = try open() else { return nil }
         var policy = GrantPolicy()
         for name in try names(in: opened) {
             let path = directory + "/" + String(decoding: name, as: UTF8.self)
-            try policy.read(try contents(name, path, in: opened), file: path)
+            do throws(GrantError) {
+                try policy.read(try contents(name, path, in: opened), file: path, leavesOut: true)
+            } catch {
+                throw GrantError(
+                    error.code, error.message, cause: error.cause,
+                    advice: [error.advice, mending].compactMap { $0 }.joined(separator: "; "))
+            }
         }
         return policy.files.isEmpty ? nil : policy
     }

@@ -74,7 +74,8 @@ public struct PolicyJudge: Sendable {
         PolicyJournal.refused(path, view: view, access: access, verdict, by: actor)
         throw GrantError(
             .permission, "“\(String(decoding: path, as: UTF8.self))” may not be granted to the view “\(view)”", cause: verdict.reason,
-            advice: "grantfs policy explain says more")
+            advice: policy.flaws.first.map { "\($0.message), so that rule allows nothing; \(PolicyFiles.mending)" }
+                ?? "grantfs policy explain says more")
     }
 
     /// Refuses forbidden directories, what is in them, what contains them, and what shows them through a mount inside.

@@ -42,14 +42,16 @@ enum PolicyCommand {
             let keys: [(String, JSON)] = [
                 ("there", .bool(policy != nil)), ("files", .array((policy?.files ?? []).map { .string($0) })),
                 ("rules", .integer(Int64(policy?.rules.count ?? 0))), ("never", .integer(Int64(policy?.never.count ?? 0))),
+                ("flaws", .array((policy?.flaws ?? []).map { .string($0.description) })),
                 (
                     "odd",
                     .array(oddities.map { .object([("rule", .string($0.place)), ("message", .string($0.message))]) })
                 ),
             ]
             try Terminal.print(JSON.object(keys).text)
-            return 0
+            return policy?.flaws.isEmpty == false ? 1 : 0
         }
+        for flaw in policy?.flaws ?? [] { Terminal.report(flaw) }
         for oddity in oddities { Terminal.note("\(oddity.place): \(oddity.message)") }
         guard let policy else {
             try Terminal.print("there is no policy in \(PolicyFiles.directory): everybody grants as they like")
@@ -58,7 +60,7 @@ enum PolicyCommand {
         let files = policy.files.count == 1 ? policy.files[0] : "\(policy.files.count) files"
         try Terminal.print(
             "\(Terminal.visible(files)): \(policy.rules.count) of what may be granted, \(policy.never.count) of what may not")
-        return 0
+        return policy.flaws.isEmpty ? 0 : 1
     }
 
     private static func explain(_ word: [UInt8], _ arguments: ParsedArguments) throws(GrantError) -> Int32 {

@@ -77,14 +77,16 @@ enum StoreChecks {
     private static func policy(_ administrator: GrantAdministrator, _ grants: [GrantDescription]) -> [Finding] {
         do throws(GrantError) {
             let forbidden = try administrator.forbidden(among: grants)
-            return grants.compactMap { grant in
-                forbidden[grant.grant.id].map { verdict in
-                    .note(
-                        "policy",
-                        "the grant “\(grant.grant.name)” in view “\(grant.grant.view)” could not be made any more: \(verdict.reason)",
-                        "grantfs revoke takes it away")
+            let flaws = try PolicyFiles.read()?.flaws ?? []
+            return flaws.map { .problem("policy", "\($0.description): that rule allows nothing", "root mends it: grantfs policy check") }
+                + grants.compactMap { grant in
+                    forbidden[grant.grant.id].map { verdict in
+                        .note(
+                            "policy",
+                            "the grant “\(grant.grant.name)” in view “\(grant.grant.view)” could not be made any more: \(verdict.reason)",
+                            "grantfs revoke takes it away")
+                    }
                 }
-            }
         } catch {
             return [.problem("policy", error.description, error.advice ?? "grantfs policy check says what is wrong")]
         }
