@@ -70,7 +70,7 @@ class Host:
     def __init__(self, name, port, token, lease, audiences):
         self.name, self.lease, self.audiences = name, lease, audiences
         self.requests, self.watch = Connection(port, token), Connection(port, token)
-        self.agent, self.state, self.registry = (text(f'grantfs/{kind}') for kind in (f'hosts/{name}/agent', f'hosts/{name}/state', f'registry/{name}'))
+        self.agent, self.state, self.registry, self.none = (text(f'grantfs/{kind}') for kind in (f'hosts/{name}/agent', f'hosts/{name}/state', f'registry/{name}', f'hosts/{name}/none'))
         self.instance = text(f'{random.getrandbits(64):016x}')
         self.id = random.getrandbits(62)
         self.stored = self.wanted = self.refused = 0
@@ -109,7 +109,7 @@ class Host:
         await self.requests.call('/v3/lease/keepalive', {'ID': str(self.id)})
         await self.requests.call('/v3/kv/txn', {
             'compare': [{'key': self.agent, 'target': 'VALUE', 'result': 'EQUAL', 'value': self.instance}],
-            'success': [{'request_range': {'key': key}} for key in (text('grantfs/format'), text('grantfs/bell'), self.registry, self.state)],
+            'success': [{'request_range': {'key': key}} for key in (text('grantfs/format'), text('grantfs/bell'), self.registry, self.state)] + [{'request_delete_range': {'key': self.none}}],
             'failure': [{'request_range': {'key': self.agent}}]})
 
     async def listening(self):

@@ -19,6 +19,38 @@ public enum ClientCertificate {
         }
     }
 
+    /// Returns the serial number of the first certificate of a PEM text in hexadecimal, as `openssl x509 -serial` prints it; nil if the
+    /// text is invalid.
+    static func serial(_ pem: String) -> String? {
+        guard let bytes = der(pem), let fields = fields(bytes), let number = element(fields) else { return nil }
+        return number.contents.drop { $0 == 0 }.map { ($0 < 16 ? "0" : "") + String($0, radix: 16, uppercase: true) }.joined()
+    }
+
+    /// Returns when the first certificate of a PEM text expires; nil if the text is invalid.
+    public static func expiry(_ pem: String) -> Instant? {
+        // Serial number, signature, issuer; then the validity: notBefore, notAfter.
+        guard let bytes = der(pem), let fields = fields(bytes), let validity = field(3, of: fields),
+            let start = element(validity), let end = element(start.rest), let tag = start.rest.first
+        else { return nil }
+        // UTCTime has two digits of the year, which mean 1950 to 2049.
+        var digits = end.contents.prefix { (0x30...0x39).contains($0) }.map { Int64($0 - 0x30) }
+        if tag == 0x17, let first = digits.first { digits = (first < 5 ? [2, 0] : [1, 9]) + digits }
+        guard digits.count == 14 else { return nil }
+        let number = { (from: Int, count: Int) in digits[from..<from + count].reduce(0) { $0 * 10 + $1 } }
+        guard let days = Timestamp.days(year: number(0, 4), month: number(4, 2), day: number(6, 2)) else { return nil }
+        return Instant(seconds: days * 86_400 + number(8, 2) * 3_600 + number(10, 2) * 60 + number(12, 2))
+    }
+
+    /// Returns the contents of a field by its number, from 0.
+    private static func field(_ number: Int, of fields: ArraySlice<UInt8>) -> ArraySlice<UInt8>? {
+        var rest = fields
+        for _ in 0..<number {
+            guard let skipped = element(rest) else { return nil }
+            rest = skipped.rest
+        }
+        return element(rest)?.contents
+    }
+
     private static func der(_ pem: String) -> [UInt8]? {
         var lines = pem.split(whereSeparator: \.isNewline).drop { !$0.hasPrefix("-----BEGIN CERTIFICATE-----") }
         guard lines.popFirst() != nil else { return nil }
@@ -27,17 +59,14 @@ public enum ClientCertificate {
 
     /// RFC 5280: Certificate { TBSCertificate { [0] version, serialNumber, signature, issuer, validity, subject, … } … }
     private static func subject(_ bytes: [UInt8]) -> [UInt8]? {
+        fields(bytes).flatMap { field(4, of: $0) }.map { Array($0) }
+    }
+
+    /// Returns the certificate from its serial number on.
+    private static func fields(_ bytes: [UInt8]) -> ArraySlice<UInt8>? {
         guard let certificate = element(bytes[...]), let inner = element(certificate.contents) else { return nil }
-        var rest = inner.contents
-        if rest.first == 0xA0 {
-            guard let version = element(rest) else { return nil }
-            rest = version.rest
-        }
-        for _ in 0..<4 {
-            guard let skipped = element(rest) else { return nil }
-            rest = skipped.rest
-        }
-        return element(rest).map { Array($0.contents) }
+        guard inner.contents.first == 0xA0 else { return inner.contents }
+        return element(inner.contents)?.rest
     }
 
     /// Returns the contents of the first DER element, and what follows it.

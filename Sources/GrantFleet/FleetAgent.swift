@@ -72,6 +72,11 @@ public final class FleetAgent: @unchecked Sendable {
         /// For tests: publishes a change before the mounts have confirmed it, which the test with faults has to detect.
         let confirmsEarly = getenv("GRANTFS_TEST_EARLY_WATERMARK") != nil
 
+        /// Whether the fleet has been told that this host has confirmed everything up to a revision.
+        func hasPublished(_ revision: Int64) -> Bool {
+            published.lease == lease && published.revision > 0 && published.revision >= revision
+        }
+
         /// The revision up to which this host has confirmed everything.
         var watermark: Int64 { confirmsEarly ? stored : min(unconfirmed.values.min() ?? stored, stored) }
     }
@@ -177,15 +182,8 @@ public final class FleetAgent: @unchecked Sendable {
             if error == .noSuchLease { dropLease() }
             throw error.error(what)
         }
-        let answer = try FleetStore.mapping(what) { () throws(EtcdFailure) in
-            try renewing.transaction(
-                [.value(FleetKeys.agent(host), Array(state.instance.utf8))],
-                then: [
-                    .read(FleetKeys.format), .read(FleetKeys.changeSignal), .read(FleetKeys.registry(host)), .read(FleetKeys.state(host)),
-                ],
-                otherwise: [.read(FleetKeys.agent(host))])
-        }
-        guard answer.succeeded, answer.found.count == 4 else {
+        let (answer, isAnnounced) = try FleetStore.mapping(what) { () throws(EtcdFailure) in try writeRenewal(asked) }
+        guard answer.succeeded, answer.found.count == 5 else {
             dropLease()
             throw GrantError(
                 .alreadyExists, what, cause: "another agent speaks for “\(host)”",
@@ -206,7 +204,9 @@ public final class FleetAgent: @unchecked Sendable {
             // An older write of this agent arrived late, over a partitioned network, and has replaced the last one: it is published
             // again.
             if answer.found[3].first?.modified ?? 0 != shared.published.written { shared.published.revision = 0 }
-            let isCurrent = shared.stored >= max(changed, shared.leaseRevision) && shared.stored > 0
+            // A host that extends its lease without a word has said before that it has confirmed everything.
+            let isKnown = isAnnounced || answer.found[1].isEmpty || shared.hasPublished(changed)
+            let isCurrent = isKnown && shared.stored >= max(changed, shared.leaseRevision) && shared.stored > 0
             shared.awaitsRenewal = !isCurrent
             return isCurrent
         }
@@ -214,7 +214,31 @@ public final class FleetAgent: @unchecked Sendable {
             applyWakeUp.post()
             return
         }
-        try extend(until: asked + FleetAgent.validity(of: seconds))
+        try extend(until: asked + FleetAgent.validity(of: min(seconds, format.lease)))
+    }
+
+    /// Reads what has changed, in a transaction that writes: an etcd that refuses writes takes no revocation, so it must not extend a
+    /// lease. A host that has not confirmed everything announces itself by a value that nobody else can write; administrators take a
+    /// host that is silent for a whole lease for fenced. With a full database nothing can be announced.
+    private func writeRenewal(_ asked: Int64) throws(EtcdFailure) -> (answer: EtcdAnswer, isAnnounced: Bool) {
+        let announces = shared.withLock { !$0.hasPublished($0.wanted) }
+        let send = { (operation: EtcdOperation) throws(EtcdFailure) in
+            try self.renewing.transaction(
+                [.value(FleetKeys.agent(self.host), Array(self.state.instance.utf8))],
+                then: [
+                    .read(FleetKeys.format), .read(FleetKeys.changeSignal), .read(FleetKeys.registry(self.host)),
+                    .read(FleetKeys.state(self.host)), operation,
+                ],
+                otherwise: [.read(FleetKeys.agent(self.host))])
+        }
+        if announces {
+            do throws(EtcdFailure) {
+                return (try send(.put(FleetKeys.alive(host), Array("\(asked)".utf8), lease: state.lease)), true)
+            } catch {
+                guard error == .full else { throw error }
+            }
+        }
+        return (try send(.delete(FleetKeys.none(host))), false)
     }
 
     /// Returns for how long a lease of so many seconds keeps grants valid, in nanoseconds. The rest is for closing them.
@@ -275,7 +299,10 @@ public final class FleetAgent: @unchecked Sendable {
             _ = try renewing.grantLease(id, seconds: format.lease)
             return try renewing.transaction(
                 [.modified(FleetKeys.agent(host), 0)],
-                then: [.put(FleetKeys.agent(host), Array(instance.utf8), lease: id)], otherwise: [.read(FleetKeys.agent(host))])
+                then: [
+                    .put(FleetKeys.agent(host), Array(instance.utf8), lease: id),
+                    .put(FleetKeys.alive(host), Array(instance.utf8), lease: id),
+                ], otherwise: [.read(FleetKeys.agent(host))])
         }
         guard answer.succeeded || answer.found.first?.first?.value == Array(instance.utf8) else {
             try? renewing.revokeLease(id)

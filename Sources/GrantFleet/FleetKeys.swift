@@ -20,6 +20,10 @@ enum FleetKeys {
     static func host(_ host: String) -> String { "\(hosts)\(host)/" }
     /// The agent that speaks for the host. The key has the host's lease.
     static func agent(_ host: String) -> String { "\(hosts)\(host)/agent" }
+    /// Written at each renewal as long as the host has not confirmed every change. The key has the host's lease.
+    static func alive(_ host: String) -> String { "\(hosts)\(host)/alive" }
+    /// Never there: deleting it is a write that changes nothing.
+    static func none(_ host: String) -> String { "\(hosts)\(host)/none" }
     /// The host's progress. The key has the host's lease.
     static func state(_ host: String) -> String { "\(hosts)\(host)/state" }
 

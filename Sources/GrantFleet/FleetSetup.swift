@@ -70,10 +70,16 @@ public enum FleetSetup {
                 try allowReading(client, role, FleetKeys.grants(for: audience))
                 try client.give(user, role)
             }
-            let entry = JSONValue.object(["labels": .object(labels.values.mapValues { .string($0) })])
-            _ = try client.transaction(
-                then: [.put(FleetKeys.registry(host), entry.text), FleetStore.signal(["host=\(host)"])]
-                    + fleet.logging("invited", ("host", .string(host))))
+            // By its serial number the certificate is revoked when the host is taken out.
+            let entry = JSONValue.object([
+                "labels": .object(labels.values.mapValues { .string($0) }),
+                "certificate": certificate.flatMap { ClientCertificate.serial($0) }.map { .string($0) } ?? .null,
+            ])
+            _ = try fleet.disarming { () throws(EtcdFailure) in
+                try client.transaction(
+                    then: [.put(FleetKeys.registry(host), entry.text), FleetStore.signal(["host=\(host)"])]
+                        + fleet.logging("invited", ("host", .string(host))))
+            }
             for role in had where role != user && !wanted.contains(role) { try client.take(user, role) }
         }
         var settings = client.settings
@@ -112,7 +118,9 @@ public enum FleetSetup {
         var format = try fleet.format()
         format.epoch = max(format.epoch + 1, Clock.realtime)
         _ = try FleetStore.mapping("the fleet is not begun again") { () throws(EtcdFailure) in
-            try fleet.client.transaction(then: [.put(FleetKeys.format, format.json.text), FleetStore.signal(["all"])])
+            try fleet.disarming { () throws(EtcdFailure) in
+                try fleet.client.transaction(then: [.put(FleetKeys.format, format.json.text), FleetStore.signal(["all"])])
+            }
         }
     }
 
@@ -120,20 +128,27 @@ public enum FleetSetup {
     /// it exists. What the host has written besides is deleted. `.notFound`; `.storeFull` when etcd's database is full: the credentials
     /// are invalid and what the host has written is deleted then, but for the word that its agent is there, and once there is room the
     /// same has to be done again.
-    public static func remove(_ host: String, _ fleet: FleetStore) throws(GrantError) {
+    ///
+    /// Returns the serial number of the host's certificate, which etcd accepts until it expires or the authority revokes it; nil if the
+    /// host had none.
+    public static func remove(_ host: String, _ fleet: FleetStore) throws(GrantError) -> String? {
         guard Labels.isWord(host) else { throw GrantError(.notFound, "the fleet has no host “\(host)”", cause: "that is no id of one") }
         let client = fleet.client
         let seconds = try fleet.format().lease
+        var certificate: String?
         let wasThere = try FleetStore.mapping("“\(host)” is not taken out wholly") { () throws(EtcdFailure) -> Bool in
             let had = try client.removeUser(FleetRoles.host(host))
             _ = try client.removeRole(FleetRoles.host(host))
-            let isListed = try client.read(FleetKeys.registry(host)).entry != nil
-            let isKnown = had || isListed
+            let entry = try client.read(FleetKeys.registry(host)).entry
+            certificate = entry.flatMap { try? JSONValue(text: $0.value) }?["certificate"]?.string
+            let isKnown = had || entry != nil
             do throws(EtcdFailure) {
-                try expire(host, within: seconds, client)
-                _ = try client.transaction(
-                    then: [.delete(FleetKeys.registry(host)), FleetStore.signal(["host=\(host)"])]
-                        + (isKnown ? fleet.logging("taken out", ("host", .string(host))) : []))
+                try fleet.disarming { () throws(EtcdFailure) in
+                    try expire(host, within: seconds, fleet)
+                    _ = try client.transaction(
+                        then: [.delete(FleetKeys.registry(host)), FleetStore.signal(["host=\(host)"])]
+                            + (isKnown ? fleet.logging("taken out", ("host", .string(host))) : []))
+                }
             } catch {
                 // The host itself may have filled it. It stays known until this has been done again, so that nobody takes it for gone.
                 if error == .full { _ = try client.transaction(then: deletions(of: host)) }
@@ -142,13 +157,14 @@ public enum FleetSetup {
             return isKnown
         }
         if !wasThere { throw GrantError(.notFound, "the fleet has no host “\(host)”", advice: "grantfs fleet hosts lists them") }
+        return certificate
     }
 
     /// Deletes what a host that was taken out has written but for the word that its agent is there, which ends with a lease of the
-    /// administrator's: the host may have given it one that lasts for ever, or none, and etcd lets everybody renew one. The agent cannot
-    /// renew what counts for it, which is its user's, so it is fenced by then.
-    private static func expire(_ host: String, within seconds: Int64, _ client: EtcdClient) throws(EtcdFailure) {
-        let agent = FleetKeys.agent(host)
+    /// administrator's: the host may have given it one that lasts for ever, or none. The agent cannot renew what counts for it, which is
+    /// its user's, so it is fenced by then. etcd lets every client keep that lease, too: administrators go by the host's silence.
+    private static func expire(_ host: String, within seconds: Int64, _ fleet: FleetStore) throws(EtcdFailure) {
+        let (client, agent) = (fleet.client, FleetKeys.agent(host))
         // The lease that the agent had may end meanwhile. Nobody else can change anything: the host's user is gone.
         for _ in 0..<3 {
             let entry = try client.read(agent).entry
@@ -156,15 +172,25 @@ public enum FleetSetup {
             if let entry {
                 let lease = Int64(bitPattern: GrantID.random().low >> 1)
                 _ = try client.grantLease(lease, seconds: seconds)
-                operations.append(.put(agent, entry.value, lease: lease))
+                operations += [.put(agent, entry.value, lease: lease), .put(FleetKeys.alive(host), entry.value, lease: lease)]
+            } else {
+                operations.append(.delete(FleetKeys.alive(host)))
             }
-            if try client.transaction([.modified(agent, entry?.modified ?? 0)], then: operations).succeeded { return }
+            let answer = try client.transaction([.modified(agent, entry?.modified ?? 0)], then: operations)
+            guard answer.succeeded else { continue }
+            if entry != nil, var silence = fleet.silence() {
+                silence.see(host, HostMarks(agent: answer.revision, alive: answer.revision))
+                silence.write(to: fleet.silenceFile)
+            }
+            return
         }
     }
 
-    /// Deletes what it has written but for the word that its agent is there.
+    /// Deletes what it has written but for the words that its agent is there and alive.
     private static func deletions(of host: String) -> [EtcdOperation] {
-        let (prefix, agent) = (FleetKeys.host(host), FleetKeys.agent(host))
-        return [.deleteRange(prefix, agent), .deleteRange(agent + "\0", EtcdClient.end(of: prefix))]
+        let (prefix, agent, alive) = (FleetKeys.host(host), FleetKeys.agent(host), FleetKeys.alive(host))
+        return [
+            .deleteRange(prefix, agent), .deleteRange(agent + "\0", alive), .deleteRange(alive + "\0", EtcdClient.end(of: prefix)),
+        ]
     }
 }

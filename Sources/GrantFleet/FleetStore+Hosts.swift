@@ -11,6 +11,10 @@ public struct FleetHost: Sendable {
     public var lease: Int64?
     /// It has applied all changes up to this revision.
     public var applied: Int64 = 0
+    /// What it has written last.
+    var marks = HostMarks()
+    /// The lease of the key by which the host announces itself.
+    var aliveLease: Int64?
     /// How far etcd's clock is ahead of its own, in seconds.
     public var clock: Int64 = 0
     public var version = ""
@@ -22,8 +26,16 @@ public struct FleetHost: Sendable {
     /// Of what is no grant's id, nothing is kept.
     private static let longestID = 64
 
+    /// Whether its agent writes before it extends a lease, as programs do since the key `alive` exists.
+    var isAnnouncing: Bool { lease != nil && lease == aliveLease }
+
     mutating func take(_ entry: EtcdEntry) {
-        if entry.key == FleetKeys.agent(id) { lease = entry.lease }
+        switch entry.key {
+        case FleetKeys.agent(id): (lease, marks.agent) = (entry.lease, entry.modified)
+        case FleetKeys.alive(id): (aliveLease, marks.alive) = (entry.lease, entry.modified)
+        case FleetKeys.state(id): marks.state = entry.modified
+        default: break
+        }
         guard entry.key == FleetKeys.state(id), let json = try? JSONValue(text: entry.value) else { return }
         applied = json["revision"]?.integer ?? 0
         clock = json["clock"]?.integer ?? 0
@@ -36,8 +48,12 @@ public struct FleetHost: Sendable {
     }
 
     mutating func lose(_ key: String) {
-        if key == FleetKeys.agent(id) { lease = nil }
-        if key == FleetKeys.state(id) { applied = 0 }
+        switch key {
+        case FleetKeys.agent(id): (lease, marks.agent) = (nil, 0)
+        case FleetKeys.alive(id): (aliveLease, marks.alive) = (nil, 0)
+        case FleetKeys.state(id): (applied, marks.state) = (0, 0)
+        default: break
+        }
     }
 
     /// Whether a change of this grant concerns the host, also if it has not yet seen that its labels changed, and if it is no longer
@@ -90,7 +106,9 @@ extension FleetStore {
             // A host may write anything, of any size, below its own prefix: only its known keys are read.
             let keys = try client.list(FleetKeys.hosts, withValues: false)
             let known = keys.entries.filter { entry in
-                FleetHost.id(in: entry.key).map { entry.key == FleetKeys.agent($0) || entry.key == FleetKeys.state($0) } ?? false
+                FleetHost.id(in: entry.key).map { id in
+                    [FleetKeys.agent(id), FleetKeys.alive(id), FleetKeys.state(id)].contains(entry.key)
+                } ?? false
             }
             var entries = known.filter { !$0.key.hasSuffix("/state") }
             let states = known.filter { $0.key.hasSuffix("/state") }.map(\.key)
@@ -147,16 +165,20 @@ extension FleetStore {
         let deadline = start + Int64(min(timeout, 1e6) * 1e9)
         let found = try readHosts(until: deadline, outcome)
         let watching = HostWatch(found.hosts, outcome, since: start)
+        if !watching.isDone { watching.judgeSilence(by: silence()) }
         var next = found.revision + 1
         let tell = {
             progress?(watching.done, watching.all)
             // The client that would ask for leases is busy watching.
             seen?(outcome.grants.map { FleetChange(grant: $0, hosts: watching.confirmations(of: $0) { _ in nil }) })
         }
-        while !watching.isDone, Clock.monotonic < deadline {
+        while true {
+            for (id, keys, signal) in watching.silentHosts(for: lease) { watching.end(id, end(id, keys, signal: signal)) }
+            guard !watching.isDone, Clock.monotonic < deadline else { break }
             tell()
             do throws(EtcdFailure) {
-                let left = min(Self.longestWatch, max(1, Int((deadline - Clock.monotonic) / 1_000_000)))
+                let soonest = min(deadline - Clock.monotonic, watching.nextSilence(for: lease) ?? .max)
+                let left = min(Self.longestWatch, max(1, Int(soonest / 1_000_000) + 1))
                 try client.watch(FleetKeys.hosts, from: next, milliseconds: left) { events in
                     watching.take(events)
                     next = events.revision + 1
@@ -171,7 +193,8 @@ extension FleetStore {
                 next = again.revision + 1
             }
         }
-        let left = timeLeft(of: watching.unsettled)
+        watching.recordSilence(to: silenceFile)
+        let left = watching.timeLeft(for: lease).merging(timeLeft(of: watching.unsettled.filter { !$0.isAnnouncing })) { own, _ in own }
         return outcome.grants.map { grant in
             FleetChange(grant: grant, hosts: watching.confirmations(of: grant) { left[$0.id] })
         }
@@ -194,75 +217,6 @@ extension FleetStore {
                     cause: [error.message, error.cause].compactMap { $0 }.joined(separator: ": "),
                     advice: "grantfs fleet hosts shows how far each of them is")
             }
-        }
-    }
-}
-
-/// The hosts that a change concerns, and when they confirmed it.
-private final class HostWatch {
-    private var hosts: [String: FleetHost]
-    private let outcome: FleetStore.Outcome
-    private let start: Int64
-    private var settled: [String: (state: HostConfirmation.State, milliseconds: Double)] = [:]
-    private let concerned: Set<String>
-
-    init(_ hosts: [FleetHost], _ outcome: FleetStore.Outcome, since start: Int64) {
-        self.hosts = Dictionary(hosts.map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
-        (self.outcome, self.start) = (outcome, start)
-        concerned = Set(hosts.filter { host in outcome.grants.contains { host.isConcerned(by: $0) } }.map(\.id))
-        judgeAll()
-    }
-
-    var all: Int { concerned.count }
-    var done: Int { settled.count }
-    var isDone: Bool { settled.count == concerned.count }
-    var unsettled: [FleetHost] { concerned.subtracting(settled.keys).sorted().compactMap { hosts[$0] } }
-
-    /// A fleet has as many events as hosts, so each looks at the hosts that it is about alone.
-    func take(_ events: EtcdClient.Events) {
-        for key in events.deletes {
-            guard let id = FleetHost.id(in: key) else { continue }
-            hosts[id]?.lose(key)
-            judge(id)
-        }
-        for entry in events.puts {
-            guard let id = FleetHost.id(in: entry.key) else { continue }
-            hosts[id, default: FleetHost(id: id)].take(entry)
-            judge(id)
-        }
-    }
-
-    func replace(_ again: [FleetHost]) {
-        let ids = Set(again.map(\.id))
-        for id in concerned where !ids.contains(id) { hosts[id]?.lease = nil }
-        for host in again { hosts[host.id] = host }
-        judgeAll()
-    }
-
-    private func judgeAll() { for id in concerned { judge(id) } }
-
-    private func judge(_ id: String) {
-        guard concerned.contains(id), settled[id] == nil, let host = hosts[id] else { return }
-        let elapsed = Double(Clock.monotonic - start) / 1e6
-        if host.lease == nil {
-            settled[id] = (.fenced, elapsed)
-        } else if host.applied >= outcome.revision {
-            settled[id] = (.confirmed, elapsed)
-        }
-    }
-
-    func confirmations(of grant: FleetGrant, left: (FleetHost) -> Int64?) -> [HostConfirmation] {
-        concerned.sorted().compactMap { id in
-            guard let host = hosts[id], host.registered == nil || host.isConcerned(by: grant) || settled[id] == nil else { return nil }
-            let problem = host.problems[grant.id.description]
-            if let (state, milliseconds) = settled[id] {
-                return HostConfirmation(host: id, state: state, milliseconds: milliseconds, until: nil, reason: problem)
-            }
-            let elapsed = Double(Clock.monotonic - start) / 1e6
-            let until = left(host).map { Instant(nanoseconds: Clock.realtime).adding(seconds: Double($0 + 1)) }
-            return HostConfirmation(
-                host: id, state: .waiting, milliseconds: elapsed, until: until,
-                reason: problem ?? "it is at revision \(host.applied) of \(outcome.revision)")
         }
     }
 }

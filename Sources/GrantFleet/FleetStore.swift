@@ -7,16 +7,23 @@ import GrantSystem
 public final class FleetStore: Sendable {
     public let client: EtcdClient
     let actor: Actor
+    /// Where the next command finds which hosts are silent; nil: nowhere.
+    let silenceFile: String?
+    /// Tells the administrator what was found and done beside the command.
+    let note: @Sendable (String) -> Void
+    /// The duration of hosts' leases in seconds; it never changes.
+    public let lease: Int64
     /// How long entries stay in etcd's log, in seconds.
     static let logSeconds = 90.0 * 86_400
     /// The number of grants in one transaction, which etcd limits to 128 operations.
     static let batch = 30
 
     /// `.storeNewer`, `.notFound` if there is no fleet, and the errors of a request.
-    public init(_ client: EtcdClient, actor: Actor = .current()) throws(GrantError) {
-        self.client = client
-        self.actor = actor
-        _ = try format()
+    public init(
+        _ client: EtcdClient, actor: Actor = .current(), silenceFile: String? = nil, note: @escaping @Sendable (String) -> Void = { _ in }
+    ) throws(GrantError) {
+        (self.client, self.actor, self.silenceFile, self.note) = (client, actor, silenceFile, note)
+        lease = try FleetStore.format(client).lease
     }
 
     static func mapping<Result>(_ what: String, _ body: () throws(EtcdFailure) -> Result) throws(GrantError) -> Result {
@@ -46,7 +53,9 @@ public final class FleetStore: Sendable {
         return "it is not known whether “\(grants[0].name)” is \(event)"
     }
 
-    public func format() throws(GrantError) -> FleetFormat {
+    public func format() throws(GrantError) -> FleetFormat { try FleetStore.format(client) }
+
+    private static func format(_ client: EtcdClient) throws(GrantError) -> FleetFormat {
         let found = try Self.mapping("the fleet cannot be read") { () throws(EtcdFailure) in try client.read(FleetKeys.format) }
         guard let entry = found.entry else {
             throw GrantError(.notFound, "etcd has no fleet", advice: "grantfs fleet init makes one")
@@ -75,10 +84,12 @@ public final class FleetStore: Sendable {
         let id = Array(grant.id.description.utf8)
         let answer = try Self.writing("“\(grant.name)” is not granted", unknown: Self.unknown([grant], "granted")) {
             () throws(EtcdFailure) in
-            try client.transaction(
-                [.modified(FleetKeys.name(grant), 0), .modified(key, 0)],
-                then: [.put(key, grant.json.text), .put(FleetKeys.name(grant), id)] + sideOperations("granted", [grant]),
-                otherwise: [.read(key), .read(FleetKeys.name(grant))])
+            try disarming { () throws(EtcdFailure) in
+                try client.transaction(
+                    [.modified(FleetKeys.name(grant), 0), .modified(key, 0)],
+                    then: [.put(key, grant.json.text), .put(FleetKeys.name(grant), id)] + sideOperations("granted", [grant]),
+                    otherwise: [.read(key), .read(FleetKeys.name(grant))])
+            }
         }
         if !answer.succeeded {
             // An earlier try, whose answer was lost, may have written it.
@@ -162,7 +173,9 @@ public final class FleetStore: Sendable {
             let reads = current.map { EtcdOperation.read(FleetKeys.grant($0)) }
             let answer = try Self.writing(what, unknown: Self.unknown(wanted, event)) { () throws(EtcdFailure) -> EtcdAnswer? in
                 do throws(EtcdFailure) {
-                    return try client.transaction(conditions, then: operations + sideOperations(event, changed), otherwise: reads)
+                    return try disarming { () throws(EtcdFailure) in
+                        try client.transaction(conditions, then: operations + sideOperations(event, changed), otherwise: reads)
+                    }
                 } catch {
                     guard error == .full, withdraws else { throw error }
                     return nil
@@ -192,8 +205,11 @@ public final class FleetStore: Sendable {
     /// Deletes grants without anything else: etcd accepts that even if its database is full.
     private func delete(_ grants: [FleetGrant]) throws(GrantError) -> Outcome {
         let answer = try Self.writing("nothing is revoked", unknown: Self.unknown(grants, "revoked")) { () throws(EtcdFailure) in
-            try client.transaction(
-                then: grants.flatMap { [.delete(FleetKeys.grant($0)), .delete(FleetKeys.name($0))] } + [.delete(FleetKeys.changeSignal)])
+            try disarming { () throws(EtcdFailure) in
+                try client.transaction(
+                    then: grants.flatMap { [.delete(FleetKeys.grant($0)), .delete(FleetKeys.name($0))] }
+                        + [.delete(FleetKeys.changeSignal)])
+            }
         }
         var grants = grants
         for index in grants.indices { grants[index].revision = answer.revision }
@@ -205,9 +221,11 @@ public final class FleetStore: Sendable {
         for start in stride(from: 0, to: grants.count, by: Self.batch) {
             let part = Array(grants[start..<min(start + Self.batch, grants.count)])
             _ = try Self.mapping("the grants are revoked, but not forgotten") { () throws(EtcdFailure) in
-                try client.transaction(
-                    then: part.flatMap { [EtcdOperation.delete(FleetKeys.grant($0)), .delete(FleetKeys.name($0))] }
-                        + [Self.signal(part.map(\.hosts.audience))])
+                try disarming { () throws(EtcdFailure) in
+                    try client.transaction(
+                        then: part.flatMap { [EtcdOperation.delete(FleetKeys.grant($0)), .delete(FleetKeys.name($0))] }
+                            + [Self.signal(part.map(\.hosts.audience))])
+                }
             }
         }
     }

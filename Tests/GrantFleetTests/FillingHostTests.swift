@@ -17,10 +17,10 @@ extension GrantFleetTests {
             }
             for name in ["x", "y"] { try fleet.awaitReading("\(mount)/\(name)/file", 0) }
             let client = try EtcdClient(try FleetCredentials(file: fleet.store("h1") + "/fleet/host.json").settings)
-            let value = [UInt8](repeating: 0x78, count: 100_000)
-            var count = 0
-            while count < 100, (try? client.transaction(then: [.put("grantfs/hosts/h1/more\(count)", value)])) != nil { count += 1 }
-            #expect(count < 100)
+            try fleet.fill { number, size in
+                let value = [UInt8](repeating: 0x78, count: size)
+                return (try? client.transaction(then: [.put("grantfs/hosts/h1/more\(number)", value)])) != nil
+            }
             // Others go on serving: what they need to write fits, or they need to write nothing.
             let end = Machine.milliseconds + 15_000
             while Machine.milliseconds < end {

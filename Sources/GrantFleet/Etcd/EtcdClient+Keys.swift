@@ -23,6 +23,8 @@ public struct EtcdEntry: Sendable, Equatable {
 public enum EtcdCondition: Sendable {
     /// The key was not modified since this revision; 0: it does not exist.
     case modified(String, Int64)
+    /// The key was created at this revision; 0: it does not exist.
+    case created(String, Int64)
     case value(String, [UInt8])
 
     var json: JSONValue {
@@ -30,6 +32,11 @@ public enum EtcdCondition: Sendable {
         case .modified(let key, let revision):
             .object([
                 "key": EtcdClient.bytes(key), "target": .string("MOD"), "result": .string("EQUAL"), "mod_revision": .string("\(revision)"),
+            ])
+        case .created(let key, let revision):
+            .object([
+                "key": EtcdClient.bytes(key), "target": .string("CREATE"), "result": .string("EQUAL"),
+                "create_revision": .string("\(revision)"),
             ])
         case .value(let key, let value):
             .object([

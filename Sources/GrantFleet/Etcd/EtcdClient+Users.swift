@@ -89,8 +89,13 @@ extension EtcdClient {
         public let version: String
         public let bytes: Int64
         public let isLeader: Bool
-        public let isFull: Bool
+        /// The alarms that it knows of, such as `NOSPACE` and `CORRUPT`.
+        public let alarms: [String]
+        public var isSound: Bool { failure == nil && alarms.isEmpty }
+        public var isFull: Bool { alarms.contains("NOSPACE") }
     }
+
+    private static let alarms = ["NOSPACE", "CORRUPT"]
 
     /// Asks each endpoint separately.
     public func members() throws(GrantError) -> [Member] {
@@ -106,9 +111,10 @@ extension EtcdClient {
                 result.append(
                     Member(
                         endpoint: endpoint, failure: nil, version: answer["version"]?.string ?? "?", bytes: answer["dbSize"]?.integer ?? 0,
-                        isLeader: own != nil && answer["leader"]?.string == own, isFull: errors.contains { $0.contains("NOSPACE") }))
+                        isLeader: own != nil && answer["leader"]?.string == own,
+                        alarms: Self.alarms.filter { name in errors.contains { $0.contains(name) } }))
             } catch {
-                result.append(Member(endpoint: endpoint, failure: error, version: "", bytes: 0, isLeader: false, isFull: false))
+                result.append(Member(endpoint: endpoint, failure: error, version: "", bytes: 0, isLeader: false, alarms: []))
             }
         }
         return result

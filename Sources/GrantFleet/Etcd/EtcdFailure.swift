@@ -20,6 +20,8 @@ public enum EtcdFailure: Error, Sendable, Equatable {
     case denied
     /// The database is full: writes fail, reads and deletions work.
     case full
+    /// An alarm says that the members differ: etcd refuses every write, deletions included.
+    case corrupt
     /// The requested revisions are compacted; this is the first one left.
     case compacted(Int64)
     case noSuchLease
@@ -65,6 +67,10 @@ public enum EtcdFailure: Error, Sendable, Equatable {
             GrantError(
                 .storeFull, what, cause: "the database of etcd is full",
                 advice: "compact and defragment it, then etcdctl alarm disarm; revocations are taken all the same")
+        case .corrupt:
+            GrantError(
+                .system, what, cause: "etcd refuses every write, because of an alarm that its members differ (CORRUPT)",
+                advice: "grantfs fleet status shows it; compare the members with etcdctl endpoint hashkv, then etcdctl alarm disarm")
         case .compacted: GrantError(.system, what, cause: "etcd has forgotten the revisions that were asked for")
         case .noSuchLease: GrantError(.system, what, cause: "the lease is gone")
         case .exists: GrantError(.alreadyExists, what, cause: "etcd has it already")
@@ -84,6 +90,7 @@ public enum EtcdFailure: Error, Sendable, Equatable {
             case let text where text.contains("authentication is not enabled"): .isOpen
             case let text where text.contains("permission denied"): .denied
             case let text where text.contains("database space exceeded"): .full
+            case let text where text.contains("corrupt cluster"): .corrupt
             case let text where text.contains("requested lease not found"): .noSuchLease
             case let text where text.contains("already exists"): .exists
             case let text where text.contains("request is too large"): .tooLarge

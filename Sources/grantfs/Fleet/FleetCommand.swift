@@ -51,8 +51,13 @@ enum FleetCommand {
         case ("join", let file?): return try FleetMembership.join(file, arguments)
         case ("leave", nil): return try FleetMembership.leave(arguments)
         case ("leave", let host?):
-            try FleetSetup.remove(host, try arguments.openFleet())
+            let serial = try FleetSetup.remove(host, try arguments.openFleet())
             Terminal.note("“\(host)” is taken out: it shows what the fleet granted until its lease ends, and no longer")
+            if let serial {
+                Terminal.note(
+                    "etcd still accepts the host's certificate (serial number \(serial)): revoke it, as “Taking a host out” in "
+                        + "docs/fleet.md describes")
+            }
             return 0
         case ("hosts", nil): return try FleetReport.hosts(arguments)
         case ("status", nil): return try FleetReport.status(arguments)

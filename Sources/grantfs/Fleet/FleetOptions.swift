@@ -37,7 +37,9 @@ extension ParsedArguments {
     /// the log.
     func openFleet(_ actor: Actor = .current()) throws(GrantError) -> FleetStore {
         let credentials = try administratorCredentials()
-        return try FleetStore(try EtcdClient(credentials.settings, tokenFile: try administratorFile() + ".token"), actor: actor)
+        let file = try administratorFile()
+        let client = try EtcdClient(credentials.settings, tokenFile: file + ".token")
+        return try FleetStore(client, actor: actor, silenceFile: file + ".silence") { Terminal.note($0) }
     }
 
     private func administratorFile() throws(GrantError) -> String {
