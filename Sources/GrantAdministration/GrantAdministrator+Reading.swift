@@ -15,7 +15,10 @@ extension GrantAdministrator {
         let held = placesHeld(of: grants)
         let answers = probe.ask(grants.map { .find($0.bookmark, heldAt: held[$0.id]) })
         let now = GrantAdministrator.now
-        return zip(grants, answers).map { GrantDescription($0, $1, now: now) }
+        let isFenced = grants.contains { $0.fleetActivation != nil } && FleetLease.read(in: store.runDirectory) <= BootClock.now
+        return zip(grants, answers).map { grant, answer in
+            GrantDescription(grant, answer, now: now, isFenced: isFenced && grant.fleetActivation != nil)
+        }
     }
 
     /// Returns the paths at which running mounts hold the directories. Mounts that do not answer soon are left out.

@@ -23,13 +23,16 @@ public struct GrantDescription: Sendable {
         }
     }
 
-    init(_ grant: Grant, _ answer: ProbeAnswer, now: Instant) {
+    /// `isFenced`: the lease of the fleet's grants on this host has ended, so every mount refuses this one.
+    init(_ grant: Grant, _ answer: ProbeAnswer, now: Instant, isFenced: Bool) {
         self.grant = grant
         if case .found(let found) = answer {
             (finding, copy, isUnresponsive) = (found.finding, found.copy, false)
             path = found.path ?? grant.bookmark.path
             reason =
-                if found.isInTrash {
+                if isFenced, grant.state(at: now) == .active {
+                    "the lease of the fleet's grants has ended on this host; it is back when the agent reaches etcd (grantfs fleet status)"
+                } else if found.isInTrash {
                     "it lies in a Trash; it is back when it is taken out of there"
                 } else {
                     found.copy.map {
@@ -44,7 +47,7 @@ public struct GrantDescription: Sendable {
         }
         state =
             switch grant.state(at: now) {
-            case .active: finding.isUsable ? .active : .unavailable
+            case .active: finding.isUsable && !isFenced ? .active : .unavailable
             case .revoked: .revoked
             case .expired: .expired
             }

@@ -50,6 +50,7 @@ extension FleetAgent {
         var failed: String?
         // Directories that were missing are looked for again.
         var nextRetry = Clock.monotonic
+        var version: Int64?
         while !isEnding {
             waitToApply(milliseconds: 1_000)
             if isEnding { return }
@@ -71,6 +72,12 @@ extension FleetAgent {
                     return shared.awaitsRenewal
                 }
                 if isAwaited { wakeRenewing() }
+                // Changes by other processes: by a command of this host's administrator.
+                let current = try store.dataVersion()
+                if isBehind || current != version {
+                    try findRevokedHere()
+                    version = current
+                }
                 try publish()
                 failed = nil
             } catch {
@@ -121,9 +128,19 @@ extension FleetAgent {
             if !changed.isEmpty { shared.unconfirmed[shared.batches] = shared.stored }
             shared.stored = max(shared.stored, revision)
             (shared.problems, shared.audiences) = (problems, audiences.list)
+            shared.active = Dictionary(
+                desired.filter(\.isActive).map { ($0.id, $0.activation) }, uniquingKeysWith: { first, _ in first })
             return shared.batches
         }
         if !changed.isEmpty { confirm(changed, result.orphans, batch) }
+    }
+
+    /// Finds the fleet's active grants that were revoked on this host.
+    private func findRevokedHere() throws(GrantError) {
+        let revoked = try store.grants().filter { $0.fleetActivation != nil && $0.state == .revoked }
+        shared.withLock { shared in
+            shared.revokedHere = Set(revoked.filter { shared.active[$0.id] == $0.fleetActivation }.map(\.id))
+        }
     }
 
     private static func withdrawal(of own: Grant) -> FleetDesiredGrant {
@@ -226,7 +243,7 @@ extension FleetAgent {
     /// Publishes this host's state in etcd, if it has changed.
     private func publish() throws(GrantError) {
         let (lease, instance, revision, problems, published) = shared.withLock {
-            ($0.lease, $0.instance, $0.watermark, $0.problems, $0.published)
+            ($0.lease, $0.instance, $0.watermark, $0.toldProblems, $0.published)
         }
         if lease == 0 || revision == 0 || (revision == published.revision && problems == published.problems && lease == published.lease) {
             return

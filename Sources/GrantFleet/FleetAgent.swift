@@ -58,6 +58,10 @@ public final class FleetAgent: @unchecked Sendable {
         var batches = 0
         var audiences: [String] = []
         var problems: [GrantID: String] = [:]
+        /// The fleet's active grants for this host, with their activations.
+        var active: [GrantID: Int64] = [:]
+        /// Those of them that were revoked on this host.
+        var revokedHere: Set<GrantID> = []
         /// The number of the fleet's active grants in the local store.
         var activeGrants = 0
         /// Whether what failed may succeed now.
@@ -71,6 +75,11 @@ public final class FleetAgent: @unchecked Sendable {
         var isEnding = false
         /// For tests: publishes a change before the mounts have confirmed it, which the test with faults has to detect.
         let confirmsEarly = getenv("GRANTFS_TEST_EARLY_WATERMARK") != nil
+
+        /// What the fleet is told of grants that are not shown here.
+        var toldProblems: [GrantID: String] {
+            problems.merging(revokedHere.map { ($0, "it was revoked on this host, by its administrator") }) { own, _ in own }
+        }
 
         /// Whether the fleet has been told that this host has confirmed everything up to a revision.
         func hasPublished(_ revision: Int64) -> Bool {

@@ -97,6 +97,12 @@ public struct FleetChange: Sendable {
     public init(grant: FleetGrant, hosts: [HostConfirmation]) { (self.grant, self.hosts) = (grant, hosts) }
 
     public var isConfirmed: Bool { hosts.allSatisfy { $0.state != .waiting } }
+
+    /// Whether the grant is active and each host that has confirmed it says why it cannot show it.
+    public var isShownNowhere: Bool {
+        let confirmed = hosts.filter { $0.state == .confirmed }
+        return grant.state == .active && !confirmed.isEmpty && confirmed.allSatisfy { $0.reason != nil }
+    }
 }
 
 extension FleetStore {
@@ -163,6 +169,9 @@ extension FleetStore {
     ) throws(GrantError) -> [FleetChange] {
         let start = Clock.monotonic
         let deadline = start + Int64(min(timeout, 1e6) * 1e9)
+        // What was recorded is reported in time, even if etcd has fallen silent.
+        client.endRequests(at: max(deadline, start + 2_000_000_000))
+        defer { client.endRequests(at: nil) }
         let found = try readHosts(until: deadline, outcome)
         let watching = HostWatch(found.hosts, outcome, since: start)
         if !watching.isDone { watching.judgeSilence(by: silence()) }

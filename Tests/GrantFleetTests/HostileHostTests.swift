@@ -141,7 +141,7 @@ extension GrantFleetTests {
             try fleet.on("h1", "fleet", "leave").orThrow()
             #expect(try keys("h1").isEmpty)
             try fleet.administer("fleet", "leave", "h2").orThrow()
-            #expect(try keys("h2") == ["grantfs/hosts/h2/agent"])
+            #expect(try keys("h2") == ["grantfs/hosts/h2/agent", "grantfs/hosts/h2/alive"])
             // Another machine with the invitation of one that serves.
             try fleet.on("copy", "fleet", "join", fleet.files.base + "/h3.invitation").orThrow()
             try fleet.on("copy", "fleet", "leave").orThrow()

@@ -22,6 +22,8 @@ public final class EtcdClient: @unchecked Sendable {
         /// Whether the token is from the cache and not confirmed yet.
         var isCached = false
         var clock: Int64?
+        /// By `Clock.monotonic`: no request lasts longer. nil: each endpoint has its own time.
+        var deadline: Int64?
     }
 
     /// Loads the libraries. `.unsupported` if they are not installed.
@@ -58,6 +60,17 @@ public final class EtcdClient: @unchecked Sendable {
 
     /// How far the server's clock was ahead of this one's at its last answer, in seconds and to the second. nil if unknown.
     public var clockDifference: Int64? { state.withLock { $0.clock } }
+
+    /// Lets no request last beyond a time by `Clock.monotonic`; nil: each endpoint has `timeout`.
+    public func endRequests(at deadline: Int64?) { state.withLock { $0.deadline = deadline } }
+
+    /// The milliseconds for the next request to an endpoint. `.unreachable` if the time is over.
+    private func timeLeft(_ state: State) throws(EtcdFailure) -> Int {
+        guard let deadline = state.deadline else { return timeout }
+        let left = (deadline - Clock.monotonic) / 1_000_000
+        guard left > 0 else { throw .unreachable("the time that was given is over") }
+        return Int(min(Int64(timeout), left))
+    }
 
     /// Sends a request to the first endpoint that answers.
     func call(_ path: String, _ body: [String: JSONValue]) throws(EtcdFailure) -> JSONValue {
@@ -142,7 +155,7 @@ public final class EtcdClient: @unchecked Sendable {
 
     private func send(_ path: String, _ body: [UInt8], to endpoint: String, _ state: inout State) throws(EtcdFailure) -> JSONValue {
         let collected = ResponseBuffer()
-        let answer = post(endpoint + path, token: state.token, body, timeout: timeout, collected)
+        let answer = post(endpoint + path, token: state.token, body, timeout: try timeLeft(state), collected)
         switch answer.outcome {
         case CFLEET_ANSWERED: break
         case CFLEET_STOPPED: throw .invalidResponse(endpoint: endpoint, "its answer is longer than any of etcd's")

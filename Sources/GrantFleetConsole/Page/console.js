@@ -146,7 +146,16 @@ function show() {
   announce();
 }
 
-function clock(time) { return new Date(time).toLocaleTimeString(); }
+// Local time in the form of ISO 8601, as the commands show it.
+function isoDate(time) {
+  const date = new Date(time);
+  const two = number => String(number).padStart(2, '0');
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock(time)}`;
+}
+function clock(time) {
+  const date = new Date(time);
+  return [date.getHours(), date.getMinutes(), date.getSeconds()].map(number => String(number).padStart(2, '0')).join(':');
+}
 function secondsLeft(until) { return Math.max(0, Math.ceil((until - Date.now() - offset) / 1000)); }
 
 // Rows are kept by what they are: what is read or has the focus stays where it is.
@@ -236,6 +245,7 @@ function showGrants() {
     const all = grant.confirmed + grant.waiting + grant.gone;
     if (grant.waiting > 0) mark(cells[5].firstElementChild, 'wait', `${grant.waiting} of ${all} not yet`);
     else if (grant.problems > 0) mark(cells[5].firstElementChild, 'bad', `${grant.problems} of ${all} cannot`);
+    else if (grant.state === 'active' && grant.gone > 0) mark(cells[5].firstElementChild, 'bad', `${grant.gone} of ${all} fenced`);
     else mark(cells[5].firstElementChild, all > 0 ? 'good' : '', all > 0 ? `all ${all}` : 'none');
     const button = cells[6].firstElementChild;
     put(button, words[wanted(grant)]);
@@ -281,7 +291,7 @@ function openDetail(id) {
 function standingWords(grant, row) {
   const isActive = grant.state === 'active';
   switch (row.standing) {
-    case 'gone': return ['', isActive ? 'not heard of, shows nothing' : 'fenced: its lease is gone'];
+    case 'gone': return [isActive ? 'bad' : '', isActive ? 'fenced: shows nothing until its agent reaches etcd' : 'fenced: its lease is gone'];
     case 'waiting': {
       const until = row.until ? `, until ${clock(row.until)} at the most unless it renews its lease` : '';
       return ['wait', isActive ? `not yet: ${row.behind} behind` : `may still serve${until}`];
@@ -302,7 +312,7 @@ function showDetail() {
   put(element('detail-title'), grant.name);
   element('detail-title').tabIndex = -1;
   const facts = [['State', grant.state], ['View', grant.view], ['Path', grant.path], ['Access', grant.access], ['For', grant.for],
-    ['Expires', grant.expires ? new Date(grant.expires).toLocaleString() : 'never'], ['Changed', grant.by ? `by ${grant.by}` : '–'], ['Id', grant.id]];
+    ['Expires', grant.expires ? isoDate(grant.expires) : 'never'], ['Changed', grant.by ? `by ${grant.by}` : '–'], ['Id', grant.id]];
   const list = element('detail-facts');
   while (list.children.length < facts.length * 2) list.append(document.createElement('dt'), document.createElement('dd'));
   facts.forEach(([name, text], index) => {
@@ -312,7 +322,7 @@ function showDetail() {
   const all = grant.confirmed + grant.waiting + grant.gone;
   put(element('detail-spread'), spreadWords(grant, change, all));
   element('detail-progress').max = Math.max(1, all);
-  element('detail-progress').value = grant.confirmed + grant.gone;
+  element('detail-progress').value = grant.confirmed + (grant.state === 'active' ? 0 : grant.gone);
   const button = element('detail-change');
   put(button, `${words[wanted(grant)]}…`);
   button.classList.toggle('danger', grant.state === 'active');
@@ -321,7 +331,7 @@ function showDetail() {
   rows(element('standings'), part, row => {
     cell(row);
     child(cell(row), 'span');
-    cell(row, 'After', 'time');
+    cell(row, 'Took', 'time');
   }, (row, host) => {
     put(row.cells[0], host.host);
     mark(row.cells[1].firstElementChild, ...standingWords(grant, host));

@@ -14,7 +14,7 @@ enum DoctorCommand {
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let findings =
             MountingChecks.run() + InstallationChecks.run() + KernelChecks.run() + LimitChecks.run() + SandboxChecks.run()
-            + (try StoreChecks.run(arguments))
+            + (try StoreChecks.run(arguments)) + (try FleetChecks.run(arguments))
         let isHealthy = !findings.contains { $0.level == .problem }
         if arguments.wantsJSON {
             try Terminal.print(JSON.object([("healthy", .bool(isHealthy)), ("findings", .array(findings.map { .object(json($0)) }))]).text)

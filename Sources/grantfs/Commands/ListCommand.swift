@@ -58,13 +58,15 @@ enum ListCommand {
     }
 
     private static func show(_ grants: [GrantDescription]) throws(GrantError) {
-        var table = Table(header: ["NAME", "VIEW", "ACCESS", "STATE", "EXPIRES", "ID", "PATH"])
+        let hasFleet = grants.contains { $0.grant.fleetActivation != nil }
+        var table = Table(header: ["NAME", "VIEW", "ACCESS", "STATE", "EXPIRES"] + (hasFleet ? ["BY"] : []) + ["ID", "PATH"])
         for grant in grants {
             table.add(
                 [
                     Terminal.visible(grant.grant.name.bytes), Terminal.visible(grant.grant.view.description), grant.grant.access.rawValue,
-                    state(grant), grant.grant.expires.map { Timestamp.local($0) } ?? "never", String(grant.grant.id.description.prefix(12)),
-                    Terminal.visible(grant.path),
+                    state(grant), grant.grant.expires.map { Timestamp.local($0) } ?? "never",
+                ] + (hasFleet ? [grant.grant.fleetActivation == nil ? "this host" : "the fleet"] : []) + [
+                    String(grant.grant.id.description.prefix(12)), Terminal.visible(grant.path),
                 ], shade(grant.state))
         }
         try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput)))

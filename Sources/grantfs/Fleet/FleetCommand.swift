@@ -98,6 +98,17 @@ enum FleetCommand {
         if settings.user != nil, settings.password == nil { throw GrantError(.usage, "fleet init: --user needs --password-file") }
         let store = try GrantStore(directory: try arguments.storeDirectory(), create: true)
         let file = FleetCredentials.place(host: false, store: store.directory)
+        if let own = try? FleetCredentials(file: file), Set(own.settings.endpoints) == Set(settings.endpoints),
+            let fleet = try? FleetStore(try EtcdClient(own.settings))
+        {
+            guard fleet.lease == Int64(lease) || !arguments.has("lease") else {
+                throw GrantError(
+                    .alreadyExists, "no fleet is made", cause: "this store administers the one there, whose leases last \(fleet.lease) s",
+                    advice: "leave --lease out")
+            }
+            Terminal.note("this fleet is there already, and is administered from this store (grantfs fleet status shows it)")
+            return 0
+        }
         try FleetSetup.make(settings, lease: Int64(lease)) { credentials throws(GrantError) in
             try FleetMembership.makePlace(store)
             try credentials.write(to: file)

@@ -30,7 +30,7 @@ enum FleetGrants {
                     expires: expires,
                     hosts: hosts, created: now))
         }
-        let fleet = try arguments.openFleet()
+        let fleet = try reading("granted") { () throws(GrantError) in try arguments.openFleet(within: timeout) }
         if arguments.has("dry-run") { return try FleetOutput.preview(wanted, "grant", fleet, arguments) }
         var outcome = FleetStore.Outcome(grants: [], revision: 0)
         for grant in wanted {
@@ -43,7 +43,7 @@ enum FleetGrants {
         let (changes, failure) = confirmations(outcome, "granted", fleet, arguments, timeout)
         if arguments.wantsJSON { return try FleetOutput.show(changes, "granted", "the grant", arguments, failure: failure) }
         for change in changes { try Terminal.print(change.grant.id.description) }
-        return FleetOutput.exitStatus(of: changes, "the grant", failure)
+        return FleetOutput.exitStatus(of: changes, "the grant", failure, expectsShown: true)
     }
 
     /// What a directory of a shared filesystem is, if this machine has it mounted; else each host takes what it finds first, which is
@@ -148,8 +148,11 @@ enum FleetGrants {
         _ body: (inout FleetGrant) -> Void
     ) throws(GrantError) -> Int32 {
         let (timeout, view) = (try arguments.timeout(), try arguments.view())
-        let fleet = try arguments.openFleet()
-        let grants = try chosen(arguments, view, event, try fleet.grants().grants)
+        let (fleet, all) = try reading(event) { () throws(GrantError) in
+            let fleet = try arguments.openFleet(within: timeout)
+            return (fleet, try fleet.grants().grants)
+        }
+        let grants = try chosen(arguments, view, event, all)
         if arguments.has("dry-run") { return try FleetOutput.preview(grants, command, fleet, arguments) }
         let outcome = try fleet.change(grants, event, withdraws: withdraws) { grant in
             var grant = grant
@@ -167,6 +170,11 @@ enum FleetGrants {
             do throws(GrantError) { try fleet.forget(outcome.grants) } catch { failure = error }
         }
         return try FleetOutput.show(changes, event, what, arguments, unchanged: outcome.unchanged, failure: failure)
+    }
+
+    /// The error says that nothing was changed.
+    private static func reading<Result>(_ event: String, _ body: () throws(GrantError) -> Result) throws(GrantError) -> Result {
+        do throws(GrantError) { return try body() } catch { throw error.saying("nothing was \(event)") }
     }
 
     private static func chosen(

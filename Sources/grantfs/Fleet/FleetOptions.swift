@@ -35,10 +35,14 @@ extension ParsedArguments {
 
     /// Opens the fleet as its administrator, with the credentials of $GRANTFS_FLEET or the store. `actor`: who makes the changes, for
     /// the log.
-    func openFleet(_ actor: Actor = .current()) throws(GrantError) -> FleetStore {
+    ///
+    /// `seconds`: how long etcd may take to answer everything that is asked.
+    func openFleet(_ actor: Actor = .current(), within seconds: Double? = nil) throws(GrantError) -> FleetStore {
         let credentials = try administratorCredentials()
         let file = try administratorFile()
         let client = try EtcdClient(credentials.settings, tokenFile: file + ".token")
+        // To record a change takes some requests even if hosts are not to be waited for.
+        if let seconds { client.endRequests(at: Clock.monotonic + Int64(max(seconds, 2) * 1e9)) }
         return try FleetStore(client, actor: actor, silenceFile: file + ".silence") { Terminal.note($0) }
     }
 

@@ -37,7 +37,7 @@ enum FleetOutput {
             let sameVerb = verb == "restored" ? "active already:" : "is so already:"
             for change in changes { try Terminal.print(line(change, unchanged.contains(change.grant.id) ? sameVerb : verb)) }
         }
-        return exitStatus(of: changes, what, failure)
+        return exitStatus(of: changes, what, failure, expectsShown: ["granted", "restored"].contains(verb))
     }
 
     private static func line(_ change: FleetChange, _ verb: String) -> String {
@@ -56,7 +56,10 @@ enum FleetOutput {
 
     /// Returns 0, or 3 if a host has not confirmed; names each, with what it cannot apply. `failure`: what has failed since the change was
     /// recorded.
-    static func exitStatus(of changes: [FleetChange], _ what: String, _ failure: GrantError? = nil) -> Int32 {
+    /// `expectsShown`: a grant that no host can show is unconfirmed.
+    static func exitStatus(
+        of changes: [FleetChange], _ what: String, _ failure: GrantError? = nil, expectsShown: Bool = false
+    ) -> Int32 {
         for change in changes {
             for host in change.hosts {
                 if host.state == .waiting {
@@ -71,7 +74,15 @@ enum FleetOutput {
             }
         }
         if let failure { Terminal.report(failure) }
-        return max(changes.allSatisfy(\.isConfirmed) ? 0 : 3, failure?.exitStatus ?? 0)
+        var isNowhere = false
+        for change in changes where expectsShown && change.isShownNowhere {
+            isNowhere = true
+            Terminal.report(
+                GrantError(
+                    .unconfirmed, "\(what) of “\(change.grant.name)” is recorded, but no host can show it",
+                    advice: "see the lines above; hosts that can show it later do so by themselves"))
+        }
+        return max(isNowhere ? 3 : 0, changes.allSatisfy(\.isConfirmed) ? 0 : 3, failure?.exitStatus ?? 0)
     }
 
     /// Prints which hosts the change concerns, and changes nothing.

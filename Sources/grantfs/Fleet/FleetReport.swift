@@ -59,22 +59,11 @@ enum FleetReport {
     }
 
     static func status(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        if let host = try HostFleetStatus(arguments) { return try host.show(arguments) }
         let client = try EtcdClient(try arguments.administratorCredentials().settings)
         let members = try client.members()
-        if !arguments.wantsJSON {
-            var table = Table(header: ["ENDPOINT", "STATE", "VERSION", "SIZE"])
-            for member in members {
-                let state = member.failure != nil ? "no answer" : member.isFull ? "full" : member.isLeader ? "leads" : "follows"
-                table.add(
-                    [
-                        member.endpoint, state, member.failure == nil ? member.version : "-",
-                        member.failure == nil ? "\(member.bytes / 1024) KiB" : "-",
-                    ],
-                    member.failure == nil && !member.isFull ? nil : .attention)
-            }
-            try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput)))
-        }
-        for member in members { if let failure = member.failure { Terminal.report(failure.error("\(member.endpoint) is not heard")) } }
+        if !arguments.wantsJSON { try show(members) }
+        report(members)
         let fleet = try FleetStore(client)
         let (hosts, revision) = try fleet.hosts()
         let (grants, invalidEntries) = try fleet.grants()
@@ -83,17 +72,7 @@ enum FleetReport {
         for flaw in invalidEntries { Terminal.report(flaw) }
         if arguments.wantsJSON {
             let document = JSON.object([
-                (
-                    "members",
-                    .array(
-                        members.map { member in
-                            .object([
-                                ("endpoint", .string(member.endpoint)), ("answers", .bool(member.failure == nil)),
-                                ("leads", .bool(member.isLeader)),
-                                ("full", .bool(member.isFull)), ("version", .string(member.version)), ("bytes", .integer(member.bytes)),
-                            ])
-                        })
-                ),
+                ("members", .array(members.map { json($0) })),
                 ("revision", .integer(revision)), ("lease", .integer(try fleet.format().lease)),
                 ("hosts", .object([("live", .integer(Int64(live))), ("gone", .integer(Int64(hosts.count - live)))])),
                 ("grants", .object([("active", .integer(Int64(active))), ("others", .integer(Int64(grants.count - active)))])),
@@ -102,6 +81,42 @@ enum FleetReport {
         } else {
             try Terminal.print("\(live) of \(hosts.count) hosts live, \(active) of \(grants.count) grants active, revision \(revision)")
         }
-        return members.contains { $0.failure != nil || $0.isFull } ? 1 : 0
+        return members.allSatisfy(\.isSound) ? 0 : 1
+    }
+
+    static func show(_ members: [EtcdClient.Member]) throws(GrantError) {
+        var table = Table(header: ["ENDPOINT", "STATE", "VERSION", "SIZE"])
+        for member in members {
+            table.add(
+                [
+                    member.endpoint, state(of: member), member.failure == nil ? member.version : "-",
+                    member.failure == nil ? "\(member.bytes / 1024) KiB" : "-",
+                ], member.isSound ? nil : .attention)
+        }
+        try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput)))
+    }
+
+    /// Says why members are not sound.
+    static func report(_ members: [EtcdClient.Member]) {
+        if members.contains(where: { !$0.alarms.isEmpty }) {
+            Terminal.note(
+                "because of the alarm etcd refuses changes, and hosts close what the fleet granted if they cannot confirm that they "
+                    + "obey; the next command that changes something disarms it (etcdctl alarm disarm does, too)")
+        }
+        for member in members { if let failure = member.failure { Terminal.report(failure.error("\(member.endpoint) is not heard")) } }
+    }
+
+    static func json(_ member: EtcdClient.Member) -> JSON {
+        .object([
+            ("endpoint", .string(member.endpoint)), ("answers", .bool(member.failure == nil)), ("leads", .bool(member.isLeader)),
+            ("full", .bool(member.isFull)), ("alarms", .array(member.alarms.map { .string($0) })), ("version", .string(member.version)),
+            ("bytes", .integer(member.bytes)),
+        ])
+    }
+
+    private static func state(of member: EtcdClient.Member) -> String {
+        if member.failure != nil { return "no answer" }
+        if !member.alarms.isEmpty { return "alarm " + member.alarms.joined(separator: ", ") }
+        return member.isLeader ? "leads" : "follows"
     }
 }
