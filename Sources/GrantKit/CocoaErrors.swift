@@ -30,7 +30,8 @@ extension CocoaError {
         case .usage: .fileReadUnsupportedScheme
         case .unsupported: .featureUnsupported
         case .alreadyExists: .fileWriteFileExists
-        case .ambiguous, .storeUnavailable, .storeDamaged, .storeNewer, .storeFull, .mountFailed, .unconfirmed, .exhausted, .system:
+        case .ambiguous, .storeUnavailable, .storeDamaged, .storeNewer, .storeFull, .mountFailed, .unconfirmed, .incomplete, .exhausted,
+            .system:
             .fileReadUnknown
         }
     }
