@@ -2,14 +2,14 @@
 """Runs the tests in several processes side by side: .ci/test calls it.
 
 A unit is a suite, or one test of a long suite. Units start in the order of their measured time, the longest first
-(Tests/times.tsv), and each has a process of its own, in which tests run one after the other. What needs the machine
-alone runs at the end. Closes with “N passed, N failed, N skipped”.
+(Tests/times.tsv), as far as the processors suffice: a unit that computes runs beside units that wait. Each has a
+process of its own, in which tests run one after the other. Tests that need the machine alone run at the end. Closes
+with “N passed, N failed, N skipped”.
 """
 import argparse
 import json
 import os
 import pathlib
-import queue
 import re
 import signal
 import subprocess
@@ -26,6 +26,8 @@ times_file = root / "Tests/times.tsv"
 LONGEST_UNIT = 12.0
 # Tests below this are not worth a line in the file of times.
 SHORTEST_KEPT = 1.0
+# Of a test that has no line there.
+UNKNOWN = (0.1, 0.05)
 # A process that takes longer hangs.
 TIME_LIMIT = 1500
 # These disturb every test beside them.
@@ -43,18 +45,21 @@ def serialized_suites():
 
 
 def read_times():
-    """Seconds by the name of the test, from the last time that they were recorded."""
+    """Seconds and seconds of processor time by the name of the test, from the last time that they were recorded."""
     if not times_file.exists():
         return {}
     lines = (line.split("\t") for line in times_file.read_text().splitlines() if not line.startswith("#"))
-    return {name: float(seconds) for seconds, name in lines}
+    return {name: (float(seconds), float(spent)) for seconds, spent, name in lines}
 
 
 class Unit:
     """Tests that one process runs, one after the other."""
 
-    def __init__(self, name, tests, seconds):
-        self.name, self.tests, self.seconds = name, tests, seconds
+    def __init__(self, name, tests, times):
+        self.name, self.tests = name, tests
+        self.seconds = sum(times.get(test, UNKNOWN)[0] for test in tests)
+        # How much of a processor it uses on average.
+        self.load = sum(times.get(test, UNKNOWN)[1] for test in tests) / self.seconds
         self.alone = bool(alone.search(tests[0]))
 
     def filters(self):
@@ -76,15 +81,15 @@ def make_units(tests):
         suites.setdefault(test.rsplit("/", 1)[0] if "/" in test else test.split(".")[0], []).append(test)
     units = []
     for suite, members in suites.items():
-        seconds = sum(times.get(test, 0.1) for test in members)
-        long = [test for test in members if times.get(test, 0) >= SHORTEST_KEPT]
-        if seconds <= LONGEST_UNIT or suite.rsplit("/", 1)[-1] in serialized or alone.search(members[0]):
-            units.append(Unit(suite, members, seconds))
+        whole = Unit(suite, members, times)
+        if whole.seconds <= LONGEST_UNIT or suite.rsplit("/", 1)[-1] in serialized or whole.alone:
+            units.append(whole)
             continue
-        units += [Unit(test, [test], times[test]) for test in long]
+        long = [test for test in members if times.get(test, UNKNOWN)[0] >= SHORTEST_KEPT]
+        units += [Unit(test, [test], times) for test in long]
         short = [test for test in members if test not in long]
         if short:
-            units.append(Unit(suite, short, sum(times.get(test, 0.1) for test in short)))
+            units.append(Unit(suite, short, times))
     return sorted(units, key=lambda unit: -unit.seconds)
 
 
@@ -111,22 +116,33 @@ class Scheduler:
 
     def run(self, units, workers):
         """Runs all of `units`, so many at a time."""
-        waiting = queue.SimpleQueue()
-        for unit in units:
-            waiting.put(unit)
+        waiting, loads, changed = list(units), {}, threading.Condition()
+        processors = os.cpu_count() or 2
+
+        def take(number):
+            """The longest unit for which there is a processor, or any if nothing runs; None at the end."""
+            with changed:
+                while waiting:
+                    free = processors - sum(loads.values())
+                    unit = next((unit for unit in waiting if unit.load <= free or not loads), None)
+                    if unit:
+                        waiting.remove(unit)
+                        loads[number] = unit.load
+                        return unit
+                    changed.wait()
+                return None
 
         def work(number):
-            while True:
-                try:
-                    unit = waiting.get_nowait()
-                except queue.Empty:
-                    return
+            while unit := take(number):
                 try:
                     run = self.run_one(unit, number)
                 except Exception as error:  # A fault of this program is a failure, never a silent end.
                     run = Run(unit)
                     run.trouble = f"could not be run: {error!r}"
                 self.report(run)
+                with changed:
+                    del loads[number]
+                    changed.notify_all()
 
         threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(workers)]
         for thread in threads:
@@ -279,11 +295,12 @@ def record_times(scheduler):
     """Writes what the next run goes by. Tests that did not run keep their line."""
     times = read_times()
     for run in scheduler.runs:
-        for name, (wall, _) in run.times.items():
-            times[name] = wall
-    rows = sorted(((name, seconds) for name, seconds in times.items() if seconds >= SHORTEST_KEPT), key=lambda row: row[0])
-    times_file.write_text("# Seconds of each test that takes longer than one: `make test ARGS=--record-times` writes this.\n"
-                          + "".join(f"{seconds:.0f}\t{name}\n" for name, seconds in rows))
+        for name, (wall, spent) in run.times.items():
+            times[name] = (wall, wall / 2 if spent is None else spent)
+    rows = sorted((name, *both) for name, both in times.items() if both[0] >= SHORTEST_KEPT)
+    times_file.write_text("# Seconds, and seconds of processor time, of each test that takes longer than one:\n"
+                          "# `make test ARGS=--record-times` writes this.\n"
+                          + "".join(f"{seconds:.1f}\t{spent:.1f}\t{name}\n" for name, seconds, spent in rows))
 
 
 def main():
@@ -296,7 +313,7 @@ def main():
     parser.add_argument("--workers", type=int, default=3 * (os.cpu_count() or 2), metavar="N", help="processes at a time (default: 3 for each processor)")
     parser.add_argument("--no-comparison", action="store_true", help="do not compare the machine before and after")
     parser.add_argument("--output", default=".build/test-output", metavar="DIR", help="where output goes (default: %(default)s)")
-    parser.add_argument("--list", action="store_true", help="print the units and their expected seconds, and run nothing")
+    parser.add_argument("--list", action="store_true", help="print the units with their expected seconds and load, and run nothing")
     options = parser.parse_args()
 
     listed = subprocess.run([options.program, "--testing-library", "swift-testing", "--list-tests"], stdin=subprocess.DEVNULL,
@@ -307,7 +324,7 @@ def main():
     units = make_units(tests)
     if options.list:
         for unit in units:
-            print(f"{unit.seconds:7.1f}  {len(unit.tests):4}  {unit.name}{'  (alone)' if unit.alone else ''}")
+            print(f"{unit.seconds:7.1f}  {unit.load:4.2f}  {len(unit.tests):4}  {unit.name}{'  (alone)' if unit.alone else ''}")
         return 0
     if not units:
         print("grantfs: no test has that in its name", file=sys.stderr)

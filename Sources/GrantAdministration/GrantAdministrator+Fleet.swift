@@ -21,8 +21,8 @@ extension GrantAdministrator {
                 throw GrantError(.invalidDirectory, "“\(path)” cannot be granted", cause: "a link leads from there to somewhere else")
             }
             try check(proposal)
-            try ObeyedFiles.check(proposal.bookmark.path, access: access)
             try requireAllowed([(proposal.bookmark.path, view, access)])
+            try ObeyedFiles.check(proposal.bookmark.path, access: access)
             return .success(proposal.bookmark)
         } catch {
             return .failure(error)

@@ -98,9 +98,9 @@ extension GrantAdministrator {
                 throw GrantAdministrator.noOwnCache(choice.name, cache)
             }
             try check(choice.proposal)
-            try ObeyedFiles.check(choice.proposal.bookmark.path, access: choice.access)
         }
         try requireAllowed(choices.map { ($0.proposal.bookmark.path, $0.view, $0.access) })
+        for choice in choices { try ObeyedFiles.check(choice.proposal.bookmark.path, access: choice.access) }
         let now = GrantAdministrator.now
         var grants: [Grant] = []
         var tagged: [Proposal] = []

@@ -9,8 +9,8 @@ extension GrantAdministrator {
         _ grant: Grant, with view: ViewName, as name: GrantName, access: Access, timeout: Double = standardTimeout
     ) throws(GrantError) -> GrantChange {
         try LoopCheck(store: store).check(grant.bookmark.path)
-        try ObeyedFiles.check(grant.bookmark.path, access: access)
         try requireAllowed([(grant.bookmark.path, view, access)])
+        try ObeyedFiles.check(grant.bookmark.path, access: access)
         let shared = Grant(
             id: .random(), view: view, name: name, bookmark: grant.bookmark, access: access, created: GrantAdministrator.now)
         try store.insert([shared], by: actor)

@@ -38,9 +38,9 @@ import Testing
         try FileManager.default.createDirectory(atPath: place + "/my view/below", withIntermediateDirectories: true)
         let real = URL(fileURLWithPath: place).resolvingSymlinksInPath().path
         for (path, name) in [("my view", "my view"), ("my view/below", "link")] {
-            #expect(try run(["\(real)/\(path)", "/d"], in: place).words == ["mount", "--", name, "/d"])
+            #expect(try run(["\(real)/\(path)", real], in: place).words == ["mount", "--", name, real])
         }
-        #expect(try run([real + "/other", "/d"], in: place).words == ["mount", "--", real + "/other", "/d"])
+        #expect(try run([real + "/other", real], in: place).words == ["mount", "--", real + "/other", real])
     }
 
     @Test(arguments: [[], ["v"], ["v", "/d", "x"], ["v", "/d", "-q"], ["v", "/d", "-o"], ["v", "/d", "-N", "1"]])

@@ -76,7 +76,7 @@ extension GrantFleetTests {
             let fleet = try FleetFixture(hosts: ["h1"])
             let mount = try fleet.mount("h1")
             let granted = try fleet.administer("grant", "--fleet", "--filesystem", "nas:/export", "/projects/x", "--view", "v")
-            #expect(granted.status == 0 && granted.errors.contains("nas:/export is not mounted here"), "\(granted)")
+            #expect(granted.status == 3 && granted.errors.contains("nas:/export is not mounted here"), "\(granted)")
             try fleet.files.wait(until: "it is said") { try problem(fleet).contains("nas:/export is not mounted here") }
             func overlay(_ number: Int) throws -> String {
                 let base = try fleet.files.directory("overlay\(number)")

@@ -50,11 +50,10 @@ extension MountTests {
         }
 
         @Test(
-            "shows nothing of its file once the revocation is confirmed",
+            "A late reply shows nothing of its file once the revocation is confirmed",
             .enabled(if: isPossible, "needs root, /dev/fuse and two processors"), arguments: ["shared", "exclusive"],
             [
                 ("link", "link"), ("chmod", "chmod"), ("truncate", "truncate"), ("lookup", "getattr"), ("create", "create"),
-                ("fstat", "getattr"),
             ])
         func attributes(cache: String, call: (name: String, operation: String)) throws {
             let late = try Late(call.name, call.operation, cache: cache)
@@ -64,7 +63,7 @@ extension MountTests {
         }
 
         @Test(
-            "that keeps a page locked delays neither the revocation nor its confirmation",
+            "A late reply that keeps a page locked does not delay a revocation",
             .enabled(if: isPossible, "needs root, /dev/fuse and two processors"), arguments: ["shared", "exclusive", "none"])
         func page(cache: String) throws {
             let late = try Late("fault", "read", cache: cache)

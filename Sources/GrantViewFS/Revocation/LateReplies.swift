@@ -17,8 +17,8 @@ final class LateReplies: Sendable {
         /// gate was shut.
         var installers: [pid_t: Int64] = [:]
         var mayHaveInstalled = false
-        /// Since when nothing but calls of the daemon's own has counted these nodes: `Clock.monotonic`; 0 while a reply may have.
-        var heldSince: Int64 = 0
+        /// Since when no reply can be late: `Clock.monotonic`; 0 while one may be.
+        var quietSince: Int64 = 0
     }
 
     private unowned let view: ViewFS
@@ -26,8 +26,8 @@ final class LateReplies: Sendable {
     private let notifier: Notifier
     private let state = Lock(State())
 
-    /// A call of the daemon's own that is not over after so many nanoseconds hangs.
-    private static let heldEnough: Int64 = 50_000_000
+    /// A thread that was just woken by its reply is seen as runnable within so many nanoseconds.
+    private static let quietEnough: Int64 = 50_000_000
 
     /// Finds the threads. Call it when the gate is shut and nobody is inside, before anything is invalidated.
     init(_ view: ViewFS, _ scope: Scope, _ notifier: Notifier) {
@@ -38,7 +38,13 @@ final class LateReplies: Sendable {
     }
 
     /// Adds nodes that the kernel did not know when it was told to invalidate them.
-    func add(_ nodes: some Sequence<UInt64>) { state.withLock { $0.nodes.formUnion(nodes) } }
+    ///
+    /// A node that only an earlier daemon has given out is left out: if that daemon died before its reply was sent, the kernel never
+    /// hears of the node, and sends no FORGET.
+    func add(_ nodes: some Sequence<UInt64>) {
+        let given = nodes.filter { (view.tree.nodes.find($0)?.pointee.found.load(ordering: .relaxed) ?? 0) != 0 }
+        state.withLock { $0.nodes.formUnion(given) }
+    }
 
     /// Whether a thread may have a reply that it has not processed. One that sleeps has: from the reply on it waits for nobody.
     private static func isWaiting(_ thread: pid_t) -> Bool { !StarvedThreads.waiting([thread]).isEmpty }
@@ -56,18 +62,25 @@ final class LateReplies: Sendable {
             var isAnyGiven = false
             state.nodes = state.nodes.filter { id in
                 if notifier.invalidateAttributes(NodeID(id)) != -ENOENT { return false }
-                // Or the kernel has evicted the inode, and its FORGET is on the way. The scope itself counts its root once.
+                // Or the kernel has evicted the inode, and its FORGET is on the way.
                 guard let node = view.tree.nodes.find(id) else { return false }
-                let count = node.pointee.lookupCount, own: UInt64 = id == scope.rootNode ? 1 : 0
+                let count = node.pointee.lookupCount, own = countOfScope(id)
                 // Calls that the daemon makes by itself, and that may hang, count the node and pin it.
                 if count > own + node.pointee.pins { isAnyGiven = true }
                 return count > own
             }
+            if state.nodes.isEmpty { return state.installers.isEmpty }
+            // A reply is late only while the thread that gets it waits for a processor.
             let now = Clock.monotonic
-            if isAnyGiven { state.heldSince = 0 } else if state.heldSince == 0 { state.heldSince = now }
-            let areNodesDone = state.nodes.isEmpty || (!isAnyGiven && now - state.heldSince > Self.heldEnough)
-            return areNodesDone && state.installers.isEmpty
+            let isQuiet = !isAnyGiven || view.lastCalls.callers(in: scope.id.rawValue).allSatisfy { !Self.isWaiting($0.thread) }
+            state.quietSince = isQuiet ? (state.quietSince == 0 ? now : state.quietSince) : 0
+            return isQuiet && now - state.quietSince > Self.quietEnough && state.installers.isEmpty
         }
+    }
+
+    /// How often the scope itself counts a node: as its root, and as the file that it shows.
+    private func countOfScope(_ id: UInt64) -> UInt64 {
+        (id == scope.rootNode ? 1 : 0) + (scope.nodes.document?.node?.id == id ? 1 : 0)
     }
 
     private func pollInstallers(_ state: inout State) {

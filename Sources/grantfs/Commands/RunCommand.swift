@@ -260,7 +260,7 @@ enum RunCommand {
     ) -> [[UInt8]] {
         let words =
             ["grantfs", "mount", "--store", store, "--temporary", file] + (isMixed ? ["--main"] : []) + (isAudited ? ["-o", "audit"] : [])
-            + (command.map { ["--for=\($0)"] } ?? []) + ["--", view, mountpoint]
+            + (command.map { ["--command-line=\($0)"] } ?? []) + ["--", view, mountpoint]
         return words.map { Array($0.utf8) }
     }
 
