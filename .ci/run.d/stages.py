@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """What continuous integration runs, stages side by side: .ci/run calls it. `stages.py --list` prints the stages.
+`stages.py --keep-going` runs all of them, whatever fails.
 
 A stage starts when those that it comes after have passed and what it uses is free. Its output goes to
 .build/stages/NAME.txt, and is printed when it fails. The stage `test` comes last, alone, and its output is printed.
@@ -32,7 +33,6 @@ class Stage:
     skipped: int = 0
 
 
-BUILT = ("tests", "release")
 STAGES = [
     Stage("lint", ".ci/lint --no-build"),
     Stage("tests", "swift build --build-tests --explicit-target-dependency-import-check error", uses="build"),
@@ -59,17 +59,20 @@ STAGES = [
 
 
 class Runner:
-    def __init__(self, stages):
+    def __init__(self, stages, keeps_going):
+        self.keeps_going = keeps_going
         self.stages = {stage.name: stage for stage in stages}
         self.state = {name: "waiting" for name in self.stages}
         self.changed = threading.Condition()
+        # A failure ends the run when the stages beside it have ended.
         self.running, self.rows = {}, []
         self.directory = root / ".build/stages"
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
 
     def can_start(self, stage):
-        done = all(self.state[name] in ("passed", "skipped") for name in stage.after if name in self.state)
+        ended = ("passed", "skipped", "failed") if self.keeps_going else ("passed", "skipped")
+        done = all(self.state[name] in ended for name in stage.after if name in self.state)
         used = {self.stages[name].uses for name in self.running}
         free = not (stage.uses and stage.uses in used) and not (stage.uses == "machine" and self.running) and "machine" not in used
         return done and free and self.state[stage.name] == "waiting"
@@ -78,7 +81,7 @@ class Runner:
         with self.changed:
             while True:
                 failed = "failed" in self.state.values()
-                ready = [] if failed else [stage for stage in self.stages.values() if self.can_start(stage)]
+                ready = [] if failed and not self.keeps_going else [stage for stage in self.stages.values() if self.can_start(stage)]
                 if ready:
                     self.start(ready[0])
                 elif self.running:
@@ -135,8 +138,9 @@ def main():
         for stage in STAGES:
             print(f"{stage.name:14} {stage.command}{'   after ' + ', '.join(stage.after) if stage.after else ''}")
         return 0
-    chosen = [stage for stage in STAGES if not sys.argv[1:] or stage.name in sys.argv[1:]]
-    runner = Runner(chosen)
+    names = [word for word in sys.argv[1:] if word != "--keep-going"]
+    chosen = [stage for stage in STAGES if not names or stage.name in names]
+    runner = Runner(chosen, keeps_going="--keep-going" in sys.argv[1:])
 
     def ended(number, _):
         runner.stop()
@@ -146,7 +150,6 @@ def main():
         signal.signal(number, ended)
     started = time.monotonic()
     passed = runner.run()
-    # A failure ends the run when the stages beside it have ended.
     runner.print_table(time.monotonic() - started)
     closing = root / ".build/test-output/summary"
     if passed and closing.exists():
