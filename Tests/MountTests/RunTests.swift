@@ -80,6 +80,17 @@ extension MountTests {
             try expectNothingLeft("after none was begun")
         }
 
+        @Test("A read-only grant inside a writable one is refused, in whatever order they are given")
+        func nestedReadOnly() throws {
+            let inner = try fixture.directory("source/docs/hooks")
+            for grants in [[source, inner + ":ro"], [inner + ":ro", source]] {
+                let output = try fixture.grantfs(
+                    ["run"] + grants.flatMap { ["--grant", $0] } + ["--", "touch", inner + "/file"])
+                #expect(output.status == 2 && output.errors.contains("cannot be granted read-only"), "\(output)")
+            }
+            #expect(try FileManager.default.contentsOfDirectory(atPath: inner).isEmpty)
+        }
+
         @Test("as root, does not see what only root may read in /etc", .enabled(if: Identity.isRoot, "needs root"))
         func rootsFiles() throws {
             let output = try run("ls /etc/shadow /etc/gshadow /etc/sudoers /etc/passwd 2>/dev/null", "--grant", source)

@@ -171,6 +171,7 @@ extension ViewFS {
         countDenial(request.caller, in: scope)
         // It installs nothing, but pages stay locked until it is processed.
         lastCalls.record(request.caller.pid, in: scope)
+        starvedThreads.begin(request.caller.pid)
         let error = verdict == .readOnly ? EROFS : EACCES
         if audit != nil { recordRefusal(request, scope: scope, error: error) }
         if node != 0, error == EACCES { return refusedReadThrottle.refuse(request, node: node, scope: scope) }

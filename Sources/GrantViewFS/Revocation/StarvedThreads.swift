@@ -24,6 +24,8 @@ final class StarvedThreads: Sendable {
     }
 
     private let state = Lock(State())
+    /// Whether the time of any thread is remembered.
+    private let remembers = Atomic<Bool>(false)
 
     /// A thread that has had so many nanoseconds of a processor has processed its reply, which takes some microseconds.
     static let enoughRuntime: Int64 = 1_000_000
@@ -48,6 +50,7 @@ final class StarvedThreads: Sendable {
             guard now - state.last > Self.interval else { return false }
             if now - state.last > Self.forgotten { state.runtimes = [:] }
             state.last = now
+            remembers.store(true, ordering: .relaxed)
             return true
         }
         if !isDue { return }
@@ -66,7 +69,12 @@ final class StarvedThreads: Sendable {
         }
     }
 
-    /// Those that have had no processor since they were first seen.
+    /// A thread makes another call. It has processed the last reply, and gets another one.
+    func begin(_ thread: pid_t) {
+        if remembers.load(ordering: .relaxed) { state.withLock { $0.runtimes[thread] = nil } }
+    }
+
+    /// Those that have had no processor since they were first seen with their last call.
     private func starved(_ threads: [pid_t]) -> [pid_t] {
         let runtimes = threads.map { (thread: $0, now: clinux_other_runtime($0)) }
         return state.withLock { state in

@@ -170,7 +170,23 @@ enum RunCommand {
             }
             chosen.append((proposal, name, wish.access, wish.cache))
         }
+        try checkNesting(chosen)
         return chosen
+    }
+
+    /// `.usage` if a grant gives less than one around it: the program would change its files by the outer path.
+    private static func checkNesting(_ chosen: [Chosen]) throws(GrantError) {
+        for inner in chosen where inner.access == .readOnly {
+            let path = inner.proposal.bookmark.path
+            let outer = chosen.first {
+                $0.access == .readWrite && MountTable.path(path, isAtOrBelow: $0.proposal.bookmark.path)
+            }
+            guard let outer = outer?.proposal.bookmark.path else { continue }
+            throw GrantError(
+                .usage, "“\(String(decoding: path, as: UTF8.self))” cannot be granted read-only",
+                cause: "it lies in “\(String(decoding: outer, as: UTF8.self))”, which is granted for writing",
+                advice: "grant the directories beside it one by one, or all of it read-only")
+        }
     }
 
     /// Makes another name for one that is taken.
