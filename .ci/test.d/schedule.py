@@ -310,7 +310,7 @@ def main():
     parser.add_argument("--skip", action="append", default=[], metavar="REGEX", help="no tests whose name contains it")
     parser.add_argument("--times", action="store_true", help="print the slowest thirty tests")
     parser.add_argument("--record-times", action="store_true", help="write Tests/times.tsv anew")
-    parser.add_argument("--workers", type=int, default=3 * (os.cpu_count() or 2), metavar="N", help="processes at a time (default: 3 for each processor)")
+    parser.add_argument("--workers", type=int, default=2 * (os.cpu_count() or 2), metavar="N", help="processes at a time (default: 2 for each processor)")
     parser.add_argument("--no-comparison", action="store_true", help="do not compare the machine before and after")
     parser.add_argument("--output", default=".build/test-output", metavar="DIR", help="where output goes (default: %(default)s)")
     parser.add_argument("--list", action="store_true", help="print the units with their expected seconds and load, and run nothing")

@@ -55,7 +55,9 @@ extension MountTests {
             let found = try examine().problems("mounts").filter { $0.message.contains(mountpoint) }
             #expect(found.count == 1 && found[0].advice?.contains("umount -l \(mountpoint)") == true, "\(found)")
             try Command.run(Identity.isRoot ? ["umount", "-l", mountpoint] : ["fusermount3", "-uz", mountpoint]).orThrow()
-            #expect(try examine().problems("mounts").filter { $0.message.contains(mountpoint) }.isEmpty)
+            try fixture.wait(until: "the mount is gone") {
+                try examine().problems("mounts").filter { $0.message.contains(mountpoint) }.isEmpty
+            }
         }
 
         @Test("names a mount whose daemon does not answer")

@@ -167,7 +167,7 @@ extension MountTests {
             #expect(granted.contains("GRANTFS_NAME=b\n") && granted.contains("GRANTFS_LOGIN_UID=\(login)\n"), "\(granted)")
             #expect(granted.contains("uid 0 (login \(login))") && granted.contains("b\\nMESSAGE=forged"), "\(granted)")
             try grantfs("set", "b", "--access", "read-only")
-            #expect(try entry("changed").contains("access read-only"))
+            #expect(try entry("changed").contains("access read-write → read-only"))
             try grantfs("revoke", "b")
             _ = try entry("revoked")
             try grantfs("restore", "b")
