@@ -62,7 +62,7 @@ extension GrantPortalTests {
         }
         /// What a read of what is open gives.
         static func reading(_ descriptor: Int32) -> String {
-            if descriptor < 0 { return "not opened: \(errno)" }
+            if descriptor < 0 { return "not opened" }
             var buffer = [UInt8](repeating: 0, count: 16)
             let count = pread(descriptor, &buffer, buffer.count, 0)
             return count < 0 ? (errno == EACCES ? "EACCES" : "\(errno)") : "“\(String(decoding: buffer.prefix(count), as: UTF8.self))”"
