@@ -50,6 +50,7 @@ enum AbandonedWorkplaces {
     private static func end(_ name: [UInt8], in parent: borrowing FileDescriptor, owner: uid_t) throws(Errno) -> [UInt8]? {
         let directory = try FileDescriptor.openBeneath(parent.number, name, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
         let status = try directory.status()
+        // One with the sticky bit is being made (`OwnStaging`).
         guard status.st.st_uid == owner, status.st.st_mode & 0o7777 == 0o700 else { return nil }
         let lock = try directory.reopened(O_RDONLY | O_DIRECTORY)
         guard try lock.tryLock() else { return nil }

@@ -6,6 +6,8 @@ import Glibc
 /// Other users who may change names around it can rename the directory, or remove it while it is empty. They cannot
 /// reach anything in it. So an object made in it by name is the object that was made, and gets its owner, mode and
 /// attributes before others can open it.
+///
+/// It has the sticky bit, which has no effect there. By it other processes of this user tell it from a directory that is in use for long.
 public final class OwnStaging {
     /// For system calls that take a directory and a name.
     public let directory: FileDescriptor
@@ -38,7 +40,7 @@ public final class OwnStaging {
         for _ in 0..<16 {
             let name = prefix + (0..<digits).map { _ in Array("0123456789abcdef".utf8)[Int.random(in: 0..<16)] }
             do throws(Errno) {
-                try DirectoryEntry.makeDirectory(parent.number, name, 0o700)
+                try DirectoryEntry.makeDirectory(parent.number, name, 0o1700)
                 return name
             } catch {
                 if error != Errno(EEXIST) { throw error }
