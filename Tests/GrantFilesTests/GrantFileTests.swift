@@ -41,7 +41,7 @@ import Testing
             ("[[grant]]\npath = \"/a\"\nacess = \"read-only\"", "f.grants:3: unknown key “acess” (did you mean “access”?)"),
             ("[[grant]]\npath = \"a\"", "f.grants:2: the path “a” is not absolute"),
             ("[[grant]]\nname = \"x\"", "f.grants:1: the grant has no path"),
-            ("[[grant]]\npath = \"/a\"\naccess = \"rw\"", "f.grants:3: “rw” is unknown for “access”"),
+            ("[[grant]]\npath = \"/a\"\naccess = \"writable\"", "f.grants:3: “writable” is unknown for “access”"),
             ("[[grant]]\npath = \"/a\"\nexpires = \"2h\"", "f.grants:3: “expires” is a date with a time"),
             ("[[grant]]\npath = \"/a\"\nexpires = 2500-01-01T00:00:00Z", "f.grants:3: “expires”"),
             ("[[grant]]\npath = 7", "f.grants:2: “path” is text"),
