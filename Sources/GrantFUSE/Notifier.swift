@@ -87,18 +87,35 @@ public struct Notifier: @unchecked Sendable {
         return write(fuse_session_fd(session), &header, 16) == 16 ? 0 : -errno
     }
 
-    /// Extends the kernel's idea of a file's size: `byte` is the file's last one, at `place` (fs/fuse/dev.c, fuse_notify_store).
-    public func store(_ byte: UInt8, at place: off_t, of node: NodeID) -> Int32 {
-        var byte = byte
-        return withUnsafeMutablePointer(to: &byte) { store(UnsafeMutableRawPointer($0), 1, at: place, of: node) }
+    /// Makes the kernel take a file for `size` bytes long if it takes it for shorter. Caches nothing, and overwrites nothing that
+    /// is cached: the bytes of this store cannot be read, and the kernel takes the new size before it copies them (fs/fuse/dev.c,
+    /// fuse_notify_store). From then on it may wait, for a request about the last page.
+    public func lengthen(_ node: NodeID, to size: off_t) -> Int32 {
+        guard size > 0, let unreadable = Self.unreadable else { return size > 0 ? -ENOMEM : 0 }
+        // struct fuse_out_header and struct fuse_notify_store_out; FUSE_NOTIFY_STORE is 4.
+        var header: (UInt32, Int32, UInt64, UInt64, UInt64, UInt32, UInt32) = (41, 4, 0, node.rawValue, UInt64(truncatingIfNeeded: size - 1), 1, 0)
+        let written = withUnsafeMutableBytes(of: &header) { header in
+            let parts = [
+                iovec(iov_base: header.baseAddress, iov_len: header.count),
+                iovec(iov_base: UnsafeMutableRawPointer(bitPattern: unreadable), iov_len: 1),
+            ]
+            return writev(fuse_session_fd(session), parts, 2)
+        }
+        return written >= 0 || errno == EFAULT ? 0 : -errno
     }
+
+    /// The address of a page that nobody can read.
+    private static let unreadable: UInt? = {
+        let page = mmap(nil, 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        return page == MAP_FAILED ? nil : UInt(bitPattern: page)
+    }()
 
     /// Makes the kernel take a file for longer than any is, by a byte at a place that nobody can guess. Then it asks for what lies
     /// at or behind the true end, and its own answers carry no meaningful size (lseek(2), SEEK_END; fs/fuse/dev.c,
     /// fuse_notify_store). Only for files that are never used by this node id again.
     public func obscureSize(_ node: NodeID) -> Int32 {
         let place = off_t.random(in: 1 << 49..<1 << 50) << 12
-        let result = store(0, at: place, of: node)
+        let result = lengthen(node, to: place + 1)
         // Drops only that page, which nobody else has.
         return result == 0 ? invalidateData(node, at: place, length: 1) : result
     }

@@ -45,6 +45,7 @@ public final class ViewFS: @unchecked Sendable {
     public let audit: AuditTrail?
     let lastRefused = LastRefused()
     let lastCalls = LastCalls()
+    let lengthenings = Lengthenings()
     let starvedThreads = StarvedThreads()
     /// Whether a file with a set-gid bit and without group execution was ever met: members of the group keep that bit when they
     /// write (fs/attr.c, setattr_should_drop_sgid), and requests do not say who is one. Until then no write has to check.

@@ -70,6 +70,19 @@ extension ViewFS {
         return clinux_statx(file.descriptor.number, nil, &status) == 0 && status.st.st_nlink > 0 ? 0 : -ENOENT
     }
 
+    /// The attributes of a file that is shown, as they are now and not as they were when it was found: a kernel that trusts its own
+    /// sizes takes them for as long as it knows the file.
+    func currentAttributes(of shown: (id: UInt64, status: FileStatus)) -> stat {
+        guard let node = tree.nodes.find(shown.id) else { return attributes(shown.status) }
+        let descriptor = tree.pin(node)
+        defer { tree.unpin(shown.id, node) }
+        var status = FileStatus()
+        guard descriptor >= 0, clinux_statx(descriptor, nil, &status) == 0 else { return attributes(shown.status) }
+        var attributes = attributes(status)
+        if kernelOpens, let time = shownTime(of: node) { attributes.st_mtim = time }
+        return attributes
+    }
+
     /// How long (nanoseconds) a program that moved the document away must be gone before it is shown again. A shell command consists of
     /// several programs.
     private static let patience =

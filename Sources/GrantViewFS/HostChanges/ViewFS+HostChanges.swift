@@ -18,32 +18,18 @@ extension ViewFS {
         guard notifier.invalidateData(NodeID(id)) == 0, let scope = tree.nodes.find(id)?.pointee.scope, let nodes = tree.scope(scope) else {
             return
         }
-        // A single byte makes no page from which the kernel answers, so nothing is left for readers after a withdrawal; at the
-        // beginning of a page it would (fs/fuse/dev.c, fuse_notify_store).
-        guard let last = tree.withLive(id, in: nodes, { lastByte(of: id, $0) }) ?? nil, last.place & (Self.smallestPage - 1) != 0 else {
-            return
+        lengthenings.lengthen(id, to: { tree.withLive(id, in: nodes, { hostSize(of: id, $0) }) ?? nil }) {
+            _ = notifier.lengthen(NodeID(id), to: $0)
         }
-        _ = notifier.store(last.byte, at: last.place, of: NodeID(id))
     }
 
-    /// In bytes, of any processor: pages may begin at multiples of it.
-    private static let smallestPage = 4096
-
-    /// The last byte of a regular file behind the mount, and its position; nil for an empty or unreadable file.
-    private func lastByte(of id: UInt64, _ node: NodePointer) -> (byte: UInt8, place: off_t)? {
+    /// The size of a regular file behind the mount.
+    private func hostSize(of id: UInt64, _ node: NodePointer) -> off_t? {
         let pinned = tree.pin(node)
         defer { tree.unpin(id, node) }
-        guard node.pointee.type == S_IFREG, pinned >= 0 else { return nil }
-        let opened = clinux_reopen(pinned, O_RDONLY | O_NONBLOCK)
-        guard opened >= 0 else { return nil }
-        let file = FileDescriptor(owning: opened)
-        // No program has read anything. A user's daemon can avoid that for the user's own files.
-        _ = clinux_keep_access_time(file.number)
         var status = FileStatus()
-        guard clinux_statx(file.number, nil, &status) == 0, status.st.st_size > 0 else { return nil }
-        var byte: UInt8 = 0
-        let place = status.st.st_size - 1
-        return pread(file.number, &byte, 1, place) == 1 ? (byte, place) : nil
+        guard node.pointee.type == S_IFREG, pinned >= 0, clinux_statx(pinned, nil, &status) == 0 else { return nil }
+        return status.st.st_size
     }
 
     /// How changes beside the mount are noticed: nil where they are not, else `directories` or `names`.

@@ -97,7 +97,10 @@ extension ViewFS {
                 return
             }
             // The kernel reports and shows no new time for an unchanged size; the file itself may get one.
-            if resizes { view.restoreTime(of: node, descriptor) }
+            if resizes {
+                view.restoreTime(of: node, descriptor)
+                view.lengthenings.settle(id.rawValue)
+            }
             // The kernel's own times for a file that accepts none (FS_APPEND_FL) or belongs to another user: the file keeps those
             // of its last write.
             if result < 0, !(result == -EPERM && view.policy.writeBack && changes == .cachedTimes) {

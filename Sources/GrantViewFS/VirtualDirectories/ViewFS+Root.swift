@@ -76,7 +76,8 @@ extension ViewFS {
             var parameters = EntryParameters()
             parameters.ino = root
             parameters.generation = UInt64(truncatingIfNeeded: generation)
-            parameters.attr = attributes(file?.status ?? scope.nodes.rootStatus.withLock { $0 } ?? scope.rootStatus)
+            parameters.attr =
+                file.map(currentAttributes) ?? attributes(scope.nodes.rootStatus.withLock { $0 } ?? scope.rootStatus)
             // A file that is saved on the host is another one: each use of its name asks.
             if !scope.isFile, scope.nodes.cacheBypass.load(ordering: .relaxed) == 0 {
                 parameters.entry_timeout = min(policy.timeout, Self.nameTimeout)

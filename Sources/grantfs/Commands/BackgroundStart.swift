@@ -10,11 +10,11 @@ enum BackgroundStart {
 
     /// Starts this program again with these words. Returns 0 once the mount answers, else the daemon's exit status. `said`: the additional
     /// bytes of `announce`.
-    static func run(words: [[UInt8]]) throws(Errno) -> Int32 { try start(words: words).status }
+    static func run(words: [[UInt8]], for command: String? = nil) throws(Errno) -> Int32 { try start(words: words, for: command).status }
 
-    static func start(words: [[UInt8]]) throws(Errno) -> (status: Int32, said: [UInt8]) {
+    static func start(words: [[UInt8]], for command: String? = nil) throws(Errno) -> (status: Int32, said: [UInt8]) {
         let pipe = try PipePair()
-        let child = try spawn(words, ["--ready-fd=3"], [pipe.writing.number])
+        let child = try spawn(words, for: command, ["--ready-fd=3"], [pipe.writing.number])
         return try outcome(of: child, pipe)
     }
 
@@ -29,7 +29,7 @@ enum BackgroundStart {
         private let looks: StandingProbe
 
         /// `words`: as for `run`.
-        init(words: [[UInt8]]) throws(Errno) {
+        init(words: [[UInt8]], for command: String) throws(Errno) {
             self.words = words
             let ready = try PipePair()
             let pair = try UnixSocket.pair()
@@ -37,7 +37,7 @@ enum BackgroundStart {
             // Of standard error it gets to know with `go`: a directory that hangs may hold it up before, and a reader of the starter's must not
             // wait for that.
             child = try spawn(
-                words, ["--ready-fd=3", "--go-fd=4", "--look-fd=5"],
+                words, for: command, ["--ready-fd=3", "--go-fd=4", "--look-fd=5"],
                 [ready.writing.number, pair.other.number, looks.other.number], silent: true)
             socket = pair.closeOther()
             self.looks = StandingProbe(looks.closeOther(), pid: child)
@@ -105,11 +105,21 @@ enum BackgroundStart {
         return true
     }
 
+    /// In the daemon: the command line for which it was started. It is not among the daemon's words, which every user can read, and by
+    /// which programs are found.
+    static func takeCommand() -> String? {
+        defer { unsetenv(commandVariable) }
+        return getenv(commandVariable).map { String(cString: $0) }
+    }
+    private static let commandVariable = "GRANTFS_RUN_COMMAND"
+
     private static func spawn(
-        _ words: [[UInt8]], _ added: [String], _ descriptors: [Int32], silent: Bool = false
+        _ words: [[UInt8]], for command: String?, _ added: [String], _ descriptors: [Int32], silent: Bool = false
     ) throws(Errno) -> Int32 {
         // The runtime's backtracer, started by a crash with several threads, can hang and keep the mount from dying.
         setenv("SWIFT_BACKTRACE", "enable=no", 0)
+        if let command { setenv(commandVariable, command, 1) }
+        defer { unsetenv(commandVariable) }
         // They come before the command's own words, because behind a `--` they would be operands.
         let added = (added + ["--foreground"]).map { Array($0.utf8) }
         return try ChildProcess.spawn(

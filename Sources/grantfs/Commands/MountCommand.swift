@@ -23,7 +23,6 @@ enum MountCommand {
             OptionDeclaration("portal", help: "the documents of the desktop's programs, for grantfs portal", isHidden: true),
             OptionDeclaration("sloppy", help: "pass over unknown mount options", isHidden: true),
             OptionDeclaration("fake", help: "check everything and mount nothing", isHidden: true),
-            OptionDeclaration("command-line", value: "COMMAND", help: "for the log: what the view is mounted for", isHidden: true),
             OptionDeclaration("temporary", value: "FILE", help: "the file of a mount that ends with another command", isHidden: true),
             OptionDeclaration("ready-fd", value: "N", help: "where to say that the mount answers", isHidden: true),
             OptionDeclaration("go-fd", value: "N", help: "where it is said that there is something to be mounted", isHidden: true),
@@ -87,7 +86,7 @@ enum MountCommand {
         if ready != nil { BackgroundStart.settle() }
         return Daemon.run(
             store: store, shown: shown, mountpoint: mountpoint.path, options: options, isBackground: ready != nil, temporary: temporary,
-            command: try arguments.text("command-line"),
+            command: BackgroundStart.takeCommand(),
             attached: { if goes != nil, let ready { BackgroundStart.announceAttached(on: ready) } }
         ) { error in
             turn.take()?.end()

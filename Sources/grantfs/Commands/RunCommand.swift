@@ -61,7 +61,10 @@ enum RunCommand {
         let label = TemporaryMount.newLabel()
         // Only a view of its own is sure to have a mount of its own.
         let daemon =
-            request.grants.isEmpty ? nil : try? BackgroundStart.Waiting(words: daemonWords(label, store: directory, request, arguments))
+            request.grants.isEmpty
+            ? nil
+            : try? BackgroundStart.Waiting(
+                words: daemonWords(label, store: directory, request, arguments), for: text(of: arguments.operands))
         // Runs in the background while the directories are looked up and the view is mounted.
         let files = SystemFiles(isRoot: geteuid() == 0, hasNetwork: request.hasNetwork)
         let system = Ahead { files.find(firstDescriptor: SandboxProcess.firstHanded) }
@@ -238,13 +241,16 @@ enum RunCommand {
         for command: String? = nil, by daemon: BackgroundStart.Waiting? = nil, attached: () -> Void = {}
     ) throws(GrantError) {
         let words = words(
-            view.description, temporary.file, store: store.directory, at: temporary.mountpoint, isAudited: isAudited, isMixed: isMixed,
-            for: command)
+            view.description, temporary.file, store: store.directory, at: temporary.mountpoint, isAudited: isAudited, isMixed: isMixed)
         let status: Int32
         do {
             // The store may be elsewhere than expected when the daemon was started.
             status =
-                if let daemon, daemon.words == words { try daemon.go(attached: attached) } else { try BackgroundStart.run(words: words) }
+                if let daemon, daemon.words == words {
+                    try daemon.go(attached: attached)
+                } else {
+                    try BackgroundStart.run(words: words, for: command)
+                }
         } catch {
             throw GrantError(.mountFailed, "the daemon cannot be started", cause: error.description)
         }
@@ -262,8 +268,7 @@ enum RunCommand {
         let store = String(decoding: CanonicalPath.resolveWhatExists(Array(store.utf8)), as: UTF8.self)
         return words(
             label, TemporaryMount.file(label: label, hasOwnView: true), store: store,
-            at: store + "/run/" + label, isAudited: arguments.has("audit"), isMixed: request.grants.contains { $0.cache != nil },
-            for: text(of: arguments.operands))
+            at: store + "/run/" + label, isAudited: arguments.has("audit"), isMixed: request.grants.contains { $0.cache != nil })
     }
 
     /// The command line for the log, cut to a readable length.
@@ -272,11 +277,11 @@ enum RunCommand {
     }
 
     private static func words(
-        _ view: String, _ file: String, store: String, at mountpoint: String, isAudited: Bool, isMixed: Bool, for command: String?
+        _ view: String, _ file: String, store: String, at mountpoint: String, isAudited: Bool, isMixed: Bool
     ) -> [[UInt8]] {
         let words =
             ["grantfs", "mount", "--store", store, "--temporary", file] + (isMixed ? ["--main"] : []) + (isAudited ? ["-o", "audit"] : [])
-            + (command.map { ["--command-line=\($0)"] } ?? []) + ["--", view, mountpoint]
+            + ["--", view, mountpoint]
         return words.map { Array($0.utf8) }
     }
 

@@ -1,0 +1,48 @@
+import CGrantSystem
+import Glibc
+import GrantSystem
+import Synchronization
+
+/// Tells the kernel of files that the host has made longer, in order with programs that cut them meanwhile: the kernel never takes a
+/// smaller size from the daemon, so one that was read before the cut must not reach it afterwards.
+final class Lengthenings: Sendable {
+    private struct Lengthening {
+        let node: UInt64
+        let thread: pid_t
+        var isSent = false
+    }
+
+    private let count = Atomic<Int>(0)
+    private let underWay = Lock<[Lengthening]>([])
+
+    /// Sends the size that `size` returns, unless the file is cut in between.
+    func lengthen(_ node: UInt64, to size: () -> off_t?, send: (off_t) -> Void) {
+        let thread = clinux_gettid()
+        count.add(1, ordering: .sequentiallyConsistent)
+        underWay.withLock { $0.append(Lengthening(node: node, thread: thread)) }
+        defer {
+            underWay.withLock { $0.removeAll { $0.thread == thread } }
+            count.subtract(1, ordering: .sequentiallyConsistent)
+        }
+        guard let size = size() else { return }
+        let mayBeSent = underWay.withLock { lengthenings in
+            guard let place = lengthenings.firstIndex(where: { $0.thread == thread }) else { return false }
+            lengthenings[place].isSent = true
+            return true
+        }
+        if mayBeSent { send(size) }
+    }
+
+    /// Call it between cutting a file and the reply: afterwards the kernel hears of no size from before.
+    ///
+    /// Waits while such a size is being sent, but not for what a sender then waits for in the kernel, which may be this cut: by then
+    /// the kernel has taken the size (`Notifier.lengthen`).
+    func settle(_ node: UInt64) {
+        if count.load(ordering: .sequentiallyConsistent) == 0 { return }
+        underWay.withLock { $0.removeAll { $0.node == node && !$0.isSent } }
+        while let thread = underWay.withLock({ $0.first { $0.node == node && $0.isSent }?.thread }) {
+            if StarvedThreads.waiting([thread]).isEmpty { return }
+            usleep(50)
+        }
+    }
+}
