@@ -93,7 +93,8 @@ public struct Notifier: @unchecked Sendable {
     public func lengthen(_ node: NodeID, to size: off_t) -> Int32 {
         guard size > 0, let unreadable = Self.unreadable else { return size > 0 ? -ENOMEM : 0 }
         // struct fuse_out_header and struct fuse_notify_store_out; FUSE_NOTIFY_STORE is 4.
-        var header: (UInt32, Int32, UInt64, UInt64, UInt64, UInt32, UInt32) = (41, 4, 0, node.rawValue, UInt64(truncatingIfNeeded: size - 1), 1, 0)
+        let place = UInt64(truncatingIfNeeded: size - 1)
+        var header: (UInt32, Int32, UInt64, UInt64, UInt64, UInt32, UInt32) = (41, 4, 0, node.rawValue, place, 1, 0)
         let written = withUnsafeMutableBytes(of: &header) { header in
             let parts = [
                 iovec(iov_base: header.baseAddress, iov_len: header.count),

@@ -26,19 +26,39 @@ extension ViewFS {
         }
     }
 
-    /// fallocate(2). Moving what lies behind the range (FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE) cannot be divided.
+    /// fallocate(2). Moving what lies behind the range (FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE) cannot be divided, and an
+    /// allocation that fails for space must not have done a part: a filesystem in memory takes it back.
     private func allocate(_ file: UnsafeMutablePointer<OpenFile>, _ mode: Int32, _ offset: off_t, _ length: off_t) -> Int32 {
-        let moving: Int32 = 0x08 | 0x20
-        if mode & moving != 0 || length <= Self.mostAllocated { return clinux_fallocate(file.pointee.descriptor, mode, offset, length) }
-        var done: off_t = 0
+        let (moving, punching): (Int32, Int32) = (0x08 | 0x20, 0x02)
+        let descriptor = file.pointee.descriptor
+        if mode & moving != 0 || length <= Self.mostAllocated || (mode & punching == 0 && !hasSpace(length, descriptor)) {
+            return clinux_fallocate(descriptor, mode, offset, length)
+        }
+        var (done, piece): (off_t, off_t) = (0, Self.mostAllocated)
         while done < length {
             if done > 0, let refusal = refusal(ofChangeTo: file) { return refusal }
-            let piece = min(Self.mostAllocated, length - done)
-            let result = clinux_fallocate(file.pointee.descriptor, mode, offset &+ done, piece)
+            let began = Clock.monotonic
+            piece = min(piece, length - done)
+            let result = clinux_fallocate(descriptor, mode, offset &+ done, piece)
             if result < 0 { return result }
             done += piece
+            if mode & punching == 0 { continue }
+            // Up to 2^63 bytes, nearly all of them behind the end of the file.
+            let taken = Clock.monotonic - began
+            if taken < Self.quickNanoseconds {
+                piece = piece > length / 2 ? length : piece * 2
+            } else if taken > Self.slowNanoseconds {
+                piece = max(piece / 2, Self.mostAllocated)
+            }
         }
         return 0
+    }
+
+    /// Whether so many bytes are free on the file's filesystem.
+    private func hasSpace(_ length: off_t, _ descriptor: Int32) -> Bool {
+        var space = statvfs()
+        guard clinux_fstatvfs(descriptor, &space) == 0, space.f_frsize > 0 else { return true }
+        return UInt64(truncatingIfNeeded: space.f_bfree) >= UInt64(truncatingIfNeeded: length) / UInt64(truncatingIfNeeded: space.f_frsize)
     }
 
     /// Copies between files of one scope. Between two scopes: EXDEV, upon which the kernel reads and writes by itself, each in its
