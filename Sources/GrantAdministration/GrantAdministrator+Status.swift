@@ -55,7 +55,9 @@ extension GrantAdministrator {
         let search = Holder.search(of: Set(devices.compactMap { $0 }), until: deadline)
         return records.indices.compactMap { index in
             let record = records[index]
-            let (held, unseen) = (devices[index].flatMap { search.holders[$0] } ?? [], search.unseen)
+            let unseen = search.unseen
+            var held = devices[index].flatMap { search.holders[$0] } ?? []
+            if let device = devices[index], !table.has(device) { held += Holder.ofMount(device, until: deadline) }
             switch answers[index] {
             case .failure(.dead):
                 guard let left = deadMounts.first(where: { $0.record.id == record.id }) else { return nil }

@@ -9,6 +9,8 @@ public struct Holder: Sendable {
         case cwd
         case exe
         case root
+        /// A mount in the process's mount namespace.
+        case mount
     }
 
     public let pid: Int32
@@ -46,6 +48,22 @@ public struct Holder: Sendable {
     /// Returns what one process holds; nil if it cannot be inspected, or not until that moment of `Clock.monotonic`.
     static func search(by pid: Int32, of device: DeviceNumber, until deadline: Int64) -> Holder? {
         ProcessInspector.inspect([pid], until: deadline) { Holder.held(by: $0, of: [device], $1) }.found[pid]?[device]
+    }
+
+    /// The processes of other mount namespaces in which the filesystem with this device number is mounted, one of each namespace. Not those
+    /// that this user may not inspect.
+    public static func ofMount(_ device: DeviceNumber, until deadline: Int64) -> [Holder] {
+        let namespace: (String) -> [UInt8]? = { try? CanonicalPath.target(of: Array("/proc/\($0)/ns/mnt".utf8)) }
+        var seen = Set([namespace("self")])
+        var found: [Holder] = []
+        for pid in names(in: "/proc").compactMap({ Int32($0) }).sorted() where Clock.monotonic < deadline {
+            guard let place = namespace("\(pid)"), seen.insert(place).inserted else { continue }
+            let text = (try? File.contents(of: Array("/proc/\(pid)/mountinfo".utf8))) ?? []
+            let paths = MountTable(parsing: text).entries.filter { DeviceNumber(major: $0.major, minor: $0.minor) == device }
+            if paths.isEmpty { continue }
+            found.append(Holder(pid: pid, command: ProcessName.of(pid), kinds: [.mount], paths: paths.map(\.mountpoint)))
+        }
+        return found
     }
 
     private static func held(by pid: Int32, of devices: Set<DeviceNumber>, _ onProgress: () -> Void) -> [DeviceNumber: Holder] {

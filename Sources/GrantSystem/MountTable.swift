@@ -37,6 +37,9 @@ public struct MountTable: Sendable {
         entries = text.split(separator: 0x0A).compactMap { MountEntry(line: $0) }
     }
 
+    /// Whether the filesystem with this device number is mounted.
+    public func has(_ device: DeviceNumber) -> Bool { entries.contains { $0.major == device.major && $0.minor == device.minor } }
+
     public func entry(id: UInt64) -> MountEntry? { entries.first { $0.id == id } }
 
     /// The topmost mount at exactly this path, which is absolute and canonical.

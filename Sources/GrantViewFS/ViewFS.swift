@@ -37,7 +37,7 @@ public final class ViewFS: @unchecked Sendable {
     /// How many requests wait for the kernel to write back a file.
     let seekers = Atomic<Int>(0)
     /// nil where the kernel caches nothing.
-    let hostWatch: HostWatch?
+    let hostWatch: HostWatch
     /// nil where nobody else changes files, or locks are always handled in full.
     let oplocks: Oplocks?
     let handleBases = HandleBases()
@@ -122,7 +122,7 @@ public final class ViewFS: @unchecked Sendable {
         names = VirtualDirectories(nursery: nursery)
         locks = LockTable(tree: tree, records: records, slots: Self.lockSlots)
         policy = CachePolicy(cache)
-        hostWatch = cache == .none ? nil : HostWatch()
+        hostWatch = HostWatch()
         oplocks = cache == .shared && holdsOpenings ? try? Oplocks(writers: locks.refreshers) : nil
         waiting.view = self
         workerQuota.view = self
@@ -181,7 +181,7 @@ public final class ViewFS: @unchecked Sendable {
     public func begin() throws(Errno) {
         ReserveThreads.prepare()
         departures.start(for: self)
-        hostWatch?.start(for: self)
+        hostWatch.start(for: self)
         oplocks?.start(for: self)
         if kernelOpens { cachedDescriptors.start(for: self) }
         try session?.start()

@@ -15,11 +15,30 @@ public struct InodeNumbering: ~Copyable, @unchecked Sendable {
 
     public init(page: UnsafeMutablePointer<clinux_supervised>? = nil) { self.page = page }
 
-    /// The inode number that the mount shows. The first filesystem keeps its own numbers (except 1, the view's root); each further
-    /// one has its index in the upper 16 bits, XORed into numbers that use those.
+    /// Which inode numbers of 32 bits the further filesystems have, for programs that know no larger ones: so many ranges of so many
+    /// numbers, the last ones.
+    private static let (ranges, rangeSize): (UInt64, UInt64) = (4, 1 << 28)
+    private static let firstRange = (1 << 32) - ranges * rangeSize
+    /// Marks a number of the first filesystem that means something else as it is: the view's root, or a file in a range.
+    private static let moved: UInt64 = 1 << 47
+
+    /// Numbers a filesystem, unless it has its number already. In the order of the grants, so that every mount of a view shows the same
+    /// numbers.
+    public func add(device: UInt64) {
+        known.withLock { table in
+            if table[device] != nil { return }
+            let next = table.values.count { $0 < Self.unordered }
+            guard next < Self.unordered else { return }
+            set(device, UInt64(truncatingIfNeeded: next), &table)
+        }
+    }
+
+    /// The inode number that the mount shows. The first filesystem keeps its own numbers, nearly all; each further one has small
+    /// numbers in a range of 32 bits, and its index in the upper 16 bits of others, XORed into those that use them.
     public func shown(inode: UInt64, device: UInt64) -> UInt64 {
         let bias = bias(of: device)
-        if bias == 0 { return inode == 1 ? 1 << 47 | 1 : inode }
+        if bias == 0 { return inode == 1 || inode &- Self.firstRange < Self.ranges * Self.rangeSize ? inode ^ Self.moved : inode }
+        if bias <= Self.ranges, inode < Self.rangeSize { return Self.firstRange + (bias - 1) * Self.rangeSize + inode }
         return inode ^ (bias << 48)
     }
 
@@ -50,9 +69,8 @@ public struct InodeNumbering: ~Copyable, @unchecked Sendable {
             if lastDevice.load(ordering: .acquiring) == device { return bias }
         }
         return known.withLock { table in
-            let bias = table[device] ?? UInt64(truncatingIfNeeded: table.count)
-            if table[device] == nil { publish(device, bias) }
-            table[device] = bias
+            if table[device] == nil { set(device, Self.unorderedBias(of: device, besides: table), &table) }
+            let bias = table[device] ?? 0
             lastDevice.store(.max, ordering: .releasing)
             lastBias.store(bias, ordering: .releasing)
             lastDevice.store(device, ordering: .releasing)
@@ -60,8 +78,24 @@ public struct InodeNumbering: ~Copyable, @unchecked Sendable {
         }
     }
 
+    /// From this number on filesystems have theirs by their device number: those mounted inside a grant, which are met in any order.
+    private static let unordered: UInt64 = 1 << 14
+
+    private static func unorderedBias(of device: UInt64, besides table: [UInt64: UInt64]) -> UInt64 {
+        // Fibonacci hashing.
+        let first = (device &* 0x9E37_79B9_7F4A_7C15) >> 50
+        return (0..<unordered).lazy.map { unordered | (first &+ $0) & (unordered - 1) }.first { !table.values.contains($0) } ?? unordered
+    }
+
+    /// Locking: call it with `known` held.
+    private func set(_ device: UInt64, _ bias: UInt64, _ table: inout [UInt64: UInt64]) {
+        table[device] = bias
+        publish(device, bias)
+    }
+
     private func publish(_ device: UInt64, _ bias: UInt64) {
-        guard let page else { return }
+        // The others are numbered anew in the same way.
+        guard let page, bias < Self.unordered else { return }
         if bias < UInt64(CLINUX_SUPERVISED_DEVICES) { clinux_supervised_devices(page)[Int(truncatingIfNeeded: bias)] = device }
         page.pointee.device_count = max(page.pointee.device_count, UInt32(truncatingIfNeeded: bias) + 1)
     }

@@ -133,11 +133,35 @@ import GrantViewTree
     @Test("are the filesystem's own for the first, and apart for every other")
     func apart() {
         let numbers = InodeNumbering()
+        for device: UInt64 in [7, 8, 9] { numbers.add(device: device) }
         let shown = [(12, 7), (1, 7), (12, 8), (12, 9), (12, 7)].map { numbers.shown(inode: $0.0, device: $0.1) }
         #expect(shown[0] == 12)
         #expect(shown[1] != 1)
         #expect(shown[2] != 12)
         #expect(shown[3] != shown[2])
         #expect(shown[4] == 12)
+    }
+
+    @Test("are the same in whatever order files are looked at, also on filesystems that are mounted inside a grant, which none is told of")
+    func inAnyOrder() {
+        let files: [(UInt64, UInt64)] = [(12, 7), (12, 8), (12, 9), (1 << 40, 8), (12, 0x801), (13, 0x802), (12, 0x803)]
+        func shown(_ files: [(UInt64, UInt64)]) -> [UInt64] {
+            let numbers = InodeNumbering()
+            for device: UInt64 in [7, 8, 9] { numbers.add(device: device) }
+            return files.map { numbers.shown(inode: $0.0, device: $0.1) }
+        }
+        #expect(shown(files) == shown(files.reversed()).reversed())
+        #expect(Set(shown(files)).count == files.count)
+    }
+
+    @Test("have 32 bits for the first five filesystems where the filesystem's own have 28, and are taken by no file of the first")
+    func small() {
+        let numbers = InodeNumbering()
+        let devices = Array(UInt64(1)...6)
+        for device in devices { numbers.add(device: device) }
+        let shown = devices.map { numbers.shown(inode: 100_000_000, device: $0) }
+        #expect(shown.prefix(5).allSatisfy { $0 <= UInt64(UInt32.max) } && Set(shown).count == 6)
+        #expect(shown[1..<5].allSatisfy { number in !shown.contains(numbers.shown(inode: number, device: 1)) })
+        #expect(numbers.shown(inode: 3_000_000_000, device: 1) == 3_000_000_000)
     }
 }

@@ -48,5 +48,24 @@ extension MountTests {
             // Nothing is left behind in the store.
             #expect(try Command.shell("ls \"$1/run\" | grep -c mounting || true", fixture.store).trimmed == "0")
         }
+
+        @Test(
+            "is unmounted here alone while another mount namespace has it: unmount and status name a process there, by which it ends",
+            .enabled(if: Identity.isRoot && Machine.offers("unshare"), "needs root"))
+        func elsewhere() throws {
+            let fixture = try MountFixture()
+            try fixture.grant(try fixture.source("a"))
+            let place = try fixture.mount()
+            let other = try Child(["unshare", "-m", "--propagation", "private", "sh", "-c", "echo there; exec cat"])
+            try other.expect("there")
+            let said = try fixture.grantfs("unmount", place).orThrow().errors
+            #expect(said.contains("that of process \(other.pid) (cat), at \(place)"), "\(said)")
+            let status = try fixture.grantfs("status").orThrow().text
+            #expect(status.contains("held by \(other.pid) cat (mount)"), "\(status)")
+            let inside = ["nsenter", "-t", "\(other.pid)", "-m"]
+            try Command.run(inside + ["ls", place + "/a"]).orThrow()
+            try Command.run(inside + ["umount", place]).orThrow()
+            try fixture.wait(until: "the daemon has ended") { try fixture.grantfs("status").text.contains("held by") == false }
+        }
     }
 }

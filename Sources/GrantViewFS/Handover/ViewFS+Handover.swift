@@ -179,7 +179,6 @@ extension ViewFS {
 
     /// Watches for a scope with this process's own watches. Changes in between show when the kernel's timeouts expire.
     private func watch(_ nodes: ScopeNodes) {
-        guard let hostWatch else { return }
         tree.withRoot(of: nodes) { descriptor in
             guard descriptor >= 0 else { return }
             let directory = FileDescriptor(owning: descriptor)
@@ -194,10 +193,9 @@ extension ViewFS {
 
     /// Watches again the directories that the kernel knows, on a thread that ends afterwards. After `begin`.
     public func watchKnownDirectories(of scopes: [Scope]) {
-        guard hostWatch != nil else { return }
         // As after lost events: looks for files that left a grant meanwhile.
-        hostWatch?.countRename()
-        hostWatch?.mayHaveMissed.store(true, ordering: .releasing)
+        hostWatch.countRename()
+        hostWatch.mayHaveMissed.store(true, ordering: .releasing)
         _ = BackgroundTask(mayHang: true) { [self] in
             for scope in scopes where !scope.isClosed.load(ordering: .acquiring) {
                 for id in scope.nodes.ids where isDirectory(id) {

@@ -45,8 +45,8 @@ final class HostChangeRelay {
 
     func relay(_ change: Change) {
         let kinds = ChangeKinds(rawValue: change.kinds)
-        if kinds.contains(.overflow) || kinds.contains(.directory) { view.hostWatch?.countMove() }
-        if kinds.contains(.overflow) || kinds.contains(.moved) { view.hostWatch?.countRename() }
+        if kinds.contains(.overflow) || kinds.contains(.directory) { view.hostWatch.countMove() }
+        if kinds.contains(.overflow) || kinds.contains(.moved) { view.hostWatch.countRename() }
         if kinds.contains(.overflow) { return invalidateAll() }
         guard let notifier = view.session?.notifier else { return }
         // The kernel knows changes that came through this mount, in the scope through which they came.
@@ -62,6 +62,7 @@ final class HostChangeRelay {
             return
         }
         guard let name = change.name else {
+            if !view.keepsContents { return }
             for place in found {
                 _ = notifier.invalidateAttributes(NodeID(place.node))
                 if keeps { scheduleRepeat(scope: place.scope, directory: 0, name: nil, file: place.identity) }
@@ -72,13 +73,13 @@ final class HostChangeRelay {
         }
         // Changes in other directories are for others.
         if found.isEmpty { return }
-        if kinds.contains(.names) {
+        if kinds.contains(.names), view.keepsContents {
             for place in found {
                 forget(name, in: place.node, of: place.scope, notifier)
                 if keeps { scheduleRepeat(scope: place.scope, directory: place.node, name: name) }
             }
         }
-        if kinds.isDisjoint(with: [.data, .attributes]) { return }
+        if kinds.isDisjoint(with: view.keepsContents ? [.data, .attributes] : .data) { return }
         if change.file.length > 0 {
             forget(change, data: kinds.contains(.data), notifier, named: (name, found))
             return
@@ -143,7 +144,7 @@ final class HostChangeRelay {
         blocking.send()
         blocking.poll()
         if keeps,
-            blocking.takeDropped() || watch.means != .data && view.hostWatch?.mayHaveMissed.exchange(false, ordering: .acquiring) == true
+            blocking.takeDropped() || watch.means != .data && view.hostWatch.mayHaveMissed.exchange(false, ordering: .acquiring) == true
         {
             invalidateAll()
         }
@@ -235,6 +236,7 @@ final class HostChangeRelay {
                 blocking.invalidateListing(of: node, in: scope.scope)
             } else {
                 _ = notifier.invalidateData(NodeID(node))
+                view.lengthen(node, notifier)
             }
         } else {
             _ = notifier.invalidateAttributes(NodeID(node))

@@ -4,9 +4,9 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// Changes beside a mount whose kernel trusts its own sizes and times of regular files (write-back).
+// What the kernel must be told of changes beside the mount.
 extension ViewFS {
-    /// Makes the kernel read a file that was changed beside the mount. Data that programs here wrote and the kernel still holds is
+    /// Makes a kernel that trusts its own sizes and times of regular files (write-back) read one that was changed beside the mount. Data that programs here wrote and the kernel still holds is
     /// written back first, over the change.
     ///
     /// An unused file is evicted whole, so the next open sees its size and times. For a file in use the kernel takes neither a
@@ -15,9 +15,13 @@ extension ViewFS {
     /// Waits for write-back, so a thread that may be abandoned calls it.
     func takeHostChange(of id: UInt64, _ notifier: Notifier) {
         _ = notifier.prune([id])
-        guard notifier.invalidateData(NodeID(id)) == 0, let scope = tree.nodes.find(id)?.pointee.scope, let nodes = tree.scope(scope) else {
-            return
-        }
+        if notifier.invalidateData(NodeID(id)) == 0 { lengthen(id, notifier) }
+    }
+
+    /// Tells the kernel of what was added to a file beside the mount. Calls that do not ask for the size go by what it knows:
+    /// sendfile(2), splice(2) and copy_file_range(2), and every call where it trusts its own sizes.
+    func lengthen(_ id: UInt64, _ notifier: Notifier) {
+        guard let scope = tree.nodes.find(id)?.pointee.scope, let nodes = tree.scope(scope) else { return }
         lengthenings.lengthen(id, to: { tree.withLive(id, in: nodes, { hostSize(of: id, $0) }) ?? nil }) {
             _ = notifier.lengthen(NodeID(id), to: $0)
         }
@@ -38,7 +42,7 @@ extension ViewFS {
     }
 
     /// Whether the kernel caches anything that must be invalidated then.
-    public var keepsContents: Bool { hostWatch != nil }
+    public var keepsContents: Bool { policy.timeout > 0 }
 
     /// Whether changes beside the mount show only when the kernel drops its caches, because the filesystem cannot be watched, or
     /// not by this user.

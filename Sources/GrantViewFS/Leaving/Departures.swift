@@ -120,7 +120,7 @@ final class Departures: Sendable {
                 startJudging(scope)
             }
             turn &+= 1
-            let now = view.hostWatch?.renamesSeen ?? 0
+            let now = view.hostWatch.renamesSeen
             if now != renames || view.policy.writeBack { left = view.tree.indexLimit }
             var places = Places(view: view, watched: now != renames || left > 0)
             renames = now

@@ -97,13 +97,12 @@ extension ViewFS {
                 return
             }
             // The kernel reports and shows no new time for an unchanged size; the file itself may get one.
-            if resizes {
-                view.restoreTime(of: node, descriptor)
-                view.lengthenings.settle(id.rawValue)
-            }
+            if resizes { view.restoreTime(of: node, descriptor) }
+            if changes.contains(.size) { view.lengthenings.settle(id.rawValue) }
             // The kernel's own times for a file that accepts none (FS_APPEND_FL) or belongs to another user: the file keeps those
             // of its last write.
-            if result < 0, !(result == -EPERM && view.policy.writeBack && changes == .cachedTimes) {
+            let isOwnTime = isWriteBack && result == -EPERM && view.mayBeTimeOfWrite(attributes.pointee.st_mtim, node, descriptor)
+            if result < 0, !isOwnTime {
                 request.reply(failure: result)
             } else {
                 let mayCache = LastCalls.canWatch(request.caller)
@@ -184,6 +183,19 @@ extension ViewFS {
         }
         return 0
     }
+
+    /// Whether the kernel may have set this time of modification itself, for a write: it sends that after the data, not long after. A
+    /// program's own change arrives in the same form.
+    private func mayBeTimeOfWrite(_ time: timespec, _ node: NodePointer, _ descriptor: Int32) -> Bool {
+        var status = FileStatus()
+        guard mayBeDirty(node), clinux_statx(descriptor, nil, &status) == 0 else { return false }
+        let changed = status.st.st_ctim
+        let isEarlier = (time.tv_sec, time.tv_nsec) <= (changed.tv_sec, changed.tv_nsec)
+        return isEarlier && time.tv_sec > changed.tv_sec - Self.longestWriteBack
+    }
+
+    /// Seconds.
+    private static let longestWriteBack = 3_600
 
     /// Truncates through the caller's descriptor where there is one: it may write although the mode no longer allows that. Without
     /// one and to 0 it is open(2) with O_TRUNC (fs/fuse/dir.c, fuse_do_setattr), which changes the times of an empty file too;

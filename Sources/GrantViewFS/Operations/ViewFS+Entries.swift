@@ -104,7 +104,7 @@ extension ViewFS {
     /// Watches a directory for changes beside the mount, before the kernel can cache anything of it.
     @inline(never)
     func watch(_ id: UInt64, _ node: NodePointer) {
-        guard let hostWatch, !node.pointee.isWatched.load(ordering: .relaxed) else { return }
+        guard !node.pointee.isWatched.load(ordering: .relaxed) else { return }
         let descriptor = tree.pin(node)
         if descriptor >= 0 { hostWatch.watch(id, node, descriptor: descriptor) }
         tree.unpin(id, node)

@@ -38,7 +38,7 @@ extension ViewFS {
         let nodes = tree.addScope(
             id.rawValue, handleBase: handleBase(descriptor, status), crossesMounts: crossesMounts, usesCallerGroups: kind.hasServer)
         nodes.document = document
-        hostWatch?.begin(nodes, directory: descriptor)
+        hostWatch.begin(nodes, directory: descriptor)
         let isTold = nodes.watchMeans.load(ordering: .relaxed) == ChangeWatch.Means.names.rawValue && !crossesMounts
         nodes.isUnwatched.store(!isTold && document == nil, ordering: .relaxed)
         guard let root = tree.internRoot(descriptor, status, of: nodes) else { throw Errno(ENOMEM) }
@@ -54,6 +54,11 @@ extension ViewFS {
             mount: hasNumber ? number : nil, isLocal: kind.isLocal, isMoveTold: isMoveTold, readOnly: readOnly)
         try records?.add(scope, next: coordinator.nextScope)
         return scope
+    }
+
+    /// Numbers the filesystems of scopes in this order, before the kernel has seen anything of the last ones.
+    public func numberFilesystems(of scopes: [Scope]) {
+        for scope in scopes { tree.devices.add(device: UInt64(truncatingIfNeeded: scope.rootStatus.st.st_dev)) }
     }
 
     /// The descriptor that stands for the filesystem in open_by_handle_at(2), if this process may open by handle there.
@@ -125,10 +130,10 @@ extension ViewFS {
     public func doubt(_ scope: Scope) { scope.movesSeen.store(0, ordering: .relaxed) }
 
     /// Changes when a directory may have been renamed or removed, where that is reported; nil when it is not known.
-    public var directoryMoves: UInt64? { hostWatch?.movesSeen }
+    public var directoryMoves: UInt64? { hostWatch.movesSeen }
 
     /// Records that mounts have changed, and with them the paths of directories.
-    public func mountsChanged() { hostWatch?.countMove() }
+    public func mountsChanged() { hostWatch.countMove() }
 
     /// Finds scopes whose directories lie in one another. In one view the kernel then caches nothing below them, so that a change
     /// through one shows through the other at once. Those of different views are as in two mounts: what is changed through one is

@@ -37,8 +37,15 @@ enum UnmountCommand {
             }
         }
         if try mountpoint.mounted()?.device == entry.device { try mountpoint.unmount() }
-        awaitEnd(of: (records ?? []) + below)
+        let elsewhere = awaitEnd(of: (records ?? []) + below)
         kept?.print()
+        for holder in elsewhere {
+            let name = Terminal.visible(holder.command)
+            let place = holder.paths.first.map { ShellWord.quoted($0) } ?? mountpoint.shown
+            Terminal.note(
+                "still mounted in another mount namespace, that of process \(holder.pid) (\(name)), at \(place): its programs go on to reach what is granted. "
+                    + "nsenter -t \(holder.pid) -m umount \(place) unmounts it there; grantfs revoke takes a grant from them as well")
+        }
         return 0
     }
 
@@ -103,14 +110,27 @@ enum UnmountCommand {
         return GrantError(.mountFailed, "\(shown) cannot be unmounted", cause: cause, advice: advice)
     }
 
-    /// Waits for the daemon, which ends as soon as it notices, so that the caller can mount again or remove the store at once.
-    static func awaitEnd(of records: [MountRecord]) {
+    /// Waits for the daemon, which ends as soon as it notices, so that the caller can mount again or remove the store at once. Returns who
+    /// has the mount in another mount namespace, so that the daemon goes on.
+    @discardableResult
+    static func awaitEnd(of records: [MountRecord]) -> [Holder] {
         let deadline = Clock.monotonic + 2_000_000_000
+        var elsewhere: [Holder] = []
         for record in records {
             // Opened before the check, so that the checked process is the one waited for.
             guard let process = try? ProcessHandle(record.pid) else { continue }
+            var isLookedFor = false
             // A defunct daemon counts as ended too.
-            while record.process.isRunning, Clock.monotonic < deadline, !process.hasEnded(within: 50) {}
+            while record.process.isRunning, Clock.monotonic < deadline, !process.hasEnded(within: 100) {
+                guard !isLookedFor, let device = record.connection?.device else { continue }
+                isLookedFor = true
+                // Mounted here once more, or nowhere at all: then the daemon ends, or goes on for a reason that its user knows.
+                guard let table = try? MountTable.current(), !table.has(device) else { continue }
+                let holders = Holder.ofMount(device, until: deadline)
+                elsewhere += holders
+                if !holders.isEmpty { break }
+            }
         }
+        return elsewhere
     }
 }

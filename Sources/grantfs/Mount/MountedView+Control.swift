@@ -117,10 +117,11 @@ extension MountedView {
     func isMandatory(_ grant: GrantID) -> Bool { state.withLock { $0.grants[grant]?.grant.coordination == .mandatory } }
 
     private func hostChanges(of scope: Scope) -> HostChangeMeans {
-        switch files.hostChangeMeans(of: scope) {
+        if !files.keepsContents { return .notNeeded }
+        return switch files.hostChangeMeans(of: scope) {
         case .names, .data: .fanotify
         case .directories: .inotify
-        case nil: files.keepsContents ? .nobody : .notNeeded
+        case nil: .nobody
         }
     }
 

@@ -53,7 +53,14 @@ extension MountedView {
     private func bring(_ shown: [GrantID], _ renewals: [Renewal]) {
         if !shown.isEmpty {
             let views = self.shown.onlyView == nil ? state.withLock { $0.grants.mapValues(\.grant.view) } : [:]
-            opening.withLock { _ in files.markOverlaps(views: views) }
+            let scopes = state.withLock { state in
+                let grants = state.grants.values.filter { $0.scope != nil }
+                return grants.sorted { ($0.grant.created, $0.grant.id) < ($1.grant.created, $1.grant.id) }.compactMap(\.scope)
+            }
+            opening.withLock { _ in
+                files.numberFilesystems(of: scopes)
+                files.markOverlaps(views: views)
+            }
             files.invalidateVirtualDirectories()
             claims?.rebind(until: 0)
             claims?.relocatePresenters(afterOpening: shown)
