@@ -130,4 +130,9 @@ extension GrantAdministrator {
             return false
         }
     }
+    /// Where a view is mounted now by another command, for as long as that runs: a session of `grantfs mcp`, say.
+    public func temporaryMountpoint(of view: ViewName) throws(GrantError) -> [UInt8]? {
+        let table = try LoopCheck.currentTable()
+        return try store.mounts(view: view).first { $0.entry(in: table) != nil }?.mountpoint
+    }
 }

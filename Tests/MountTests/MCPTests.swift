@@ -121,6 +121,20 @@ extension MountTests {
             try expectNothingLeft()
         }
 
+        @Test(
+            "A tool in a sandbox of the session's view finds a directory at the path of the answer",
+            .enabled(if: Command.exists("bwrap"), "needs bwrap"))
+        func tool() throws {
+            let file = try policy("[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n")
+            try Data("hello\n".utf8).write(to: URL(fileURLWithPath: source + "/file"))
+            let program = try start("--ask", "never", "--policy", file)
+            let granted = try #require(try ask(program, request(source, "read-write")).result?.structuredContent)
+            let (view, path) = (try #require(granted.view), try #require(granted.path))
+            let script = "cat \"$1/file\"; echo made > \"$1/new\"; cd /; cat /grants/work/new; ls \"$2\" 2>&1"
+            let said = try fixture.grantfs("run", "--view", view, "--", "sh", "-c", script, "sh", path, source)
+            #expect(said.lines.prefix(2) == ["hello", "made"] && said.status != 0, "\(said)")
+        }
+
         @Test("A directory that a person took back is not granted again without a question", arguments: ["revoke", "remove", "set"])
         func takenBack(command: String) throws {
             let file = try policy("[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n")

@@ -95,7 +95,7 @@ extension MountTests {
                 """
             let former = try Child(["python3", "-c", setter, mount + "/file"], identity: user)
             try former.expect("ready")
-            for _ in 0..<40 {
+            for _ in 0..<12 {
                 chown(file, user.uid, user.gid)
                 try fixture.wait(until: "the owner sets the bit") { try mode(file).bits == 0o4755 }
                 chown(file, 0, 0)

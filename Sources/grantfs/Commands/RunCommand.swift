@@ -44,6 +44,7 @@ enum RunCommand {
                 + "capability. The exit status is the program's; 1 and 2 may also come from grantfs.",
             "A directory of --grant is at /grants/NAME and at its own path, unless --at says where the view is. So is a file; when it may be written to, its "
                 + "directory shows it alone, with what the program makes beside it, and /grants/NAME is that directory.",
+            "A view that is mounted is at its mountpoint as well, unless --at says where it is.",
             "With --grant the view and its grants exist as long as the program does; list shows them, and revoke takes them away meanwhile.",
             "Needs bubblewrap.",
         ],
@@ -106,7 +107,12 @@ enum RunCommand {
             }
             return status
         }
-        if choices.isEmpty, let live = try administrator.liveMount(of: view) { return try run(try start(live.mountpoint, [:])) }
+        let live = choices.isEmpty ? try administrator.liveMount(of: view)?.mountpoint : nil
+        if choices.isEmpty, !arguments.has("at") {
+            let place = if let live { live } else { try administrator.temporaryMountpoint(of: view) }
+            if let place { layout.show(mountpoint: place) }
+        }
+        if let live { return try run(try start(live, [:])) }
         let audit: SandboxAudit? =
             if let file = arguments.bytes("audit") {
                 try SandboxAudit(file, granted: choices.map(\.proposal.bookmark.path), store)

@@ -69,6 +69,10 @@ struct Sandbox {
         if geteuid() == 0 { words.add("--remount-ro", "/proc") }
         words.add("--bind")
         words.add(view, layout.view)
+        if let place = layout.mountpoint {
+            words.add("--bind")
+            words.add(view, place)
+        }
         for (name, place) in others {
             words.add("--bind")
             words.add(place, CanonicalPath.join(layout.view, name.bytes))

@@ -10,11 +10,13 @@ struct SandboxLayout {
     /// Directories of the view that are also shown at their own paths, by their names in the view.
     private(set) var directories: [(name: GrantName, path: [UInt8])] = []
     private(set) var binds: [SandboxBind] = []
+    /// Where the view is shown as well: its mountpoint outside.
+    private(set) var mountpoint: [UInt8]?
 
     init(view: [UInt8]) { self.view = view }
 
     /// All paths beside the system's and the view's.
-    var places: [[UInt8]] { directories.map(\.path) + binds.map(\.place) }
+    var places: [[UInt8]] { directories.map(\.path) + binds.map(\.place) + (mountpoint.map { [$0] } ?? []) }
 
     /// Shows a directory of the view at its own path too. Returns why not, for people; nil if it does.
     mutating func show(_ name: GrantName, at path: [UInt8]) -> String? {
@@ -24,6 +26,11 @@ struct SandboxLayout {
         }
         directories.append((name, path))
         return nil
+    }
+
+    /// Shows the view at its mountpoint too, if that place is free: there others have told the program to look.
+    mutating func show(mountpoint: [UInt8]) {
+        if obstacle(mountpoint) == nil, !places.contains(where: { overlap($0, mountpoint) }) { self.mountpoint = mountpoint }
     }
 
     /// Adds a bind. `.usage` if its path is not available.
