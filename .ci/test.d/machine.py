@@ -1,6 +1,7 @@
 """What tests may leave on a machine: mounts, processes, users, files, loop devices, network namespaces."""
 import os
 import pathlib
+import re
 import subprocess
 import time
 
@@ -35,6 +36,11 @@ class State:
             time.sleep(0.05)
             new &= processes()
         return left + [f"process: {pid} {describe(pid)}" for pid, _ in sorted(new)]
+
+
+def is_of_tests(line):
+    """Whether a line of `difference` is certainly of tests; anything else may be of other programs of the machine."""
+    return re.search(r"^process: \d+ \S*grantfs\S* |grantfs-test|/\.grantfs-|fuse\.grantfs", line) is not None
 
 
 def mounts():
