@@ -1,8 +1,10 @@
 // late CALL DIRECTORY: a thread of the lowest priority makes one call on a processor that other threads keep busy, so that it processes
 // the reply late. At the first line the thread makes its call, at the second one the processor gets busy, and at the third one it is
 // idle again, and what the thread finds out about the file by then is printed: “OK”, the name of an error, or “SIGBUS”.
-// CALL: `link`, `chmod`, `truncate` and `fstat` of “file”; `lookup` of “unknown”; `create` of “new”; `fault` of a page of “file”.
+// CALL: `link`, `chmod`, `truncate` and `fstat` of “file”; `lookup` of “unknown”; `create`, `mkdir` and `symlink` of “new”;
+// `list` of the directory, where “unknown” is looked for then; `fault` of a page of “file”.
 #include "attacker.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,6 +22,8 @@
 enum { BUSY_THREADS = 8 };
 static const char *call;
 static int directory, file;
+// What the call has told of, and is looked for by its name.
+static const char *told;
 static sem_t asked;
 static atomic_bool stopped;
 static const volatile char *page;
@@ -53,6 +57,12 @@ static int make_call(void) {
     if (!strcmp(call, "truncate")) return ftruncate(file, 100);
     if (!strcmp(call, "fstat")) return fstat(file, &status);
     if (!strcmp(call, "lookup")) return file = openat(directory, "unknown", O_PATH);
+    if (!strcmp(call, "mkdir")) return told = "new", mkdirat(directory, "new", 0700);
+    if (!strcmp(call, "symlink")) return told = "new", symlinkat("file", directory, "new");
+    if (!strcmp(call, "list")) {
+        static char names[4096];
+        return told = "unknown", getdents64(directory, names, sizeof names) == -1 ? -1 : 0;
+    }
     if (!strcmp(call, "create")) return file = openat(directory, "new", O_CREAT | O_EXCL | O_RDWR, 0600);
     errno = EINVAL;
     attack_failed(call);
@@ -74,6 +84,7 @@ static void *make_late_call(void *result) {
         *found = fault();
         return NULL;
     }
+    if (error == 0 && told != NULL && (file = openat(directory, told, O_PATH | O_NOFOLLOW)) == -1) error = errno;
     if (error == 0 && fstat(file, &status) == -1) error = errno;
     *found = error == 0 ? "OK" : strerrorname_np(error);
     return NULL;

@@ -54,6 +54,7 @@ extension MountTests {
             .enabled(if: isPossible, "needs root, /dev/fuse and two processors"), arguments: ["shared", "exclusive"],
             [
                 ("link", "link"), ("chmod", "chmod"), ("truncate", "truncate"), ("lookup", "getattr"), ("create", "create"),
+                ("mkdir", "mkdir"), ("symlink", "symlink"), ("list", "readdir"),
             ])
         func attributes(cache: String, call: (name: String, operation: String)) throws {
             let late = try Late(call.name, call.operation, cache: cache)
