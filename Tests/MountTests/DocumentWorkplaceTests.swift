@@ -36,14 +36,36 @@ extension MountTests.AGrantOfAFile {
         #expect(GrantedDocument.text(document.mountpoint + "/docs/draft") == "draft\n")
     }
 
-    @Test("A workplace of root's daemon has its owner before it has its name", .enabled(if: TestSupport.Identity.isRoot))
-    func workplaceIsMadeComplete() throws {
+    /// A document of root's store in a plain user's directory.
+    private func documentOfAUser() throws -> (fixture: MountFixture, directory: String, user: TestSupport.Identity) {
         let fixture = try MountFixture()
         let user = try #require(Machine.plainUser)
         let directory = try fixture.source("papers")
         try Data("old\n".utf8).write(to: URL(fileURLWithPath: directory + "/report.txt"))
         for path in [directory, directory + "/report.txt"] { chown(path, user.uid, user.gid) }
         try fixture.grantfs("grant", directory + "/report.txt", "--as-directory").orThrow()
+        return (fixture, directory, user)
+    }
+
+    @Test("A workplace that nobody uses any more is removed; one that is being made by another daemon is left")
+    func abandonedWorkplaces() throws {
+        let document = try GrantedDocument(MountFixture())
+        try document.fixture.grantfs("unmount", document.mountpoint).orThrow()
+        let (abandoned, begun) = (document.directory + "/.grantfs-0123456789abcdef", document.directory + "/.grantfs-fedcba9876543210")
+        for path in [abandoned, begun] {
+            try #require(mkdir(path, 0o700) == 0)
+            chown(path, document.fixture.owner.uid, document.fixture.owner.gid)
+        }
+        try #require(chmod(begun, 0o1700) == 0)
+        try document.fixture.mount()
+        try document.fixture.wait(until: "the abandoned one is removed") { access(abandoned, F_OK) != 0 }
+        #expect(access(begun, F_OK) == 0)
+        rmdir(begun)
+    }
+
+    @Test("A workplace of root's daemon has its owner before it has its name", .enabled(if: TestSupport.Identity.isRoot))
+    func workplaceIsMadeComplete() throws {
+        let (fixture, directory, user) = try documentOfAUser()
         let watch = try NameWatch(directory)
         let mountpoint = try fixture.mount()
         let place = try #require(try FileManager.default.contentsOfDirectory(atPath: directory).first { $0.hasPrefix(".grantfs-") })
@@ -60,12 +82,7 @@ extension MountTests.AGrantOfAFile {
 
     @Test("A workplace is removed with its owner's rights", .enabled(if: TestSupport.Identity.isRoot))
     func workplaceIsRemovedAsOwner() throws {
-        let fixture = try MountFixture()
-        let user = try #require(Machine.plainUser)
-        let directory = try fixture.source("papers")
-        try Data("old\n".utf8).write(to: URL(fileURLWithPath: directory + "/report.txt"))
-        for path in [directory, directory + "/report.txt"] { chown(path, user.uid, user.gid) }
-        try fixture.grantfs("grant", directory + "/report.txt", "--as-directory").orThrow()
+        let (fixture, directory, user) = try documentOfAUser()
         let mountpoint = try fixture.mount()
         let place = try #require(try FileManager.default.contentsOfDirectory(atPath: directory).first { $0.hasPrefix(".grantfs-") })
         try Command.shell(
