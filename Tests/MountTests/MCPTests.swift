@@ -235,6 +235,9 @@ extension MountTests {
             // Nobody answers, and the program goes.
             server.send(request(other, id: 22))
             while let line = terminal.line(), !line.contains("asks for a directory") {}
+            // Typed for the question that was withdrawn.
+            terminal.send("y")
+            #expect(try ask(server, call("list_directories", "{}", id: 23)).result?.structuredContent?.directories?.count == 1)
             server.closeInput()
             #expect(terminal.wait(within: 60) == 0)
             try expectNothingLeft()

@@ -18,12 +18,7 @@ struct RemovedFiles {
         let (parentPath, lastName) = TreePath.split(path)
         var target = try FileDescriptor.openBeneath(saved, Array("after/\(number)".utf8), O_RDONLY | O_DIRECTORY)
         for part in parentPath.split(separator: 0x2F) {
-            do throws(Errno) {
-                try DirectoryEntry.makeDirectory(target.number, Array(part), 0o700)
-            } catch {
-                if error != Errno(EEXIST) { throw error }
-            }
-            target = try FileDescriptor.openBeneath(target.number, Array(part), O_RDONLY | O_DIRECTORY | O_NOFOLLOW)
+            target = try RemovedFiles.directory(Array(part), in: target)
         }
         // Left by an earlier call, or where a directory has to be.
         try? DirectoryEntry.remove(target.number, lastName, isDirectory: false)
@@ -43,6 +38,28 @@ struct RemovedFiles {
         }
         try? DirectoryEntry.rename(target.number, name, to: lastName)
         try RemovedFiles.remove(name, in: directory)
+    }
+
+    /// Opens or makes a directory in `after`. What an earlier call has kept there and is no directory gets another name.
+    private static func directory(_ name: [UInt8], in parent: borrowing FileDescriptor) throws(Errno) -> FileDescriptor {
+        for number in 0..<1_000 {
+            do throws(Errno) {
+                try DirectoryEntry.makeDirectory(parent.number, name, 0o700)
+            } catch {
+                if error != Errno(EEXIST) { throw error }
+            }
+            do throws(Errno) {
+                return try FileDescriptor.openBeneath(parent.number, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)
+            } catch {
+                if error != Errno(ENOTDIR), error != Errno(ELOOP) { throw error }
+            }
+            do throws(Errno) {
+                try DirectoryEntry.move(parent.number, name, to: parent.number, name.prefix(240) + Array(".kept-\(number)".utf8))
+            } catch {
+                if error != Errno(EEXIST) { throw error }
+            }
+        }
+        throw Errno(EEXIST)
     }
 
     /// Records a staging directory, so that a later call knows it for one if this process is killed.

@@ -106,6 +106,14 @@ public final class RunSnapshot {
                 try FileDescriptor.openWithoutLinks(CanonicalPath.parent(of: directory.path))
             }
             try copy.copy(CanonicalPath.lastName(of: directory.path), in: above, into: target)
+            // Who may exchange the directory must not have one copied and another restored.
+            guard let top = files.first(where: { $0.path.isEmpty })?.stamp, top.inode == directory.stamp.inode,
+                top.born == directory.stamp.born
+            else {
+                throw GrantError(
+                    .system, "“\(String(decoding: directory.path, as: UTF8.self))” cannot be copied",
+                    cause: "another directory was put there meanwhile")
+            }
             try record.save(files, of: directory.number, .before)
         }
     }

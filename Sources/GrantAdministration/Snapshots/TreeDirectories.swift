@@ -85,8 +85,9 @@ final class TreeDirectories {
     private func admit(_ directory: borrowing FileDescriptor, _ place: [UInt8], isSafe: Bool) throws(Errno) {
         let status = try directory.status()
         if let before = stamps[place], !isSafe, !isKnown(status, place) {
-            // Its owner could make the same names there without this process.
-            guard status.st.st_uid == before.uid, user != 0 || before.uid != 0 else { throw Errno(ESTALE) }
+            // Somebody else may have chosen it, and with it who can read what is restored there.
+            let isOpener = status.st.st_mode & 0o077 & ~before.mode != 0
+            guard user != 0, status.st.st_uid == user, before.uid == user, !isOpener else { throw Errno(ESTALE) }
         }
         let mode = status.st.st_mode & 0o7777
         guard user != 0, status.st.st_uid == user, mode & 0o700 != 0o700 else { return }

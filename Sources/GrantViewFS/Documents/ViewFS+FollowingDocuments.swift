@@ -45,6 +45,7 @@ extension ViewFS {
         guard wasUnderWay else { return .underWay }
         guard let path = try? file.descriptor.path(), let moved = Self.entry(path, of: document.key, crossing: entry) else { return .gone }
         document.move(to: moved)
+        watchPlace(ofDocumentIn: scope.nodes)
         return .found(path: path)
     }
 

@@ -198,6 +198,7 @@ extension ViewFS {
         hostWatch.mayHaveMissed.store(true, ordering: .releasing)
         _ = BackgroundTask(mayHang: true) { [self] in
             for scope in scopes where !scope.isClosed.load(ordering: .acquiring) {
+                watchPlace(ofDocumentIn: scope.nodes)
                 for id in scope.nodes.ids where isDirectory(id) {
                     pauseGate.run {
                         _ = tree.withLive(id, in: scope.nodes) { watch(id, $0) }

@@ -1,3 +1,4 @@
+import CGrantSystem
 import GrantFUSE
 import Glibc
 import GrantSystem
@@ -85,10 +86,18 @@ final class HostChangeRelay {
             return
         }
         for place in found {
-            guard let scope = scope(place.scope), let key = view.tree.key(of: name, in: place, scope)
+            guard let scope = scope(place.scope), let key = documentKey(name, scope) ?? view.tree.key(of: name, in: place, scope)
             else { continue }
             forget(key, in: scope, data: kinds.contains(.data), notifier, named: (name, [place]))
         }
+    }
+
+    /// The file that has a document's name on the host, in a scope that shows a directory.
+    private func documentKey(_ name: UnsafePointer<CChar>, _ scope: ScopeNodes) -> NodeKey? {
+        guard let document = scope.document, document.isDirectory, document.isNamed(name), let entry = document.entry else { return nil }
+        var status = FileStatus()
+        let result = entry.name.withUnsafeBufferPointer { clinux_statx(entry.directory.descriptor.number, $0.baseAddress!, &status) }
+        return result == 0 ? NodeKey(status) : nil
     }
 
     private func forget(_ name: UnsafePointer<CChar>, in directory: UInt64, of scope: UInt32, _ notifier: Notifier) {
@@ -235,8 +244,7 @@ final class HostChangeRelay {
             if view.isDirectory(node) {
                 blocking.invalidateListing(of: node, in: scope.scope)
             } else {
-                _ = notifier.invalidateData(NodeID(node))
-                view.lengthen(node, notifier)
+                view.takeData(of: node, notifier)
             }
         } else {
             _ = notifier.invalidateAttributes(NodeID(node))

@@ -50,6 +50,15 @@ final class HostWatch: Sendable {
     func watch(_ id: UInt64, _ node: NodePointer, descriptor: Int32) {
         let means = node.pointee.withOwner { $0.watchMeans.load(ordering: .acquiring) }
         guard means != 0, !node.pointee.isWatched.exchange(true, ordering: .relaxed) else { return }
+        add(descriptor, as: id, node)
+    }
+
+    /// Watches a directory whose changes are those of the node `id`.
+    ///
+    /// Locking: that of the watched directories, for a moment.
+    func add(_ descriptor: Int32, as id: UInt64, _ node: NodePointer) {
+        let means = node.pointee.withOwner { $0.watchMeans.load(ordering: .acquiring) }
+        if means == 0 { return }
         let isByHandle = means == ChangeWatch.Means.names.rawValue
         if isByHandle { _ = data?.add(directory: descriptor) }
         guard let key = (isByHandle ? names : directories)?.add(directory: descriptor) else { return }

@@ -15,16 +15,22 @@ extension ViewFS {
     /// Waits for write-back, so a thread that may be abandoned calls it.
     func takeHostChange(of id: UInt64, _ notifier: Notifier) {
         _ = notifier.prune([id])
-        if notifier.invalidateData(NodeID(id)) == 0 { lengthen(id, notifier) }
+        takeData(of: id, notifier)
     }
 
-    /// Tells the kernel of what was added to a file beside the mount. Calls that do not ask for the size go by what it knows:
-    /// sendfile(2), splice(2) and copy_file_range(2), and every call where it trusts its own sizes.
-    func lengthen(_ id: UInt64, _ notifier: Notifier) {
-        guard let scope = tree.nodes.find(id)?.pointee.scope, let nodes = tree.scope(scope) else { return }
-        lengthenings.lengthen(id, to: { tree.withLive(id, in: nodes, { hostSize(of: id, $0) }) ?? nil }) {
-            _ = notifier.lengthen(NodeID(id), to: $0)
+    /// Drops a regular file's cached data, and tells the kernel of what was added to it beside the mount. Calls that do not ask for the
+    /// size go by what it knows: sendfile(2), splice(2) and copy_file_range(2), and every call where it trusts its own sizes.
+    func takeData(of id: UInt64, _ notifier: Notifier) {
+        guard let scope = tree.nodes.find(id)?.pointee.scope, let nodes = tree.scope(scope) else {
+            _ = notifier.invalidateData(NodeID(id))
+            return
         }
+        let size = { [self] () -> off_t? in
+            // In this order: pages that are read after the invalidation have all bytes of that size.
+            let size = tree.withLive(id, in: nodes, { hostSize(of: id, $0) }) ?? nil
+            return notifier.invalidateData(NodeID(id)) == 0 ? size : nil
+        }
+        lengthenings.lengthen(id, to: size) { _ = notifier.lengthen(NodeID(id), to: $0) }
     }
 
     /// The size of a regular file behind the mount.
@@ -52,5 +58,12 @@ extension ViewFS {
     func isWrittenHere(_ id: UInt64) -> Bool {
         guard let node = tree.nodes.find(id) else { return false }
         return kernelOpens ? node.pointee.cachedOpens.writer != 0 : node.pointee.writers.load(ordering: .relaxed) > 0
+    }
+
+    /// Watches the directory that holds a document on the host, which is not the one that its scope shows.
+    func watchPlace(ofDocumentIn nodes: ScopeNodes) {
+        let id = nodes.documentRoot.load(ordering: .relaxed)
+        guard let entry = nodes.document?.entry, let root = tree.nodes.find(id) else { return }
+        hostWatch.add(entry.directory.descriptor.number, as: id, root)
     }
 }

@@ -44,7 +44,12 @@ extension ViewFS {
         guard let root = tree.internRoot(descriptor, status, of: nodes) else { throw Errno(ENOMEM) }
         if let node = tree.nodes.find(root) { watch(root, node) }
         if let document {
-            if document.isDirectory { nodes.documentRoot.store(root, ordering: .relaxed) } else { try show(document, in: nodes) }
+            if document.isDirectory {
+                nodes.documentRoot.store(root, ordering: .relaxed)
+                watchPlace(ofDocumentIn: nodes)
+            } else {
+                try show(document, in: nodes)
+            }
         }
         // Above a directory on another mount than the root there may be filesystems that nobody watches.
         let isInRootMount = status.has_mount_id && FileStatus.ofRoot.map { $0.has_mount_id && $0.mount_id == status.mount_id } ?? false

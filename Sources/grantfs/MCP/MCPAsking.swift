@@ -28,6 +28,11 @@ struct MCPAsking {
     /// The seconds between two reports of progress. Clients give up after a minute without one.
     private static let pace: Int64 = 5
 
+    /// When a question was withdrawn last, by `Clock.monotonic`. For so long afterwards an answer to the next one counts only when that can
+    /// have been read, or a program could exchange the question while the person answers: nanoseconds.
+    private static let withdrawn = Lock<Int64>(.min / 2)
+    private static let (memory, reading): (Int64, Int64) = (60_000_000_000, 1_500_000_000)
+
     let means: Means
     /// The client's name of itself; empty if it gave none.
     let client: String
@@ -63,9 +68,12 @@ struct MCPAsking {
         let question = MCPQuestion(client: client, path: path, access: access, reason: reason)
         let text = Array("\n\(question.text(columns: columns))\ngrantfs: \(choices) ".utf8)
         guard write(terminal.number, text, text.count) == text.count else { return .no("nobody can be asked: the terminal takes no text") }
+        let printed = Clock.monotonic
+        let isAfterAnother = printed - Self.withdrawn.withLock { $0 } < Self.memory
         var typed: [UInt8] = []
         while !typed.contains(0x0A) {
             guard let ready = wait(for: terminal.number, lines, seen) else {
+                Self.withdrawn.withLock { $0 = Clock.monotonic }
                 _ = write(terminal.number, Array("\ngrantfs: the question is withdrawn\n".utf8), 35)
                 return .cancelled
             }
@@ -76,6 +84,11 @@ struct MCPAsking {
             guard count > 0 else { return .no("nobody can be asked: this program is not in front of its terminal") }
             typed += buffer.prefix(count)
             if typed.count > 4096 { return .no("the answer makes no sense") }
+            if isAfterAnother, typed.contains(0x0A), Clock.monotonic - printed < Self.reading {
+                typed = []
+                let text = Array("grantfs: the question before was withdrawn, and this is another one: \(choices) ".utf8)
+                _ = write(terminal.number, text, text.count)
+            }
         }
         let answer = String(decoding: typed.prefix { $0 != 0x0A }, as: UTF8.self).lowercased().drop { $0 == " " }
         if ["y", "yes"].contains(answer) { return .yes(path, access) }
