@@ -144,7 +144,9 @@ let package = Package(
         tests("GrantCoordinatorTests", ["GrantCoordinator", "TestSupport"]),
         tests("GrantViewTreeTests", ["GrantViewTree", "GrantSystem", "CGrantSystem"]),
         tests("GrantLocksTests", ["GrantLocks", "GrantCoordinator", "GrantFUSE", "GrantViewTree", "GrantSystem"]),
-        tests("GrantViewFSTests", ["GrantViewFS", "GrantCoordinator", "GrantFUSE", "GrantModel", "GrantSystem"]),
+        tests(
+            "GrantViewFSTests",
+            ["GrantViewFS", "GrantCoordinator", "GrantFUSE", "GrantModel", "GrantSystem", "CGrantSystem", "TestSupport"]),
         tests("GrantStoreTests", ["GrantStore", "GrantModel", "GrantSystem", "StoreWriter", "TestSupport"]),
         tests("GrantBookmarksTests", ["GrantBookmarks", "GrantModel", "GrantSystem", "CGrantSystem", "TestSupport"]),
         .executableTarget(

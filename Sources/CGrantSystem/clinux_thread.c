@@ -131,10 +131,10 @@ int clinux_thread_take_groups(pid_t tid) {
 }
 char clinux_other_state(pid_t tid) {
     char text[4096];
+    // Asked first, because it costs little. A hidden thread looks as if it were not there.
+    if (syscall(SYS_tkill, tid, 0) == -1 && errno == ESRCH) return 0;
     const char *state = status_of(tid, "\nState:\t", text);
-    if (state != NULL) return *state;
-    // A hidden thread looks as if it were not there.
-    return syscall(SYS_tkill, tid, 0) == -1 && errno == ESRCH ? 0 : '?';
+    return state != NULL ? *state : '?';
 }
 long long clinux_other_runtime(pid_t tid) {
     char text[1024];
@@ -144,7 +144,7 @@ long long clinux_other_runtime(pid_t tid) {
     return strtoll(text, NULL, 10);
 }
 
-enum { LOWEST_NICE = -20, LOWEST_REALTIME = 1 };
+enum { LOWEST_NICE = -20, LOWEST_REALTIME = 1, RESET_ON_FORK = 1 };
 static bool same_scheduling(const struct clinux_scheduling *one, const struct clinux_scheduling *other) {
     return one->attributes.policy == other->attributes.policy && one->attributes.nice == other->attributes.nice &&
            one->attributes.priority == other->attributes.priority;
@@ -160,12 +160,15 @@ static void hastened(struct clinux_scheduling *scheduling, bool realtime) {
     scheduling->attributes.nice = realtime ? 0 : LOWEST_NICE;
     scheduling->attributes.priority = realtime ? LOWEST_REALTIME : 0;
 }
+static bool is_time_shared(const struct clinux_scheduling *scheduling) {
+    const uint32_t policy = scheduling->attributes.policy;
+    return policy == SCHED_OTHER || policy == SCHED_BATCH || policy == SCHED_IDLE;
+}
 int clinux_other_hasten(pid_t tid, bool realtime, struct clinux_scheduling *before) {
     int result = get_scheduling(tid, before);
     if (result != 0) return result;
     // A thread with a real-time policy waits for nobody whom this could help against.
-    if (before->attributes.policy != SCHED_OTHER && before->attributes.policy != SCHED_BATCH && before->attributes.policy != SCHED_IDLE)
-        return -EINVAL;
+    if (!is_time_shared(before)) return -EINVAL;
     result = -EPERM;
     if (syscall(SYS_sched_getaffinity, tid, sizeof before->processors, before->processors) > 0) {
         unsigned char every[sizeof before->processors];
@@ -175,17 +178,30 @@ int clinux_other_hasten(pid_t tid, bool realtime, struct clinux_scheduling *befo
     }
     struct clinux_scheduling wanted = *before;
     hastened(&wanted, realtime);
-    wanted.attributes.flags = 0;
+    // Nothing that it starts meanwhile keeps the priority.
+    wanted.attributes.flags = RESET_ON_FORK;
     if (syscall(SYS_sched_setattr, tid, &wanted.attributes, 0) == 0) result = 0;
     return result;
 }
+// Whether a thread has more than before. It may have changed what it was given, which takes no right as long as that gets less.
+static bool has_more(const struct clinux_scheduling *now, const struct clinux_scheduling *before) {
+    if (!is_time_shared(now) || now->attributes.nice < before->attributes.nice) return true;
+    return before->attributes.policy == SCHED_IDLE && now->attributes.policy != SCHED_IDLE;
+}
 void clinux_other_restore(pid_t tid, const struct clinux_scheduling *before) {
     struct clinux_scheduling now;
-    if (get_scheduling(tid, &now) == 0 && !same_scheduling(&now, before)) {
+    if (get_scheduling(tid, &now) == 0) {
+        bool is_ours = has_more(&now, before);
         for (int realtime = 0; realtime < 2; realtime++) {
             struct clinux_scheduling wanted = *before;
             hastened(&wanted, realtime);
-            if (same_scheduling(&now, &wanted)) syscall(SYS_sched_setattr, tid, &before->attributes, 0);
+            is_ours = is_ours || same_scheduling(&now, &wanted);
+        }
+        if (is_ours) {
+            syscall(SYS_sched_setattr, tid, &before->attributes, 0);
+        } else if ((now.attributes.flags ^ before->attributes.flags) & RESET_ON_FORK) {
+            now.attributes.flags = (now.attributes.flags & ~(uint64_t)RESET_ON_FORK) | (before->attributes.flags & RESET_ON_FORK);
+            syscall(SYS_sched_setattr, tid, &now.attributes, 0);
         }
     }
     if (before->has_processors) syscall(SYS_sched_setaffinity, tid, sizeof before->processors, before->processors);

@@ -118,6 +118,27 @@ extension MountTests {
         }
 
         @Test(
+            "follows what the host writes into it or saves over it, in both forms, in every cache mode",
+            arguments: ["shared", "exclusive", "none"], [true, false])
+        func writtenOnTheHost(cache: String, asRoot: Bool) throws {
+            let user = asRoot ? Identity.current : Machine.plainUser
+            guard let user, asRoot || Machine.usersCanMount else { return }
+            let document = try GrantedDocument(MountFixture(owner: user), options: "cache=\(cache)")
+            let append = "cat \"$1\" \"$2\"; echo more >> \"$3\""
+            try Command.shell(append, document.file, document.held, document.host, as: user).orThrow()
+            let isShown = { (text: String) in
+                try [document.file, document.held].allSatisfy { try Command.run(["cat", $0], as: user).text == text }
+            }
+            try document.fixture.wait(until: "an appended line shows") { try isShown("old\nmore\n") }
+            // Of the same length, in place.
+            try Command.shell("printf OLD | dd of=\"$1\" conv=notrunc status=none", document.host, as: user).orThrow()
+            try document.fixture.wait(until: "an overwritten line shows") { try isShown("OLD\nmore\n") }
+            let save = "exec 3< \"$1\" 4< \"$2\"; echo saved > \"$3.new\"; mv \"$3.new\" \"$3\"; sleep 0.2; cat \"$1\" \"$2\""
+            try Command.shell(save, document.file, document.held, document.host, as: user).orThrow()
+            try document.fixture.wait(until: "a saved file shows") { try isShown("saved\n") }
+        }
+
+        @Test(
             "A file that the host saves by a rename is written at once through its grant",
             arguments: ["shared", "exclusive", "none"], [true, false])
         func writtenAfterHostSave(cache: String, asRoot: Bool) throws {

@@ -57,6 +57,23 @@ extension MountTests {
             chmod(path, mode)
         }
 
+        @Test("An undo restores a closed directory's files into no other one of the same owner that got its name")
+        func exchangedForAnOpenOne() throws {
+            chown(source, user.uid, user.gid)
+            for (name, mode) in [("closed", 0o700), ("open", 0o755)] as [(String, mode_t)] {
+                mkdir(source + "/" + name, mode)
+                try make(name + "/file", "of \(name)")
+                // Of somebody who is neither the user nor root.
+                for path in [name, name + "/file"] { chown(source + "/" + path, 54_321, 54_321) }
+            }
+            let id = try run("touch made")
+            rename(source + "/closed", source + "/away")
+            rename(source + "/open", source + "/closed")
+            _ = try fixture.grantfs("undo", id, "--force")
+            let readable = try Command.shell("cat \"$1\"/*/file", source, as: user).text
+            #expect(!readable.contains("of closed"), "\(readable)")
+        }
+
         @Test("An undo makes no object where other users can exchange it")
         func madeInStaging() throws {
             for name in ["file", "changed", "private"] { try make(name, mode: 0o600) }

@@ -17,6 +17,8 @@ final class LateReplies: Sendable {
         /// gate was shut.
         var installers: [pid_t: Int64] = [:]
         var mayHaveInstalled = false
+        /// The processor time that waiting threads had when they were first seen.
+        var runtimes: [pid_t: Int64] = [:]
         /// Since when no reply can be late: `Clock.monotonic`; 0 while one may be.
         var quietSince: Int64 = 0
     }
@@ -72,10 +74,19 @@ final class LateReplies: Sendable {
             if state.nodes.isEmpty { return state.installers.isEmpty }
             // A reply is late only while the thread that gets it waits for a processor.
             let now = Clock.monotonic
-            let isQuiet = !isAnyGiven || view.lastCalls.callers(in: scope.id.rawValue).allSatisfy { !Self.isWaiting($0.thread) }
+            let isQuiet = !isAnyGiven || view.lastCalls.callers(in: scope.id.rawValue).allSatisfy { !mayHaveReply($0.thread, &state) }
             state.quietSince = isQuiet ? (state.quietSince == 0 ? now : state.quietSince) : 0
             return isQuiet && now - state.quietSince > Self.quietEnough && state.installers.isEmpty
         }
+    }
+
+    /// Whether a thread may have a reply from before the gate was shut. One that runs has processed it soon.
+    private func mayHaveReply(_ thread: pid_t, _ state: inout State) -> Bool {
+        guard Self.isWaiting(thread) else { return false }
+        let used = clinux_other_runtime(thread)
+        let first = state.runtimes[thread] ?? used
+        state.runtimes[thread] = first
+        return used < 0 || used - first < StarvedThreads.enoughRuntime
     }
 
     /// How often the scope itself counts a node: as its root, and as the file that it shows.

@@ -14,8 +14,8 @@ final class StarvedThreads: Sendable {
     private struct State {
         /// When threads were last given a processor: `Clock.monotonic`.
         var last: Int64 = 0
-        /// The processor time that threads had when they were first found waiting.
-        var runtimes: [pid_t: Int64] = [:]
+        /// The processor time that threads had when they were first found waiting, and when that was: `Clock.monotonic`.
+        var runtimes: [pid_t: (used: Int64, since: Int64)] = [:]
     }
 
     private struct Hastened {
@@ -74,14 +74,16 @@ final class StarvedThreads: Sendable {
         if remembers.load(ordering: .relaxed) { state.withLock { $0.runtimes[thread] = nil } }
     }
 
-    /// Those that have had no processor since they were first seen with their last call.
-    private func starved(_ threads: [pid_t]) -> [pid_t] {
-        let runtimes = threads.map { (thread: $0, now: clinux_other_runtime($0)) }
+    /// Those that have had no processor since they were first seen with their last call, at least so many nanoseconds ago.
+    func starved(_ threads: [pid_t], for nanoseconds: Int64 = 0) -> [pid_t] {
+        let now = Clock.monotonic
+        let runtimes = threads.map { (thread: $0, used: clinux_other_runtime($0)) }
+        remembers.store(true, ordering: .relaxed)
         return state.withLock { state in
-            runtimes.filter { thread, now in
-                let first = state.runtimes[thread] ?? now
+            runtimes.filter { thread, used in
+                let first = state.runtimes[thread] ?? (used, now)
                 state.runtimes[thread] = first
-                return now < 0 || now - first < Self.enoughRuntime
+                return now - first.since >= nanoseconds && (used < 0 || used - first.used < Self.enoughRuntime)
             }
         }.map(\.thread)
     }
@@ -116,6 +118,9 @@ extension ViewFS {
     /// The processes of threads whose last call was in a scope, and that wait for a processor; some of them at most.
     func starvedProcesses(of scope: Scope) -> [Int32] {
         let waiting = StarvedThreads.waiting(lastCalls.callers(in: scope.id.rawValue).map(\.thread))
-        return Array(Set(waiting.map { ProcessName.process(ofThread: $0) }).sorted().prefix(Self.namedAtMost))
+        // A program that computes is not starved, and may have the number of a thread that has ended.
+        let starved = starvedThreads.starved(waiting, for: 50_000_000)
+        let processes = Set(starved.map { ProcessName.process(ofThread: $0) }).subtracting([getpid()])
+        return Array(processes.sorted().prefix(Self.namedAtMost))
     }
 }
