@@ -6,8 +6,8 @@ import GrantViewTree
 
 // What the kernel must be told of changes beside the mount.
 extension ViewFS {
-    /// Makes a kernel that trusts its own sizes and times of regular files (write-back) read one that was changed beside the mount. Data that programs here wrote and the kernel still holds is
-    /// written back first, over the change.
+    /// Makes a kernel that trusts its own sizes and times of regular files (write-back) read one that was changed beside the mount.
+    /// Data that programs here wrote and the kernel still holds is written back first, over the change.
     ///
     /// An unused file is evicted whole, so the next open sees its size and times. For a file in use the kernel takes neither a
     /// smaller size nor other times: new contents show, and what was appended.
