@@ -15,13 +15,6 @@ public struct InodeNumbering: ~Copyable, @unchecked Sendable {
 
     public init(page: UnsafeMutablePointer<clinux_supervised>? = nil) { self.page = page }
 
-    /// Which inode numbers of 32 bits the further filesystems have, for programs that know no larger ones: so many ranges of so many
-    /// numbers, the last ones.
-    private static let (ranges, rangeSize): (UInt64, UInt64) = (4, 1 << 28)
-    private static let firstRange = (1 << 32) - ranges * rangeSize
-    /// Marks a number of the first filesystem that means something else as it is: the view's root, or a file in a range.
-    private static let moved: UInt64 = 1 << 47
-
     /// Numbers a filesystem, unless it has its number already. In the order of the grants, so that every mount of a view shows the same
     /// numbers.
     public func add(device: UInt64) {
@@ -33,12 +26,11 @@ public struct InodeNumbering: ~Copyable, @unchecked Sendable {
         }
     }
 
-    /// The inode number that the mount shows. The first filesystem keeps its own numbers, nearly all; each further one has small
-    /// numbers in a range of 32 bits, and its index in the upper 16 bits of others, XORed into those that use them.
+    /// The inode number that the mount shows. The first filesystem keeps its own numbers (except 1, the view's root); each further
+    /// one has its index in the upper 16 bits, XORed into numbers that use those.
     public func shown(inode: UInt64, device: UInt64) -> UInt64 {
         let bias = bias(of: device)
-        if bias == 0 { return inode == 1 || inode &- Self.firstRange < Self.ranges * Self.rangeSize ? inode ^ Self.moved : inode }
-        if bias <= Self.ranges, inode < Self.rangeSize { return Self.firstRange + (bias - 1) * Self.rangeSize + inode }
+        if bias == 0 { return inode == 1 ? 1 << 47 | 1 : inode }
         return inode ^ (bias << 48)
     }
 

@@ -153,15 +153,4 @@ import GrantViewTree
         #expect(shown(files) == shown(files.reversed()).reversed())
         #expect(Set(shown(files)).count == files.count)
     }
-
-    @Test("have 32 bits for the first five filesystems where the filesystem's own have 28, and are taken by no file of the first")
-    func small() {
-        let numbers = InodeNumbering()
-        let devices = Array(UInt64(1)...6)
-        for device in devices { numbers.add(device: device) }
-        let shown = devices.map { numbers.shown(inode: 100_000_000, device: $0) }
-        #expect(shown.prefix(5).allSatisfy { $0 <= UInt64(UInt32.max) } && Set(shown).count == 6)
-        #expect(shown[1..<5].allSatisfy { number in !shown.contains(numbers.shown(inode: number, device: 1)) })
-        #expect(numbers.shown(inode: 3_000_000_000, device: 1) == 3_000_000_000)
-    }
 }
