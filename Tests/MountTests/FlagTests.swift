@@ -211,6 +211,21 @@ extension MountTests {
             #expect(try Data(contentsOf: URL(fileURLWithPath: source + "/file")) == Data(repeating: UInt8(ascii: "x"), count: 100_000))
         }
 
+        @Test(
+            "that forbid it keep the time of modification, also from a program that wrote to the file before",
+            arguments: ["shared", "exclusive", "none"], ["i", "a"])
+        func timeOfModification(cache: String, flag: String) throws {
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            try fixture.grant(source)
+            let file = try fixture.mount(options: "cache=\(cache)") + "/a/file"
+            try Data("written".utf8).write(to: URL(fileURLWithPath: file))
+            try Command.run(["chattr", "+" + flag, source + "/file"]).orThrow()
+            defer { _ = try? Command.run(["chattr", "-" + flag, source + "/file"]) }
+            #expect(try Command.run(["touch", "-m", "-d", "2001-02-03", file]).status != 0)
+            #expect(try Command.run(["stat", "-c", "%y", file]).text.hasPrefix("2001") == false)
+        }
+
         @Test("looked at leave no old data to a program that opens the file afterwards")
         func cachedData() throws {
             let fixture = try MountFixture()

@@ -97,24 +97,20 @@ final class FileDifferences {
             if error == Errno(EACCES) { return true }
             throw error
         }
-        var place: off_t = 0
+        let size = Int64(truncatingIfNeeded: now.st.st_size)
+        var place: Int64 = 0
         while true {
             // A hole of both need not be read: a sparse file may seem to have millions of times what it has.
-            let data = min(Self.nextData(in: one, from: place), Self.nextData(in: other, from: place))
-            if data >= now.st.st_size { return false }
-            place = data
-            guard lseek(one.number, place, SEEK_SET) == place, lseek(other.number, place, SEEK_SET) == place else { throw Errno(EIO) }
+            let data = (try one.data(from: place, size: size), try other.data(from: place, size: size))
+            place = min(data.0?.lowerBound ?? size, data.1?.lowerBound ?? size)
+            if place >= size { return false }
+            let start = off_t(truncatingIfNeeded: place)
+            guard lseek(one.number, start, SEEK_SET) == start, lseek(other.number, start, SEEK_SET) == start else { throw Errno(EIO) }
             let (first, second) = (try fill(&buffers.0, from: one), try fill(&buffers.1, from: other))
             if first != second || buffers.0[..<first] != buffers.1[..<second] { return true }
             if first == 0 { return false }
-            place += off_t(first)
+            place += Int64(first)
         }
-    }
-
-    /// Where the next byte is that is not in a hole; `place` where that cannot be told.
-    private static func nextData(in file: borrowing FileDescriptor, from place: off_t) -> off_t {
-        let found = lseek(file.number, place, 3)  // SEEK_DATA
-        return found >= place ? found : errno == ENXIO ? .max : place
     }
 
     private func fill(_ buffer: inout [UInt8], from file: borrowing FileDescriptor) throws(Errno) -> Int {

@@ -45,7 +45,12 @@ extension ViewFS {
         guard wasUnderWay else { return .underWay }
         guard let path = try? file.descriptor.path(), let moved = Self.entry(path, of: document.key, crossing: entry) else { return .gone }
         document.move(to: moved)
-        watchPlace(ofDocumentIn: scope.nodes)
+        if let root = tree.nodes.find(scope.rootNode), document.isDirectory {
+            // Whoever moves the document from one directory to the next would use up watches.
+            hostWatch.end(of: scope.rootNode, root)
+            watch(scope.rootNode, root)
+            watchPlace(ofDocumentIn: scope.nodes)
+        }
         return .found(path: path)
     }
 

@@ -66,6 +66,13 @@ final class HostWatch: Sendable {
         (isByHandle ? byHandle : byWatch).add(place, under: key)
     }
 
+    /// Ends the watches of directories whose changes are those of the node `id` and of no other.
+    func end(of id: UInt64, _ node: NodePointer) {
+        node.pointee.isWatched.store(false, ordering: .relaxed)
+        for key in byHandle.sweep(isLive: { $0.node != id }) { names?.remove(directory: key, isGone: false) }
+        for key in byWatch.sweep(isLive: { $0.node != id }) { directories?.remove(directory: key, isGone: false) }
+    }
+
     /// Starts the threads that invalidate `view`'s caches.
     func start(for view: ViewFS) {
         if let names, let data {

@@ -5,6 +5,8 @@ import Synchronization
 
 /// Tells the kernel of files that the host has made longer, in order with programs that cut them meanwhile: the kernel never takes a
 /// smaller size from the daemon, so one that was read before the cut must not reach it afterwards.
+///
+/// Locking: its own, rank 2, held for a moment and never while the kernel is notified.
 final class Lengthenings: Sendable {
     private struct Lengthening {
         let node: UInt64

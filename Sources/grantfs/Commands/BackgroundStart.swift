@@ -119,7 +119,7 @@ enum BackgroundStart {
         // The runtime's backtracer, started by a crash with several threads, can hang and keep the mount from dying.
         setenv("SWIFT_BACKTRACE", "enable=no", 0)
         if let command { setenv(commandVariable, command, 1) }
-        defer { unsetenv(commandVariable) }
+        defer { if command != nil { unsetenv(commandVariable) } }
         // They come before the command's own words, because behind a `--` they would be operands.
         let added = (added + ["--foreground"]).map { Array($0.utf8) }
         return try ChildProcess.spawn(

@@ -86,7 +86,7 @@ enum MountCommand {
         if ready != nil { BackgroundStart.settle() }
         return Daemon.run(
             store: store, shown: shown, mountpoint: mountpoint.path, options: options, isBackground: ready != nil, temporary: temporary,
-            command: BackgroundStart.takeCommand(),
+            command: temporary == nil ? nil : BackgroundStart.takeCommand(),
             attached: { if goes != nil, let ready { BackgroundStart.announceAttached(on: ready) } }
         ) { error in
             turn.take()?.end()

@@ -37,14 +37,15 @@ enum UnmountCommand {
             }
         }
         if try mountpoint.mounted()?.device == entry.device { try mountpoint.unmount() }
-        let elsewhere = awaitEnd(of: (records ?? []) + below)
+        let elsewhere = awaitEnd(of: (records ?? []) + below, looksElsewhere: true)
         kept?.print()
         for holder in elsewhere {
             let name = Terminal.visible(holder.command)
             let place = holder.paths.first.map { ShellWord.quoted($0) } ?? mountpoint.shown
+            // No command that enters that namespace: its programs may be anybody's.
             Terminal.note(
-                "still mounted in another mount namespace, that of process \(holder.pid) (\(name)), at \(place): its programs go on to reach what is granted. "
-                    + "nsenter -t \(holder.pid) -m umount \(place) unmounts it there; grantfs revoke takes a grant from them as well")
+                "still mounted in another mount namespace, that of process \(holder.pid) (\(name)), at \(place): its programs go on to reach what "
+                    + "is granted until that namespace ends; grantfs revoke takes a grant from them as well")
         }
         return 0
     }
@@ -111,15 +112,15 @@ enum UnmountCommand {
     }
 
     /// Waits for the daemon, which ends as soon as it notices, so that the caller can mount again or remove the store at once. Returns who
-    /// has the mount in another mount namespace, so that the daemon goes on.
+    /// has the mount in another mount namespace, so that the daemon goes on, if `looksElsewhere`.
     @discardableResult
-    static func awaitEnd(of records: [MountRecord]) -> [Holder] {
+    static func awaitEnd(of records: [MountRecord], looksElsewhere: Bool = false) -> [Holder] {
         let deadline = Clock.monotonic + 2_000_000_000
         var elsewhere: [Holder] = []
         for record in records {
             // Opened before the check, so that the checked process is the one waited for.
             guard let process = try? ProcessHandle(record.pid) else { continue }
-            var isLookedFor = false
+            var isLookedFor = !looksElsewhere
             // A defunct daemon counts as ended too.
             while record.process.isRunning, Clock.monotonic < deadline, !process.hasEnded(within: 100) {
                 guard !isLookedFor, let device = record.connection?.device else { continue }
