@@ -5,7 +5,8 @@ import Synchronization
 
 /// The place of the one file of a document's scope, on the host and in the scope: docs/decisions/documents.md.
 ///
-/// Locking: its own, rank 2, held for a moment.
+/// Locking: two of its own. `withStep` is held for one step of a request, system calls on the host included; the state's, rank 2,
+/// for a moment.
 public final class DocumentPlace: Sendable {
     /// A file or directory of the host, O_PATH. Reference-counted: closed with the last reference.
     public final class Held: Sendable {
@@ -63,6 +64,7 @@ public final class DocumentPlace: Sendable {
     }
 
     private let state: Lock<State>
+    private let step = Lock(())
     /// Whether the scope shows a directory that holds the document.
     public let isDirectory: Bool
     /// The document's name there. NUL-terminated.
@@ -74,6 +76,11 @@ public final class DocumentPlace: Sendable {
         isDirectory = workplace != nil
         state = Lock(State(entry: entry, workplace: workplace, file: file, key: key, owner: owner))
     }
+
+    /// Runs one step of a request that finds, makes, moves or replaces the document: what it sees of the host and of this object
+    /// is true until its end. FLUSH replaces the document without the kernel's lock of the directory.
+    @inline(__always)
+    public func withStep<Result>(_ body: () -> Result) -> Result { step.withLock { _ in body() } }
 
     /// The prefix of names in the document's directory that no program sees or makes.
     public static let reserved = ".grantfs-"

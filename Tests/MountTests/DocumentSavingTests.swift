@@ -111,6 +111,48 @@ extension MountTests {
             }
         }
 
+        @Test("An exclusive create fails while another program's new document takes its place")
+        func twoPrograms() throws {
+            let script = """
+                import os, sys, threading
+                D = 'report.txt'
+                os.chdir(sys.argv[1])
+                made = 0
+                def spin():
+                    global made
+                    start.wait()
+                    while not closed.is_set():
+                        try: os.close(os.open(D, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)); made += 1
+                        except FileExistsError: pass
+                for i in range(500):
+                    os.rename(D, D + '~')
+                    f = os.open(D, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+                    os.write(f, b'%d' % i)
+                    start, closed = threading.Barrier(2), threading.Event()
+                    other = threading.Thread(target=spin)
+                    other.start()
+                    start.wait()
+                    os.close(f)
+                    closed.set()
+                    other.join()
+                print(made)
+                """
+            let document = try GrantedDocument(MountFixture())
+            let output = try document.python(script, document.mountpoint + "/docs")
+            #expect(output.lines == ["0"], "\(output)")
+            #expect(GrantedDocument.text(document.host) == "499")
+        }
+
+        @Test("A new document that another program replaces before it is closed has no name afterwards")
+        func replacedBeforeItsClose() throws {
+            let document = try GrantedDocument(MountFixture())
+            let steps = ["os.rename(D,D+'~')", "f=w(D)", "os.close(w('other'))", "os.rename('other',D)", "os.close(f)", "os.unlink(D+'~')"]
+            _ = try save(document, steps)
+            _ = try save(document, steps)
+            #expect(GrantedDocument.text(document.host) == Self.new)
+            #expect(try FileManager.default.contentsOfDirectory(atPath: document.mountpoint + "/docs") == ["report.txt"])
+        }
+
         @Test("works with GLib and vim themselves", .enabled(if: Machine.offers("vim"), Comment(rawValue: Machine.needs("vim"))))
         func realPrograms() throws {
             let document = try GrantedDocument(MountFixture())

@@ -62,7 +62,10 @@ extension ViewFS {
 
     /// Opens the document that the view shows, O_PATH: the known file, or an accepted replacement. ENOENT when there is none,
     /// EACCES when something else has its name on the host.
-    func open(_ document: DocumentPlace) -> Int32 {
+    func open(_ document: DocumentPlace) -> Int32 { document.withStep { find(document) } }
+
+    /// As `open`, within a step.
+    private func find(_ document: DocumentPlace) -> Int32 {
         guard let entry = document.shown else { return -ENOENT }
         let isStaged = document.isStaged
         let opened = entry.name.withUnsafeBufferPointer { name in
@@ -94,11 +97,12 @@ extension ViewFS {
 
     // MARK: making
 
-    /// Whether a program may create a new document, where the view shows none: 0 or a negative error number.
+    /// Whether a program may create a new document, where the view shows none: 0 or a negative error number. Within a step, like
+    /// `begin`.
     func mayBegin(_ document: DocumentPlace, as caller: Caller) -> Int32 {
         guard let entry = document.entry, let workplace = document.workplace else { return -ESTALE }
         if !document.isAway || document.isStaged {
-            let there = open(document)
+            let there = find(document)
             if there >= 0 { _ = clinux_close(there) }
             if there != -ENOENT { return there >= 0 ? -EEXIST : there }
         }
@@ -138,12 +142,14 @@ extension ViewFS {
         guard let node = tree.nodes.find(id) else { return 0 }
         let document = node.pointee.withOwner { $0.documentRoot.load(ordering: .relaxed) == 0 ? nil : $0.document }
         guard let document, document.isStaged(node.pointee.key) else { return 0 }
-        // A partial document must not replace the old one.
-        if ProcessName.isBeingKilled(caller.pid) {
-            if node.pointee.openers.load(ordering: .relaxed) <= 1 { document.abandon(node.pointee.key) }
-            return 0
+        return document.withStep {
+            // A partial document must not replace the old one.
+            if ProcessName.isBeingKilled(caller.pid) {
+                if node.pointee.openers.load(ordering: .relaxed) <= 1 { document.abandon(node.pointee.key) }
+                return 0
+            }
+            return publish(document, node.pointee.key, as: caller)
         }
-        return publish(document, node.pointee.key, as: caller)
     }
 
     private func publish(_ document: DocumentPlace, _ key: NodeKey, as caller: Caller) -> Int32 {
@@ -167,8 +173,11 @@ extension ViewFS {
         let result = entry.name.withUnsafeBufferPointer { name in
             asCaller(caller) { clinux_renameat2(from.directory, from.text, entry.directory.descriptor.number, name.baseAddress!, 0) }
         }
-        if result == 0 { document.take(held, key: NodeKey(status), owner: status.st.st_uid, isOurs: true) }
-        return result
+        if result < 0 { return result }
+        // As natively, a new document that another one replaces has no name from then on.
+        if document.isStaged, !document.isStaged(NodeKey(status)) { _ = clinux_unlinkat(from.directory, stagedName, false) }
+        document.take(held, key: NodeKey(status), owner: status.st.st_uid, isOurs: true)
+        return 0
     }
 
     /// Whether another file has the document's name on the host: 0 when there is none or it is the document.
@@ -184,14 +193,17 @@ extension ViewFS {
     /// UNLINK of the document or of a hidden name.
     func unlink(_ document: DocumentPlace, _ name: UnsafePointer<CChar>, directory: Bool, as caller: Caller) -> Int32 {
         guard document.isNamed(name) else { return -ENOENT }
-        if directory { return -ENOTDIR }
+        return directory ? -ENOTDIR : document.withStep { unlink(document, as: caller) }
+    }
+
+    private func unlink(_ document: DocumentPlace, as caller: Caller) -> Int32 {
         guard let entry = document.shown else { return -ENOENT }
         if document.isStaged {
             let result = clinux_unlinkat(entry.directory.descriptor.number, stagedName, false)
             if result == 0 { document.unstage() }
             return result
         }
-        let there = open(document)
+        let there = find(document)
         if there < 0 { return there }
         defer { _ = clinux_close(there) }
         return entry.name.withUnsafeBufferPointer { name in
@@ -207,8 +219,8 @@ extension ViewFS {
         if let document = to.document, !document.isNamed(to.named.text) { return -EACCES }
         if flags & ~renameNoReplace != 0 { return -EINVAL }
         switch (from.document, to.document) {
-        case (let document?, nil): return moveAway(document, to: to.named, flags, as: caller)
-        case (nil, let document?): return replace(document, by: from.named, flags, as: caller)
+        case (let document?, nil): return document.withStep { moveAway(document, to: to.named, flags, as: caller) }
+        case (nil, let document?): return document.withStep { replace(document, by: from.named, flags, as: caller) }
         default: return from.document?.shown == nil ? -ENOENT : flags != 0 ? -EEXIST : 0
         }
     }
@@ -237,7 +249,7 @@ extension ViewFS {
             if result == 0 { document.unstage() }
             return result
         }
-        let there = open(document)
+        let there = find(document)
         if there < 0 { return there }
         defer { _ = clinux_close(there) }
         let result = asCaller(caller) { () -> Int32 in
@@ -255,9 +267,11 @@ extension ViewFS {
     /// LINK to the document's name, which must be free, or to a hidden one.
     func link(_ descriptor: Int32, to document: DocumentPlace, _ name: UnsafePointer<CChar>, as caller: Caller) -> Int32 {
         guard document.isNamed(name) else { return -EACCES }
-        let refusal = mayBegin(document, as: caller)
-        if refusal != 0 { return refusal }
-        return throughWorkplace(document, { clinux_link_descriptor(descriptor, $0, $1) }) { put($0, document, as: caller) }
+        return document.withStep {
+            let refusal = mayBegin(document, as: caller)
+            if refusal != 0 { return refusal }
+            return throughWorkplace(document, { clinux_link_descriptor(descriptor, $0, $1) }) { put($0, document, as: caller) }
+        }
     }
 
     /// Moves a file by `bring` to a name in the workplace that no program can use, so that nobody can exchange it while it is

@@ -30,7 +30,7 @@ extension ViewFS {
     /// last check already (`wasUnderWay`): a program that saves moves the old file away for a moment.
     public func follow(_ scope: Scope, wasUnderWay: Bool) -> DocumentFinding {
         guard let document = scope.nodes.document, let entry = document.entry else { return .gone }
-        document.comeBack(after: Self.patience) { tree.isOpen($0, in: scope.nodes) }
+        document.withStep { document.comeBack(after: Self.patience) { tree.isOpen($0, in: scope.nodes) } }
         if document.isStaged || document.isAway { return path(of: document).map { .found(path: $0) } ?? .gone }
         let opened = open(document)
         if opened >= 0 {

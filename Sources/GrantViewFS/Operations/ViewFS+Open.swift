@@ -89,49 +89,27 @@ extension ViewFS {
                 request.reply(error: ENFILE)
                 return
             }
-            let document = view.document(of: parent, node, named: name)
-            if let document {
-                let refusal = document.isNamed(name) ? view.mayBegin(document, as: request.caller) : -EACCES
-                if refusal < 0 {
-                    request.reply(error: refusal == -EEXIST && flags & O_EXCL == 0 ? ESTALE : Errno.number(of: refusal))
-                    return
-                }
-            }
             view.lastCalls.record(request.caller.pid, in: node.pointee.scope, installs: true)
-            let name = document == nil ? name : stagedName
-            let mode = view.creationMode(mode, in: directory, for: request.caller)
-            Identity.assumeMask(request.caller.umask)
-            // Always exclusive: a file that another process created meanwhile could be a FIFO or a link, and nobody has checked
-            // whether the caller may open it, as the kernel takes the reply to CREATE for a new file. ESTALE makes it look the name
-            // up (fs/namei.c, LOOKUP_REVAL), and check.
-            let isNameless = flags & clinux_O_TMPFILE == clinux_O_TMPFILE
-            let creation = view.backingFlags(flags) | (isNameless ? flags & O_EXCL : O_CREAT | O_EXCL | O_NOFOLLOW)
-            let place = isNameless ? AuditedPlace.file(directory) : .entry(directory, name)
-            let opened = view.audited(request, node, place, detail: isNameless ? "created without a name" : "created") {
-                Identity.withReserve(of: request.caller) {
-                    view.tree.evictingIfNeeded {
-                        isNameless
-                            ? clinux_open_nameless(directory, creation, mode)
-                            : clinux_open_beneath(directory, name, creation, mode, node.pointee.withOwner { $0.crossesMounts })
-                    }
+            var parameters = EntryParameters()
+            var error: Int32 = 0
+            let opened: Int32
+            if let document = view.document(of: parent, node, named: name) {
+                opened = document.withStep {
+                    let refusal = document.isNamed(name) ? view.mayBegin(document, as: request.caller) : -EACCES
+                    if refusal < 0 { return refusal }
+                    let opened = view.make((directory, stagedName), mode, flags, found: (parent, node), request, &parameters, &error)
+                    if opened >= 0, error == 0 { view.begin(document, parameters.ino, flags, as: request.caller) }
+                    return opened
                 }
+            } else {
+                opened = view.make((directory, name), mode, flags, found: (parent, node), request, &parameters, &error)
             }
             if opened < 0 {
-                let isRaced = opened == -EEXIST && flags & O_EXCL == 0
-                request.reply(error: isRaced ? ESTALE : Errno.number(of: opened))
+                request.reply(error: opened == -EEXIST && flags & O_EXCL == 0 ? ESTALE : Errno.number(of: opened))
                 return
             }
-            let path = view.tree.evictingIfNeeded { clinux_reopen(view.keepingAccessTime(opened), clinux_O_PATH) }
-            if path < 0 {
-                _ = clinux_close(opened)
-                request.reply(failure: path)
-                return
-            }
-            var parameters = EntryParameters()
-            let error = view.enter(path, isNameless ? nil : name, found: (parent, node), into: &parameters)
-            view.recordMode(parameters.attr.st_mode)
-            if let document, error == 0 { view.begin(document, parameters.ino, flags, as: request.caller) }
             if view.kernelOpens {
+                let isNameless = flags & clinux_O_TMPFILE == clinux_O_TMPFILE
                 return view.replyCreated(request, opened, flags, error, &parameters, isNameless: isNameless, info)
             }
             guard error == 0, let child = view.tree.nodes.find(parameters.ino),
@@ -147,6 +125,41 @@ extension ViewFS {
                 view.tree.forget(parameters.ino, 1)
             }
         }
+    }
+
+    /// Makes and opens a file, and enters it as a node. Returns its descriptor or a negative error number. `error`: of the entering.
+    ///
+    /// Always exclusive: a file that another process created meanwhile could be a FIFO or a link, and nobody has checked whether the
+    /// caller may open it, as the kernel takes the reply to CREATE for a new file. ESTALE makes it look the name up (fs/namei.c,
+    /// LOOKUP_REVAL), and check.
+    private func make(
+        _ entry: Named, _ mode: mode_t, _ flags: Int32, found parent: (id: NodeID, node: NodePointer), _ request: borrowing Request,
+        _ parameters: inout EntryParameters, _ error: inout Int32
+    ) -> Int32 {
+        let mode = creationMode(mode, in: entry.directory, for: request.caller)
+        Identity.assumeMask(request.caller.umask)
+        let isNameless = flags & clinux_O_TMPFILE == clinux_O_TMPFILE
+        let creation = backingFlags(flags) | (isNameless ? flags & O_EXCL : O_CREAT | O_EXCL | O_NOFOLLOW)
+        let place = isNameless ? AuditedPlace.file(entry.directory) : .entry(entry.directory, entry.text)
+        let opened = audited(request, parent.node, place, detail: isNameless ? "created without a name" : "created") {
+            Identity.withReserve(of: request.caller) {
+                tree.evictingIfNeeded {
+                    isNameless
+                        ? clinux_open_nameless(entry.directory, creation, mode)
+                        : clinux_open_beneath(
+                            entry.directory, entry.text, creation, mode, parent.node.pointee.withOwner { $0.crossesMounts })
+                }
+            }
+        }
+        if opened < 0 { return opened }
+        let path = tree.evictingIfNeeded { clinux_reopen(keepingAccessTime(opened), clinux_O_PATH) }
+        if path < 0 {
+            _ = clinux_close(opened)
+            return path
+        }
+        error = enter(path, isNameless ? nil : entry.text, found: parent, into: &parameters)
+        recordMode(parameters.attr.st_mode)
+        return opened
     }
 
     /// Replies to CREATE where the kernel opens files by itself and continues by node. The descriptor is cached, since it may be
