@@ -138,6 +138,12 @@ public struct Notifier: @unchecked Sendable {
         fuse_lowlevel_notify_inval_entry(session, parent.rawValue, name, length)
     }
 
+    /// Returns when the kernel has copied to programs what was read of a directory so far: it holds the directory's lock for that,
+    /// and takes it for the invalidation of a name (fs/fuse/dir.c, fuse_reverse_inval_entry). No name contains a slash.
+    public func waitForListings(of directory: NodeID) {
+        withCString([UInt8(ascii: "/")]) { _ = fuse_lowlevel_notify_inval_entry(session, directory.rawValue, $0, 1) }
+    }
+
     /// Makes the next use of `name` ask again, without detaching mounts below it; drops the name where the kernel cannot expire
     /// (before 6.2).
     public func expireEntry(_ name: [UInt8], in parent: NodeID) -> Int32 {

@@ -8,7 +8,7 @@ import GrantViewTree
 /// An invalidation of data waits for every locked page. A page of a regular file is locked for a READ or WRITE until the thread that
 /// asked for it has processed the reply, which can wait for a processor: such threads are given one (`StarvedThreads`). And the kernel
 /// copies entries of a cached listing with the listing's page locked (fs/fuse/readdir.c, fuse_readdir_cached), to memory that may
-/// belong to a filesystem of the program's own, which never answers.
+/// belong to a filesystem of the program's own, which never answers. Entries of a READDIR it copies with the directory's lock held.
 /// An invalidation of attributes waits for nobody (fs/fuse/inode.c, fuse_reverse_inval_inode) and is not done here.
 final class DataInvalidator: Sendable {
     struct Step: Sendable {
@@ -17,6 +17,8 @@ final class DataInvalidator: Sendable {
         var ifWritten = false
         /// Also those pages that an invalidation does not drop.
         var pinnedPages: PinnedPages?
+        /// Only waits for listings of the directory that the kernel is copying to programs.
+        var isListing = false
     }
 
     private unowned let view: ViewFS
@@ -43,6 +45,7 @@ final class DataInvalidator: Sendable {
         ) { step in
             if step.ifWritten, !view.isOpenForWriting(step.node) { return }
             if let pinnedPages = step.pinnedPages { return pinnedPages.drop(step.node) }
+            if step.isListing { return notifier.waitForListings(of: NodeID(step.node)) }
             if notifier.invalidateData(NodeID(step.node)) == -ENOENT { unknown.withLock { $0.append(step.node) } }
         }
     }
@@ -113,6 +116,7 @@ extension ViewFS {
         // Before the directories, of which programs can have so many wait that no more is begun.
         addPinnedPages(scope.nodes.ids, of: scope.nodes, notifier, invalidator)
         invalidator.add(directories)
+        invalidator.add(directories.filter(isOpen).map { DataInvalidator.Step(node: $0, isListing: true) })
         return UInt64(truncatingIfNeeded: nodes.count)
     }
 
