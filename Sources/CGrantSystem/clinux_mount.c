@@ -150,28 +150,6 @@ int clinux_fuse_mount(int directory, const char *subtype, const char *source, co
     return 0;
 }
 
-int clinux_set_mount_read_only(int fd, bool read_only) {
-    struct mount_attr attributes = {0};
-    if (read_only)
-        attributes.attr_set = MOUNT_ATTR_RDONLY;
-    else
-        attributes.attr_clr = MOUNT_ATTR_RDONLY;
-    return (int)RETRY(syscall(SYS_mount_setattr, fd, "", AT_EMPTY_PATH, &attributes, sizeof attributes));
-}
-
-int clinux_clone_mount(int directory, const char *name, bool read_only) {
-    int root = (int)RETRY(syscall(SYS_open_tree, directory, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW));
-    if (root < 0 || !read_only) return root;
-    int result = clinux_set_mount_read_only(root, true);
-    if (result == 0 || result == -ENOSYS) return root;
-    close(root);
-    return result;
-}
-
-int clinux_attach_mount(int root, int directory) {
-    return (int)RETRY(syscall(SYS_move_mount, root, "", directory, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH));
-}
-
 int clinux_unmount_descriptor(int fd) {
     char link[40];
     magic_path(link, fd);
@@ -196,29 +174,22 @@ int clinux_remount(int fd, bool read_only, bool set_id, bool devices, bool no_ex
     return (int)RETRY(syscall(SYS_mount, "none", link, NULL, flags, NULL));
 }
 
-int clinux_fuse_node(int directory, const char *path, bool follows, uint64_t *id, uint32_t *generation) {
-    int flags = *path == 0 ? AT_EMPTY_PATH : follows ? AT_SYMLINK_FOLLOW : 0;
+int clinux_fuse_generation(const char *path, uint32_t *generation) {
     // AT_HANDLE_FID of Linux 6.5: a handle that is compared and never opened. Before, there were handles without it.
     struct { struct file_handle handle; uint32_t words[32]; } space;
     int result = -1;
     for (int attempt = 0; attempt < 2 && result != 0; attempt++) {
         int mount;
         space.handle.handle_bytes = sizeof space.words;
-        result = name_to_handle_at(directory, path, &space.handle, &mount, flags | (attempt == 0 ? 0x200 : 0));
+        result = name_to_handle_at(AT_FDCWD, path, &space.handle, &mount, AT_SYMLINK_FOLLOW | (attempt == 0 ? 0x200 : 0));
         if (result != 0 && (attempt == 1 || errno != EINVAL)) return -errno;
     }
     uint32_t words[3];
     // FILEID_INO64_GEN (fs/fuse/inode.c, fuse_encode_fh): two words of the node's id, and its generation.
     if (space.handle.handle_type != 0x81 || space.handle.handle_bytes != sizeof words) return -EOPNOTSUPP;
     memcpy(words, space.handle.f_handle, sizeof words);
-    *id = (uint64_t)words[0] << 32 | words[1];
     *generation = words[2];
     return 0;
-}
-
-int clinux_fuse_generation(const char *path, uint32_t *generation) {
-    uint64_t id;
-    return clinux_fuse_node(AT_FDCWD, path, true, &id, generation);
 }
 
 static int64_t nanoseconds(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }

@@ -78,9 +78,6 @@ public struct ApplyPlanner: Sendable {
             if item.form == .directory, proposal.bookmark.document == nil {
                 throw GrantError(.invalidFile, "asDirectory is for files", cause: "it is a directory")
             }
-            if item.cache != nil, proposal.bookmark.document != nil {
-                throw GrantError(.invalidFile, "cache is for directories", cause: "it is a file")
-            }
             try administrator?.check(proposal)
             found = .success(proposal)
         } catch {
@@ -122,7 +119,6 @@ public struct ApplyPlanner: Sendable {
         var change = ApplyPlan.Change()
         if existing.access != item.access { change.access = item.access }
         if existing.coordination != item.coordination { change.coordination = item.coordination }
-        if existing.cache != item.cache { change.cache = .some(item.cache) }
         if existing.expires != item.expires { change.expires = .some(item.expires) }
         var steps: [ApplyPlan.Step] = []
         if isOver, change.expires != nil {
@@ -145,7 +141,7 @@ public struct ApplyPlanner: Sendable {
     {
         GrantAdministrator.Choice(
             proposal, name: name, view: item.view, access: item.access, expires: item.expires, isTagged: false,
-            coordination: item.coordination, cache: item.cache)
+            coordination: item.coordination)
     }
 
     private func isAt(_ grant: Grant, _ path: [UInt8]) -> Bool {

@@ -32,29 +32,24 @@ struct ChangeBroadcast: Sendable {
     ) throws(GrantError) -> [GrantChange] {
         let views = Set(grants.map(\.view))
         let deadline = Clock.deadline(seconds: seconds)
-        if !withdraws { try awaitOwnMounts(of: views, grants, until: min(deadline, Clock.deadline(seconds: 2))) }
+        if !withdraws { try awaitOwnMounts(of: views, until: min(deadline, Clock.deadline(seconds: 2))) }
         let records = try store.mounts().filter { views.contains(where: $0.shows) }
         let work: @Sendable () -> [Answer] = {
             let answers = inParallel(records) { record in ask(record, grants.filter { record.shows($0.view) }.map(\.id), seconds) }
             return reapDead(records, answers, until: deadline)
         }
         let answers = progress.map { waiting(for: work, records, grants.map(\.id), $0) } ?? work()
-        let unplaced = withdraws ? [:] : awaitPlaces(of: grants, records, until: deadline)
         return grants.map { grant in
-            let mounts = zip(records, answers).compactMap { record, answer -> MountConfirmation? in
-                guard record.shows(grant.view), var given = confirmation(of: grant, record, answer) else { return nil }
-                if given.confirmed, let unplaced = unplaced[record.id], unplaced.grants.contains(grant.id) {
-                    (given.confirmed, given.reason, given.advice) = (false, unplaced.reason, unplaced.advice)
-                }
-                return given
+            let mounts = zip(records, answers).compactMap { record, answer in
+                record.shows(grant.view) ? confirmation(of: grant, record, answer) : nil
             }
             return GrantChange(grant: grant, mounts: mounts)
         }
     }
 
-    /// Waits until each of the views that has a mountpoint of its own (`ShownViews.mountpoints`) is mounted there, and until the cache mode of
-    /// each grant that has one has a mount (`ShownViews.part`): the first grant of a view or of a mode causes that mount, which takes a moment.
-    private func awaitOwnMounts(of views: Set<ViewName>, _ grants: [Grant], until deadline: Int64) throws(GrantError) {
+    /// Waits until each of the views that has a mountpoint of its own (`ShownViews.mountpoints`) is mounted there: the first grant of a view
+    /// causes that mount, which takes a moment.
+    private func awaitOwnMounts(of views: Set<ViewName>, until deadline: Int64) throws(GrantError) {
         repeat {
             let records = try store.mounts()
             let wanted = records.flatMap { record in
@@ -63,73 +58,9 @@ struct ChangeBroadcast: Sendable {
             let isMounted = wanted.allSatisfy { place in
                 records.contains { $0.mountpoint == place && $0.connection != nil && $0.process.isRunning }
             }
-            let modes = active(grants).filter { grant in records.contains { isMountpoint(of: grant, in: $0) } }
-            let areServed = modes.allSatisfy { grant in
-                records.contains { record in
-                    if case .part = record.shown {
-                        record.shown.opens(grant) && record.connection != nil && record.process.isRunning
-                    } else {
-                        false
-                    }
-                }
-            }
-            if isMounted, areServed { return }
+            if isMounted { return }
             usleep(10_000)
         } while Clock.monotonic < deadline
-    }
-
-    private func active(_ grants: [Grant]) -> [Grant] {
-        let now = GrantAdministrator.now
-        return grants.filter { $0.state(at: now) == .active }
-    }
-
-    /// Whether the mount has a mountpoint for the grant, because that has another cache mode of its own.
-    private func isMountpoint(of grant: Grant, in record: MountRecord) -> Bool {
-        if case .main(grant.view, _) = record.shown { record.process.isRunning && !record.shown.opens(grant) } else { false }
-    }
-
-    /// Grants that are not mounted yet where they have to be, and why.
-    private struct Unplaced {
-        let grants: Set<GrantID>
-        let reason: String
-        let advice: String?
-
-        /// `process`: the one that mounts them, if it is known.
-        init(_ grants: [Grant], _ process: ProcessIdentity?, hasEnded: Bool) {
-            self.grants = Set(grants.map(\.id))
-            let who = "the process that mounts the grant's directory there" + (process.map { " (pid \($0.pid))" } ?? "")
-            reason = who + (hasEnded ? " has ended" : " has not done so")
-            advice = hasEnded ? "grantfs unmount takes the mount away; then mount the view again" : nil
-        }
-    }
-
-    /// Waits until grants that have a cache mode of their own are mounted in the mounts of their views. Returns what is not by then, by the
-    /// mount. Does not wait for a process that has ended.
-    private func awaitPlaces(of grants: [Grant], _ records: [MountRecord], until deadline: Int64) -> [GrantID: Unplaced] {
-        var unplaced: [GrantID: Unplaced] = [:]
-        for record in records where grants.contains(where: { isMountpoint(of: $0, in: record) }) {
-            let file = PlacedGrants(in: record.id, of: store)
-            while true {
-                let contents = file.contents
-                let left = present(grants).filter { isMountpoint(of: $0, in: record) && !contents.hold($0) }
-                unplaced[record.id] = nil
-                if left.isEmpty { break }
-                let hasEnded = contents.process?.mayRun == false
-                if hasEnded || Clock.monotonic >= deadline {
-                    unplaced[record.id] = Unplaced(left, contents.process, hasEnded: hasEnded)
-                    break
-                }
-                usleep(10_000)
-            }
-        }
-        return unplaced
-    }
-
-    /// The records of those grants that are there and active by now: somebody else may have changed or removed them.
-    private func present(_ grants: [Grant]) -> [Grant] {
-        let ids = Set(grants.map(\.id))
-        let all = Set(grants.map(\.view)).flatMap { (try? store.grants(view: $0)) ?? [] }
-        return active(all.filter { ids.contains($0.id) })
     }
 
     /// Runs `work` on another thread, and reports the mounts' progress meanwhile.

@@ -10,8 +10,6 @@ public struct DeclaredState: Sendable {
         public let access: Access
         public let expires: Instant?
         public let coordination: Coordination
-        /// See `Grant.cache`.
-        public let cache: CacheMode?
         /// How a granted file is shown.
         public let form: DocumentBookmark.Form
         /// The location of the declaration, for people.
@@ -19,9 +17,9 @@ public struct DeclaredState: Sendable {
 
         public init(
             view: ViewName, name: GrantName?, path: [UInt8], access: Access, expires: Instant?, coordination: Coordination,
-            cache: CacheMode? = nil, form: DocumentBookmark.Form = .file, place: String
+            form: DocumentBookmark.Form = .file, place: String
         ) {
-            (self.form, self.cache) = (form, cache)
+            self.form = form
             (self.view, self.name, self.path, self.access) = (view, name, path, access)
             (self.expires, self.coordination, self.place) = (expires, coordination, place)
         }
@@ -41,11 +39,10 @@ public struct ApplyPlan: Sendable {
         public var access: Access?
         public var expires: Instant??
         public var coordination: Coordination?
-        public var cache: CacheMode??
 
         public init() {}
 
-        public var isEmpty: Bool { access == nil && expires == nil && coordination == nil && cache == nil }
+        public var isEmpty: Bool { access == nil && expires == nil && coordination == nil }
     }
 
     public enum Step: Sendable {

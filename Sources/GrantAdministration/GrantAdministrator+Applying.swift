@@ -23,7 +23,6 @@ extension GrantAdministrator {
             changes.append(
                 try set(
                     grant, access: change.access, name: nil, expires: change.expires, coordination: change.coordination,
-                    cache: change.cache,
                     timeout: timeout, progress: progress))
         }
         // After the changes: a restored grant comes back as it is declared.

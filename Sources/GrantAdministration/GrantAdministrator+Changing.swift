@@ -83,33 +83,20 @@ extension GrantAdministrator {
         return changes
     }
 
-    /// Changes a grant; `expires` and `cache` are as for `GrantStore.update`. `recorded` is called once the change is on disk. `.permission`
-    /// if it gives more than before and the administrator's policy denies it, `.usage` for a cache mode of a file.
+    /// Changes a grant; `expires` is as for `GrantStore.update`. `recorded` is called once the change is on disk. `.permission`
+    /// if it gives more than before and the administrator's policy denies it.
     public func set(
-        _ grant: Grant, access: Access?, name: GrantName?, expires: Instant??, coordination: Coordination? = nil, cache: CacheMode?? = nil,
+        _ grant: Grant, access: Access?, name: GrantName?, expires: Instant??, coordination: Coordination? = nil,
         timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil, recorded: (() -> Void)? = nil
     ) throws(GrantError) -> GrantChange {
         try requireOwn([grant], "changed")
-        try requireDirectory(grant, for: cache ?? nil)
         if widens(grant, access: access, expires: expires), let judge = try judge() {
             try judge.require(describe([grant])[0].path, view: grant.view, access: access ?? grant.access, by: actor)
         }
         if let access, access != grant.access { try ObeyedFiles.check(describe([grant])[0].path, access: access) }
         let changed = try store.update(
-            grant.id, access: access, name: name, expires: expires, coordination: coordination, cache: cache, by: actor)
+            grant.id, access: access, name: name, expires: expires, coordination: coordination, by: actor)
         recorded?()
         return try broadcast([changed], timeout, progress: progress)[0]
-    }
-
-    private func requireDirectory(_ grant: Grant, for cache: CacheMode?) throws(GrantError) {
-        guard let cache, grant.bookmark.document != nil else { return }
-        throw GrantAdministrator.noOwnCache(grant.name, cache)
-    }
-
-    /// The refusal of a cache mode of its own for a file: it would be a mount on a name that programs replace when they save.
-    static func noOwnCache(_ name: GrantName, _ cache: CacheMode) -> GrantError {
-        GrantError(
-            .usage, "“\(name)” is a file, and --cache \(cache.rawValue) is for directories",
-            advice: "grant it without, or mount its view with -o cache=\(cache.rawValue)")
     }
 }

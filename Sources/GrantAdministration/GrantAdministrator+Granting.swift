@@ -73,16 +73,13 @@ extension GrantAdministrator {
         /// Whether the directory gets a tag.
         public var isTagged: Bool
         public var coordination: Coordination
-        /// See `Grant.cache`.
-        public var cache: CacheMode?
 
         public init(
             _ proposal: Proposal, name: GrantName, view: ViewName, access: Access, expires: Instant? = nil, isTagged: Bool = false,
-            coordination: Coordination = .advisory, cache: CacheMode? = nil
+            coordination: Coordination = .advisory
         ) {
             (self.proposal, self.name, self.view, self.access) = (proposal, name, view, access)
             (self.expires, self.isTagged, self.coordination) = (expires, isTagged, coordination)
-            self.cache = cache
         }
     }
 
@@ -94,9 +91,6 @@ extension GrantAdministrator {
     /// Grants all choices or none. Throws as the other `grant`, or as `PolicyJudge.require`.
     public func grant(_ choices: [Choice], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
         for choice in choices {
-            if let cache = choice.cache, choice.proposal.bookmark.document != nil {
-                throw GrantAdministrator.noOwnCache(choice.name, cache)
-            }
             try check(choice.proposal)
         }
         try requireAllowed(choices.map { ($0.proposal.bookmark.path, $0.view, $0.access) })
@@ -114,7 +108,7 @@ extension GrantAdministrator {
                 grants.append(
                     Grant(
                         id: .random(), view: choice.view, name: choice.name, bookmark: bookmark, access: choice.access, created: now,
-                        expires: choice.expires, coordination: choice.coordination, cache: choice.cache))
+                        expires: choice.expires, coordination: choice.coordination))
             }
             try store.insert(grants, by: actor)
         } catch {
@@ -150,11 +144,6 @@ extension GrantAdministrator {
         guard grant.expires == choice.expires else {
             let how = grant.expires == nil ? "never expires" : choice.expires == nil ? "expires" : "expires at another time"
             throw refusal("it is of this directory, and \(how)", "grantfs set\(which) --expires changes it")
-        }
-        guard grant.cache == choice.cache else {
-            let how = grant.cache.map { "with --cache \($0.rawValue)" } ?? "with no --cache of its own"
-            throw refusal(
-                "it is of this directory, and \(how)", "grantfs set\(which) --cache \(choice.cache?.rawValue ?? "mount") changes it")
         }
         guard !choice.isTagged || old.tag != nil else {
             throw refusal("it is of this directory, which it has not tagged", "remove it, and grant it anew with --tag")

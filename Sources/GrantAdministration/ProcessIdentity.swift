@@ -88,7 +88,6 @@ extension GrantStore {
         // Only a name in the store's own directory, whatever the record contains.
         if !record.socket.utf8.contains(UInt8(ascii: "/")) { unlink(runDirectory + "/" + record.socket) }
         MountRecord.forgetSupervisor(of: record.id, in: runDirectory)
-        PlacedGrants(in: record.id, of: self).remove()
     }
 }
 

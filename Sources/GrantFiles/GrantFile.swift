@@ -11,8 +11,6 @@ public struct DeclaredGrant: Sendable {
     public let access: Access
     public let expires: Instant?
     public let coordination: Coordination
-    /// What the kernel may cache of it; nil: as in the rest of the mount.
-    public let cache: CacheMode?
     /// Whether a granted file is shown in a directory of its own.
     public let asDirectory: Bool
     /// The hosts that a grant of the fleet is for; nil: all.
@@ -52,7 +50,7 @@ private struct GrantFileReader: TOMLReading {
     let home: [UInt8]?
     let isFleet: Bool
 
-    private static let keys = ["view", "name", "nameHex", "path", "pathHex", "access", "expires", "coordination", "cache", "asDirectory"]
+    private static let keys = ["view", "name", "nameHex", "path", "pathHex", "access", "expires", "coordination", "asDirectory"]
 
     func read(_ items: [(key: String, value: TOMLValue)]) throws(GrantError) -> (views: [ViewName], grants: [DeclaredGrant]) {
         var views: [ViewName] = []
@@ -77,7 +75,6 @@ private struct GrantFileReader: TOMLReading {
         var name: GrantName?
         var path: [UInt8]?
         var (access, coordination) = (Access.readWrite, Coordination.advisory)
-        var cache: CacheMode?
         var expires: Instant?
         var asDirectory = false
         var hosts: String?
@@ -91,7 +88,7 @@ private struct GrantFileReader: TOMLReading {
             case "pathHex": path = try self.path(try bytes(item, key), item)
             case "access": access = try self.access(item, key)
             case "coordination": coordination = try word(item, key, "advisory or mandatory")
-            case "cache": cache = try word(item, key, "shared, exclusive or none") as CacheMode
+            case "cache": throw wrong(item, "“cache” is for a whole view", advice: "grantfs mount VIEW MOUNTPOINT -o cache=MODE")
             case "expires": expires = try moment(item)
             case "asDirectory":
                 guard case .boolean(let value) = item.kind else { throw wrong(item, "“asDirectory” is true or false") }
@@ -105,15 +102,14 @@ private struct GrantFileReader: TOMLReading {
             case "hosts", "filesystem": throw wrong(item, "“\(key)” is for grants of a fleet", advice: "grantfs fleet apply")
             default: throw unknown(key, item, among: GrantFileReader.keys + (isFleet ? ["hosts", "filesystem"] : []))
             }
-            if isFleet, ["asDirectory", "cache", "nameHex", "pathHex"].contains(key) {
+            if isFleet, ["asDirectory", "nameHex", "pathHex"].contains(key) {
                 throw wrong(item, "“\(key)” is not for grants of a fleet")
             }
         }
         guard let path else { throw wrong(value, "the grant has no path", advice: "path = \"/srv/data\"") }
         return DeclaredGrant(
-            view: view, name: name, path: path, access: access, expires: expires, coordination: coordination, cache: cache,
-            asDirectory: asDirectory,
-            hosts: hosts, filesystem: filesystem, place: "\(file):\(value.line)")
+            view: view, name: name, path: path, access: access, expires: expires, coordination: coordination,
+            asDirectory: asDirectory, hosts: hosts, filesystem: filesystem, place: "\(file):\(value.line)")
     }
 
     private func view(_ value: TOMLValue) throws(GrantError) -> ViewName {

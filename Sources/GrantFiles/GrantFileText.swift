@@ -16,7 +16,6 @@ public enum GrantFileText {
             if let expires = grant.expires { lines.append("expires = " + GrantFileTime.text(expires)) }
             if grant.bookmark.document?.form == .directory { lines.append("asDirectory = true") }
             if grant.coordination != .advisory { lines.append("coordination = " + TOMLValue.quoted(grant.coordination.rawValue)) }
-            if let cache = grant.cache { lines.append("cache = " + TOMLValue.quoted(cache.rawValue)) }
             text += (text.isEmpty ? "" : "\n") + lines.joined(separator: "\n") + "\n"
         }
         return text

@@ -12,12 +12,10 @@ extension Access {
 extension Grant {
     /// Describes what a change makes of the grant, for people: `access read-write → read-only`.
     package func differences(to new: Grant) -> [String] {
-        let mode = { (cache: CacheMode?) in cache?.rawValue ?? "as the mount's" }
-        return (name == new.name ? [] : ["name \(name) → \(new.name)"])
+        (name == new.name ? [] : ["name \(name) → \(new.name)"])
             + Grant.differences(
                 (access, expires, coordination), access == new.access ? nil : new.access,
                 expires == new.expires ? nil : .some(new.expires), coordination == new.coordination ? nil : new.coordination)
-            + (cache == new.cache ? [] : ["cache \(mode(cache)) → \(mode(new.cache))"])
     }
 
     /// As `differences(to:)`, for some of a grant's properties; nil values stay.

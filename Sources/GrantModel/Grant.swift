@@ -68,15 +68,13 @@ public struct Grant: Sendable {
     /// stays refused after `restore`, however soon that follows.
     public var activation: Int64
     public var coordination: Coordination
-    /// What the kernel may cache of it, where that differs from the mount's own mode; nil: as in the rest of the mount.
-    public var cache: CacheMode?
     /// For a grant that the fleet gave to this host: the fleet's own activation number, as last heard of here. nil for a local grant.
     public var fleetActivation: Int64?
 
     public init(
         id: GrantID, view: ViewName, name: GrantName, bookmark: Bookmark, access: Access, state: RecordedState = .active,
         created: Instant, expires: Instant? = nil, activation: Int64 = 1, coordination: Coordination = .advisory,
-        cache: CacheMode? = nil, fleetActivation: Int64? = nil
+        fleetActivation: Int64? = nil
     ) {
         self.id = id
         self.view = view
@@ -88,7 +86,6 @@ public struct Grant: Sendable {
         self.expires = expires
         self.activation = activation
         self.coordination = coordination
-        self.cache = cache
         self.fleetActivation = fleetActivation
     }
 

@@ -6,11 +6,6 @@ public enum ShownViews: Hashable, Sendable {
     case matching(ViewPattern)
     /// A mountpoint for every view whose name matches, and no grants: a daemon for each view mounts it there.
     case mountpoints(ViewPattern)
-    /// The grants of the view at the root, of which those that have another cache mode of their own are mountpoints: a daemon for each mode
-    /// shows these (`part`).
-    case main(ViewName, CacheMode)
-    /// The grants of the view that have this cache mode of their own.
-    case part(ViewName, CacheMode)
     /// The documents of the desktop's programs. The host's own (the view `app:`) are at the root, those of each program APP (the view
     /// `app:APP`) in `by-app/APP`. A grant of a directory is shown inside a directory that has the grant's name.
     case documents
@@ -18,7 +13,7 @@ public enum ShownViews: Hashable, Sendable {
     /// Whether grants of the view are shown.
     public func shows(_ view: ViewName) -> Bool {
         switch self {
-        case .one(let shown), .main(let shown, _), .part(let shown, _): view == shown
+        case .one(let shown): view == shown
         // A view whose directory can have no name (“..”) is not shown: nowhere else is its place.
         case .matching(let pattern): pattern.matches(view) && directory(of: view) != nil
         case .mountpoints: false
@@ -32,29 +27,15 @@ public enum ShownViews: Hashable, Sendable {
         return directory(of: view)
     }
 
-    /// Whether the grant, whose view has to be shown, is opened by the mount's own daemon.
-    public func opens(_ grant: Grant) -> Bool {
-        switch self {
-        case .one, .matching, .documents: true
-        case .mountpoints: false
-        // A file is replaced when it is saved, so it is no mountpoint.
-        case .main(_, let mode): grant.bookmark.document != nil || (grant.cache ?? mode) == mode
-        case .part(_, let mode): grant.bookmark.document == nil && grant.cache == mode
-        }
-    }
-
     /// Whether other daemons mount something in it.
     public var hasMountpoints: Bool {
-        switch self {
-        case .mountpoints, .main: true
-        case .one, .part, .matching, .documents: false
-        }
+        if case .mountpoints = self { true } else { false }
     }
 
     /// The view, when exactly one is shown.
     public var onlyView: ViewName? {
         switch self {
-        case .one(let view), .main(let view, _), .part(let view, _): view
+        case .one(let view): view
         case .matching, .mountpoints, .documents: nil
         }
     }
@@ -62,7 +43,7 @@ public enum ShownViews: Hashable, Sendable {
     /// The one name of the mount: its source in /proc/mounts, and in messages.
     public var label: ViewName {
         switch self {
-        case .one(let view), .main(let view, _), .part(let view, _): view
+        case .one(let view): view
         case .matching(let pattern), .mountpoints(let pattern): pattern.text
         case .documents: ShownViews.documentsLabel
         }
@@ -71,8 +52,7 @@ public enum ShownViews: Hashable, Sendable {
     /// For people.
     public var description: String {
         switch self {
-        case .one(let view), .main(let view, _): "view “\(view)”"
-        case .part(let view, let mode): "part of view “\(view)” with cache=\(mode.rawValue)"
+        case .one(let view): "view “\(view)”"
         case .matching(let pattern): "views “\(pattern.text)”"
         case .mountpoints(let pattern): "views “\(pattern.text)”, each a mount of its own,"
         case .documents: "documents"
@@ -84,8 +64,6 @@ public enum ShownViews: Hashable, Sendable {
     public var recorded: String {
         switch self {
         case .one(let view): view.description
-        case .main(let view, let mode): "\(ShownViews.mainMark)\(mode.rawValue)/\(view)"
-        case .part(let view, let mode): "\(ShownViews.partMark)\(mode.rawValue)/\(view)"
         case .matching(let pattern): "/" + pattern.text.description
         case .mountpoints(let pattern): ShownViews.mountpointsMark + pattern.text.description
         case .documents: "//" + ShownViews.documentsLabel.description
@@ -99,10 +77,8 @@ public enum ShownViews: Hashable, Sendable {
         } else if text.hasPrefix(ShownViews.mountpointsMark) {
             guard let pattern = try? ViewPattern(String(text.dropFirst(ShownViews.mountpointsMark.count))) else { return nil }
             self = .mountpoints(pattern)
-        } else if let (view, mode) = ShownViews.mixed(text, ShownViews.mainMark) {
-            self = .main(view, mode)
-        } else if let (view, mode) = ShownViews.mixed(text, ShownViews.partMark) {
-            self = .part(view, mode)
+        } else if let view = ShownViews.formerlyMixed(text) {
+            self = .one(view)
         } else if text.hasPrefix("/") {
             guard let pattern = try? ViewPattern(String(text.dropFirst())) else { return nil }
             self = .matching(pattern)
@@ -120,16 +96,14 @@ public enum ShownViews: Hashable, Sendable {
     public static let programsDirectory = Array("by-app".utf8)
     private static let documentsLabel = ViewName(known: "documents")
     private static let mountpointsMark = "//mountpoints/"
-    private static let mainMark = "//main/"
-    private static let partMark = "//part/"
 
-    private static func mixed(_ text: String, _ mark: String) -> (ViewName, CacheMode)? {
-        guard text.hasPrefix(mark) else { return nil }
-        let words = text.dropFirst(mark.count).split(separator: "/", omittingEmptySubsequences: false)
-        guard words.count == 2, let mode = CacheMode(rawValue: String(words[0])), let view = try? ViewName(String(words[1])) else {
-            return nil
-        }
-        return (view, mode)
+    /// The view of a mount that a version before 0.1.0 serves for some of the view's grants: `//main/MODE/VIEW`, `//part/MODE/VIEW`.
+    private static func formerlyMixed(_ text: String) -> ViewName? {
+        let words = text.split(separator: "/", omittingEmptySubsequences: false)
+        guard words.count == 5, words[0].isEmpty, words[1].isEmpty, ["main", "part"].contains(words[2]),
+            CacheMode(rawValue: String(words[3])) != nil
+        else { return nil }
+        return try? ViewName(String(words[4]))
     }
 }
 
@@ -186,7 +160,7 @@ extension ShownViews {
     /// Returns the path of a grant, whose view has to be shown.
     public func path(of grant: Grant) -> ShownPath {
         switch self {
-        case .one, .main, .part, .mountpoints: return ShownPath(grant.name)
+        case .one, .mountpoints: return ShownPath(grant.name)
         case .matching: return ShownPath(grant.name, in: directory(of: grant.view).map { [$0] } ?? [])
         case .documents:
             var directories: [GrantName] = []

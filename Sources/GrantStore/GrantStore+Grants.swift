@@ -15,9 +15,8 @@ extension GrantStore {
         }
     }
 
-    /// Returns all recorded grants that a mount shows, or has a mountpoint for (`ShownViews.main`), in the order of `grants(view:)`.
+    /// Returns all recorded grants that a mount shows, in the order of `grants(view:)`.
     public func grants(_ shown: ShownViews) throws(GrantError) -> [Grant] {
-        if case .part(let view, _) = shown { return try grants(view: view).filter { shown.opens($0) } }
         if let view = shown.onlyView { return try grants(view: view) }
         if case .mountpoints = shown { return [] }
         return try grants().filter { shown.shows($0.view) }
@@ -146,11 +145,11 @@ extension GrantStore {
         }
     }
 
-    /// Changes a grant. `expires`, `cache`: nil leaves it, `.some(nil)` removes it. A later expiry does not make an expired grant active;
+    /// Changes a grant. `expires`: nil leaves it, `.some(nil)` removes it. A later expiry does not make an expired grant active;
     /// `restore` does. `.notFound`, `.alreadyExists`.
     public func update(
         _ id: GrantID, access: Access? = nil, name: GrantName? = nil, expires: Instant?? = nil, coordination: Coordination? = nil,
-        cache: CacheMode?? = nil, by actor: Actor
+        by actor: Actor
     ) throws(GrantError) -> Grant {
         let now = GrantStore.now
         return try write(withdraws: true) { (database) throws(GrantError) in
@@ -164,11 +163,6 @@ extension GrantStore {
             }
             if let expires { grant.expires = expires }
             if let coordination { grant.coordination = coordination }
-            if let cache, cache != grant.cache {
-                grant.cache = cache
-                // Another mount shows it, from the beginning.
-                grant.activation &+= 1
-            }
             let changes = old.differences(to: grant)
             if !changes.isEmpty {
                 try save(grant, in: database)

@@ -6,7 +6,8 @@ extension GrantStore {
     static let columns =
         "id, view, name, access, state, created, expires, activation, bookmark, seal, coordination, fleet_activation, cache"
 
-    func sealed(_ grant: Grant, bookmark: [UInt8]) -> Int64 {
+    /// `formerCache`: the column `cache`, which a version before 0.1.0 wrote for a grant with a cache mode of its own.
+    func sealed(_ grant: Grant, bookmark: [UInt8], formerCache: String? = nil) -> Int64 {
         var writer = BinaryWriter()
         writer.write(grant.id.high)
         writer.write(grant.id.low)
@@ -24,9 +25,9 @@ extension GrantStore {
             writer.write("fleet")
             writer.write(activation)
         }
-        if let cache = grant.cache {
+        if let formerCache {
             writer.write("cache")
-            writer.write(cache.rawValue)
+            writer.write(formerCache)
         }
         return Int64(bitPattern: seal.hash(writer.bytes))
     }
@@ -37,7 +38,7 @@ extension GrantStore {
             .blob(grant.id.bytes), .blob(Array(grant.view.description.utf8)), .blob(grant.name.bytes), .text(grant.access.rawValue),
             .text(grant.state.rawValue), .integer(grant.created.nanoseconds), Value(grant.expires?.nanoseconds),
             .integer(grant.activation), .blob(bookmark), .integer(sealed(grant, bookmark: bookmark)), .text(grant.coordination.rawValue),
-            Value(grant.fleetActivation), grant.cache.map { .text($0.rawValue) } ?? .null,
+            Value(grant.fleetActivation), .null,
         ]
     }
 
@@ -48,15 +49,14 @@ extension GrantStore {
             let access = Access(rawValue: row.text(3)), let state = RecordedState(rawValue: row.text(4)),
             let coordination = Coordination(rawValue: row.text(10))
         else { throw StoreFailure.damaged(database.path, "a grant's record makes no sense") }
-        let cache = row.isNull(12) ? nil : CacheMode(rawValue: row.text(12))
-        if cache == nil, !row.isNull(12) { throw StoreFailure.damaged(database.path, "a grant's record makes no sense") }
+        let formerCache = row.isNull(12) ? nil : row.text(12)
         do throws(Bookmark.DecodingFlaw) {
             let grant = Grant(
                 id: id, view: view, name: name, bookmark: try Bookmark(encoded: bytes), access: access, state: state,
                 created: Instant(nanoseconds: row.integer(5)), expires: row.optionalInteger(6).map { Instant(nanoseconds: $0) },
-                activation: row.integer(7), coordination: coordination, cache: cache,
+                activation: row.integer(7), coordination: coordination,
                 fleetActivation: row.optionalInteger(11))
-            if row.integer(9) == sealed(grant, bookmark: bytes) { return grant }
+            if row.integer(9) == sealed(grant, bookmark: bytes, formerCache: formerCache) { return grant }
             flaw = "its seal does not fit: it was changed by something else than grantfs, or comes from another store"
         } catch {
             flaw = "its bookmark cannot be read: \(error.rawValue)"

@@ -9,21 +9,18 @@ struct Situation: Sendable, CustomTestStringConvertible {
     var plainCaller = false
     var mounting = Mounting.byRoot
     var cache = "shared"
-    /// Whether the grants have that mode of their own, in a mount with another.
-    var isOfGrants = false
     /// Whether the kernel is asked what nobody uses (`ViewFS.prune`), which is otherwise done where there are many nodes.
     var prunes = false
 
     var testDescription: String {
-        "\(prunes ? "pruned, " : "")\(cold ? "cold" : "warm"), \(plainCaller ? "plain user" : "root"), mounted \(mounting.rawValue), cache=\(cache)\(isOfGrants ? " of the grants" : "")"
+        "\(prunes ? "pruned, " : "")\(cold ? "cold" : "warm"), \(plainCaller ? "plain user" : "root"), mounted \(mounting.rawValue), cache=\(cache)"
     }
 
     var caller: Identity { plainCaller ? Machine.plainUser ?? .current : .current }
     var owner: Identity { mounting == .byUser ? Machine.plainUser ?? .current : .current }
     var switches: [String: String] { prunes ? ["GRANTFS_TEST_PRUNED_FROM": "0"] : [:] }
     var options: String {
-        let cache = isOfGrants ? "shared" : cache
-        return plainCaller && mounting == .byRoot ? "allow_other,cache=\(cache)" : "cache=\(cache)"
+        plainCaller && mounting == .byRoot ? "allow_other,cache=\(cache)" : "cache=\(cache)"
     }
 
     /// What this machine and this user can do.
@@ -33,7 +30,6 @@ struct Situation: Sendable, CustomTestStringConvertible {
             if Identity.isRoot {
                 for cache in ["shared", "exclusive", "none"] { list.append(Situation(cold: cold, cache: cache)) }
                 list.append(Situation(cold: cold, cache: "exclusive", prunes: true))
-                list.append(Situation(cold: cold, cache: "exclusive", isOfGrants: true))
                 if Machine.plainUser != nil { list.append(Situation(cold: cold, plainCaller: true)) }
             }
             for cache in ["shared", "exclusive"] where Machine.usersCanMount {
@@ -61,7 +57,7 @@ struct ProbedMount {
         try Probe.prepare(source, for: situation.caller)
         try Probe.prepare(try fixture.source("other"), for: situation.caller)
         for directory in [source, fixture.base + "/source/other"] {
-            try fixture.grantfs(["grant", directory] + (situation.isOfGrants ? ["--cache", situation.cache] : [])).orThrow()
+            try fixture.grantfs("grant", directory).orThrow()
         }
         fixture.switches = situation.switches.merging(switches) { $1 }
         mountpoint = try fixture.mount(options: situation.options + options)

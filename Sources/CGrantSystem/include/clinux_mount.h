@@ -43,23 +43,9 @@ int clinux_fuse_mount(int directory, const char *subtype, const char *source, co
 int clinux_unmount_descriptor(int fd);
 // umount2(2) of what is mounted at `name` in the directory `parent`. -EBUSY when it is in use.
 int clinux_unmount_in(int parent, const char *name);
-// Clones the mount from `name` in `directory` on, as `mount --bind` does, following no link at `name`; nobody can write through it when
-// `read_only`. It asks the filesystem for `name`. Returns a descriptor of its root, which is mounted nowhere: open_tree(2), Linux 5.2, and
-// for `read_only` mount_setattr(2), Linux 5.12; before that nobody but the filesystem refuses.
-int clinux_clone_mount(int directory, const char *name, bool read_only);
-// Mounts what clinux_clone_mount returned on the directory behind `directory` (O_PATH): move_mount(2).
-int clinux_attach_mount(int root, int directory);
-// Lets nobody, or everybody again, write through the mount whose root `fd` stands for: mount_setattr(2), Linux 5.12. -EBUSY while somebody
-// has a file open for writing.
-int clinux_set_mount_read_only(int fd, bool read_only);
 // Changes the flags of the mount whose root `fd` stands for.
 int clinux_remount(int fd, bool read_only, bool set_id, bool devices, bool no_execute, bool no_access_time,
                    bool no_directory_access_time);
-
-// The node of a file in a FUSE filesystem: the id and the generation that its daemon gave it, from the file handle that the kernel builds
-// (name_to_handle_at(2)). An empty path: of `directory` itself. The daemon is asked for names alone, where the kernel has none cached.
-// -EOPNOTSUPP for files without such a handle.
-int clinux_fuse_node(int directory, const char *path, bool follows, uint64_t *id, uint32_t *generation);
 
 // The generation that a FUSE daemon gave the node of `path`, links followed, from the file handle that the kernel builds without
 // asking the daemon (name_to_handle_at(2)). 0 for the root. -EOPNOTSUPP for files without such a handle.

@@ -127,10 +127,6 @@ extension ViewFS {
             request.reply(error: ESTALE)
             return
         }
-        if names.isRefused(id.rawValue) {
-            request.reply(error: EACCES)
-            return
-        }
         var listing = Listing(buffer: request.worker.pointee.buffer, size: min(size, Worker.bufferSize), plus: plus)
         if kernelOpens, offset == 0, request.caller.pid == rootLister.load(ordering: .acquiring) {
             var parameters = EntryParameters()

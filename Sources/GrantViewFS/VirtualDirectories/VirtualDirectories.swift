@@ -106,26 +106,12 @@ public final class VirtualDirectories: Sendable {
     /// the mount lives. Returns whether anything changed.
     public func setMountpoints(_ names: Set<GrantName>) -> Bool { table.withLock { $0.setMountpoints(names) } }
 
-    /// What is to be mounted on a mountpoint.
-    public struct Occupant: Hashable, Sendable {
-        let grant: GrantID
-        let activation: Int64
-
-        public init(_ grant: Grant) { (self.grant, activation) = (grant.id, grant.activation) }
-    }
-
-    /// Makes a mountpoint at the root for each of these names, and removes those of other names and of other occupants. The kernel detaches
-    /// what is mounted on one that was removed as soon as it asks for the name, also if there is another of that name by then. As long as
-    /// nothing is mounted on one it is refused, instead of being empty. Returns whether anything changed.
-    public func setMountpoints(for occupants: [GrantName: Occupant]) -> Bool { table.withLock { $0.setMountpoints(for: occupants) } }
-
     // MARK: requests
 
     /// Looks a name in a directory up; the kernel may cache the result for a moment. Counts a lookup of a directory, until `forget`.
     func lookup(_ name: GrantName, in id: UInt64) -> Found {
         table.withLock { table in
             guard let directory = table.directories[id] else { return .nothing }
-            if directory.isRefused { return .refused }
             if let next = directory.directories[name] {
                 // An empty directory is not found. Programs that have it open keep it, and see in it what is granted next.
                 if id == nursery || table.directories[next]?.isFound == true {
@@ -164,9 +150,6 @@ public final class VirtualDirectories: Sendable {
             }
         }
     }
-
-    /// Whether it is a mountpoint that is refused as long as nothing is mounted on it.
-    func isRefused(_ id: UInt64) -> Bool { table.withLock { $0.directories[id]?.isRefused == true } }
 
     /// Returns the entries of a directory, each with the position behind it. Positions stay valid when names come and go. nil when there is
     /// no such directory.

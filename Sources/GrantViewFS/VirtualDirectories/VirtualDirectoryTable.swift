@@ -23,13 +23,9 @@ struct VirtualDirectoryTable {
         /// Whether a view may be mounted on it. A lookup finds it for as long as this mount lives: the kernel drops a name that is no longer
         /// found, and what is mounted there (fs/dcache.c, d_invalidate).
         var isMountpoint = false
-        /// What is to be mounted on it, which it stands for: nobody may take it for that and find it empty, so it is refused, also when the
-        /// name has gone to another one.
-        var occupant: VirtualDirectories.Occupant?
         var changed: Int64 = Clock.realtime
         var listed: [ListedEntry]?
 
-        var isRefused: Bool { occupant != nil }
         var isEmpty: Bool { places.isEmpty && directories.isEmpty }
         /// Whether a lookup of its name finds it, and no place of the same name.
         var isFound: Bool { !isEmpty || isFixed || isMountpoint }
@@ -187,28 +183,6 @@ struct VirtualDirectoryTable {
         }
         for (name, id) in directories[Self.root]?.directories ?? [:] where !names.contains(name) && directories[id]?.isFixed == true {
             directories[id]?.isFixed = false
-            isChanged = true
-        }
-        if isChanged { markChanged(Self.root) }
-        return isChanged
-    }
-
-    /// See `VirtualDirectories.setMountpoints(for:)`. A mountpoint that comes back has a new id, by which the kernel tells it from the one
-    /// before: it may still know that one, and what is mounted on it.
-    mutating func setMountpoints(for occupants: [GrantName: VirtualDirectories.Occupant]) -> Bool {
-        var isChanged = false
-        for (name, id) in directories[Self.root]?.directories ?? [:] where directories[id]?.occupant != occupants[name] {
-            directories[Self.root]?.directories[name] = nil
-            directories[id]?.isFixed = false
-            directories[id]?.isMountpoint = false
-            prune(id)
-            isChanged = true
-        }
-        for (name, occupant) in occupants where directories[Self.root]?.directories[name] == nil {
-            guard let id = make(name, in: Self.root) else { continue }
-            directories[id]?.occupant = occupant
-            directories[id]?.isFixed = true
-            directories[id]?.isMountpoint = true
             isChanged = true
         }
         if isChanged { markChanged(Self.root) }

@@ -77,7 +77,6 @@ enum GrantFileInput {
             items: declared.grants.map {
                 DeclaredState.Item(
                     view: $0.view, name: $0.name, path: $0.path, access: $0.access, expires: $0.expires, coordination: $0.coordination,
-                    cache: $0.cache,
                     form: $0.asDirectory ? .directory : .file, place: $0.place)
             })
     }

@@ -8,9 +8,6 @@ enum CommonOptions {
         "store", value: "DIR", help: "the store; else $GRANTFS_STORE, else /var/lib/grantfs for root, $XDG_DATA_HOME/grantfs for others")
     static let view = OptionDeclaration("view", value: "V", help: "only in this view")
     static let json = OptionDeclaration("json", help: "one JSON document on stdout")
-    static let cache = OptionDeclaration(
-        "cache", value: "MODE", help: "what the kernel may keep of it, whatever its mount has: shared, exclusive or none",
-        choices: CacheMode.allCases.map(\.rawValue))
     static let access = OptionDeclaration(
         "access", value: "A", help: "read-write (rw) or read-only (ro)", choices: ["read-write", "read-only", "rw", "ro"])
     static func readOnly(_ help: String) -> OptionDeclaration {
@@ -19,14 +16,6 @@ enum CommonOptions {
     static let timeout = OptionDeclaration("timeout", value: "S", help: "seconds for the mounts to confirm; 10 when left out")
     static let selectorNote =
         "SELECTOR is a grant's name, its id, or a unique prefix of the id of 8 characters or more. A name in several views needs --view."
-
-    /// Reads the value of `cache`; `.usage` for another word.
-    static func cacheMode(_ text: String) throws(GrantError) -> CacheMode {
-        guard let mode = CacheMode(rawValue: text) else {
-            throw GrantError(.usage, "“\(text)” is no cache mode", advice: "shared, exclusive or none")
-        }
-        return mode
-    }
 }
 
 extension ParsedArguments {

@@ -15,12 +15,11 @@ enum GrantCommand {
             OptionDeclaration("expires", value: "WHEN", help: "when it ends by itself: 90s, 2h, 7d, or an ISO 8601 time"),
             OptionDeclaration(
                 "as-directory", help: "shows a file in a directory of its own, in which programs can save it by a rename"),
-            CommonOptions.cache,
             OptionDeclaration("tag", help: "the directory gets a tag, an extended attribute by which a restored copy is recognised"),
             FleetOptions.fleet, FleetOptions.hosts, FleetOptions.filesystem, FleetOptions.dryRun, CommonOptions.timeout, CommonOptions.json,
         ],
         notes: [
-            "What is granted already in the same way (directory, view, name, access, expiry, cache) is left as it is: its id is printed, and the exit status is 0. Of "
+            "What is granted already in the same way (directory, view, name, access, expiry) is left as it is: its id is printed, and the exit status is 0. Of "
                 + "several directories all are granted or none.",
             "With --as-directory, what programs save beside the file is kept when the grant is withdrawn or the mount ends: in a directory beside the "
                 + "file on the host, FILE.kept- and 8 digits, which revoke and unmount name and the log records.",
@@ -30,9 +29,6 @@ enum GrantCommand {
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         if try arguments.isAboutFleet() {
-            if arguments.has("cache") {
-                throw GrantError(.usage, "grant: --cache is for grants of this host", advice: "mount with -o cache=MODE")
-            }
             return try FleetGrants.grant(arguments)
         }
         let timeout = try arguments.timeout()
@@ -58,7 +54,6 @@ enum GrantCommand {
         }
         for grant in existing { Terminal.note("“\(grant.name)” is granted to the view “\(grant.view)” already, in the same way") }
         for change in made {
-            for line in try OwnCacheText.lines(of: change.grant, in: administrator.store) { Terminal.note(line) }
             let others = try administrator.overlaps(with: change.grant, view: change.grant.view)
             if let text = OverlapText.beside(change.grant, others) { Terminal.note(text) }
         }
@@ -75,7 +70,6 @@ enum GrantCommand {
         var expires: Instant?
         if let text = try arguments.text("expires") { expires = try Expiry.parse(text, now: Instant(nanoseconds: Clock.realtime)) }
         var choices: [GrantAdministrator.Choice] = []
-        let cache = try arguments.text("cache").map { (text) throws(GrantError) in try CommonOptions.cacheMode(text) }
         let form = arguments.has("as-directory") ? DocumentBookmark.Form.directory : .file
         for word in arguments.operands {
             let (operand, access) = try arguments.marked(word)
@@ -94,8 +88,7 @@ enum GrantCommand {
             choices.append(
                 GrantAdministrator.Choice(
                     proposal, name: proposal.name, view: view, access: access,
-                    expires: expires,
-                    isTagged: arguments.has("tag"), cache: cache))
+                    expires: expires, isTagged: arguments.has("tag")))
         }
         return choices
     }

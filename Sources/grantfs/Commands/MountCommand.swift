@@ -16,8 +16,6 @@ enum MountCommand {
                 "views", help: "VIEW is a pattern, such as 'build-*': each view that matches is shown in a directory of its name"),
             OptionDeclaration("foreground", short: "f", help: "stay in the foreground"),
             OptionDeclaration("mountpoints", help: "the mountpoints of -o separate alone", isHidden: true),
-            OptionDeclaration("main", help: "a mount of several cache modes, with mountpoints for the other modes", isHidden: true),
-            OptionDeclaration("part", help: "the grants with this cache mode of their own alone", isHidden: true),
             OptionDeclaration("private", help: "the mountpoints are for this user alone", isHidden: true),
             OptionDeclaration("below", help: "on a mountpoint of a mount of several views or not at all", isHidden: true),
             OptionDeclaration("portal", help: "the documents of the desktop's programs, for grantfs portal", isHidden: true),
@@ -71,12 +69,6 @@ enum MountCommand {
 
         let temporary = try arguments.text("temporary")
         let store = if let early { early } else { try GrantStore(directory: directory, create: true, survivesPowerLoss: temporary == nil) }
-        if case .one(let view) = shown, temporary == nil, !arguments.has("below"),
-            try CacheMounts.areNeeded(for: view, options.cache, in: store)
-        {
-            if !options.recovers { return try mountMixed(view, mountpoint, store, options.cache, arguments) }
-            Terminal.note("with -o recover every grant has the cache mode of the mount: what they have of their own is passed over")
-        }
         // Held until the mount answers or has failed.
         var turn: MountLock? = try mountpoint.lockForMounting(in: store)
         try mountpoint.prepare(for: shown, store: store, probe: .command, isTemporary: temporary != nil, isBelow: arguments.has("below")) {
@@ -105,15 +97,6 @@ enum MountCommand {
         let mounts = ViewMounts(
             store: try GrantStore(directory: directory, create: true), shown: shown, mountpoint: mountpoint, options: parser.options,
             lists: try lists(arguments))
-        return mounts.run(ready: try settle(arguments))
-    }
-
-    /// Mounts a view in which grants have a cache mode of their own: this process starts daemons and serves no mount itself.
-    private static func mountMixed(
-        _ view: ViewName, _ mountpoint: Mountpoint, _ store: GrantStore, _ mode: CacheMode, _ arguments: ParsedArguments
-    ) throws(GrantError) -> Int32 {
-        let mounts = CacheMounts(
-            store: store, view: view, mode: mode, mountpoint: mountpoint, lists: try lists(arguments))
         return mounts.run(ready: try settle(arguments))
     }
 
@@ -154,8 +137,6 @@ enum MountCommand {
         let isPortal = arguments.has("portal")
         let isSeparate = parser.isSeparate || arguments.has("mountpoints")
         guard isPortal || arguments.has("views") || parser.hasSeveralViews || arguments.has("mountpoints") else {
-            if arguments.has("main") { return .main(try view(word), parser.options.cache) }
-            if arguments.has("part") { return .part(try view(word), parser.options.cache) }
             if !isSeparate { return .one(try view(word)) }
             throw GrantError(
                 .usage, "the mount option “separate” is for several views", advice: "grantfs mount --views PATTERN MOUNTPOINT -o separate")

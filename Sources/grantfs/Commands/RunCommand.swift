@@ -13,9 +13,9 @@ enum RunCommand {
         options: [
             OptionDeclaration("view", value: "V", help: "the view; “default” when left out"),
             OptionDeclaration(
-                "grant", value: "PATH[:ro][:exclusive]",
+                "grant", value: "PATH[:ro]",
                 help:
-                    "a view for this program alone, of this directory or file, at its own path too; :ro to read, :exclusive where nobody else works meanwhile",
+                    "a view for this program alone, of this directory or file, at its own path too; :ro to read",
                 isRepeatable: true),
             OptionDeclaration("at", value: "PATH", help: "where the program finds the view, and there alone; /grants when left out"),
             OptionDeclaration(
@@ -92,11 +92,10 @@ enum RunCommand {
         if arguments.has("view") { try administrator.requireKnown(view) }
         var refused: (refused: [Refusal], others: Int) = ([], 0)
         typealias Started = (program: SandboxProcess, proxy: SandboxProxy?)
-        let start = { (mountpoint: [UInt8], others: [GrantName: [UInt8]]) throws(GrantError) -> Started in
+        let start = { (mountpoint: [UInt8]) throws(GrantError) -> Started in
             let proxy = try SandboxProxy(request.hosts)
             let sandbox = Sandbox(
-                view: mountpoint, others: others, layout: layout, request: request,
-                current: try? CanonicalPath.resolve(Array(".".utf8)))
+                view: mountpoint, layout: layout, request: request, current: try? CanonicalPath.resolve(Array(".".utf8)))
             return (try SandboxProcess(sandbox, command: arguments.operands, system, proxy), proxy)
         }
         let run = { (started: Started) throws(GrantError) in
@@ -112,7 +111,7 @@ enum RunCommand {
             let place = if let live { live } else { try administrator.temporaryMountpoint(of: view) }
             if let place { layout.show(mountpoint: place) }
         }
-        if let live { return try run(try start(live, [:])) }
+        if let live { return try run(try start(live)) }
         let audit: SandboxAudit? =
             if let file = arguments.bytes("audit") {
                 try SandboxAudit(file, granted: choices.map(\.proposal.bookmark.path), store)
@@ -123,26 +122,23 @@ enum RunCommand {
         var started: Started?
         do throws(GrantError) {
             let shown = try grant(choices, to: temporary, administrator) ?? view
-            let exclusive = try ExclusiveGrants(
-                choices.filter { $0.cache == .exclusive }.map(\.name), of: shown, store, isAudited: arguments.has("audit"))
-            let (mountpoint, others) = (Array(temporary.mountpoint.utf8), exclusive?.places ?? [:])
+            let mountpoint = Array(temporary.mountpoint.utf8)
             var failure: GrantError?
             try mount(
-                shown, temporary, store, isAudited: arguments.has("audit"), isMixed: exclusive != nil,
-                for: RunCommand.text(of: arguments.operands), by: daemon
+                shown, temporary, store, isAudited: arguments.has("audit"), for: RunCommand.text(of: arguments.operands),
+                by: daemon
             ) {
                 guard Sandbox.canWait else { return }
                 do throws(GrantError) {
-                    started = try start(mountpoint, others)
+                    started = try start(mountpoint)
                 } catch {
                     failure = error
                 }
             }
             if let failure { throw failure }
-            let program = if let started { started } else { try start(mountpoint, others) }
+            let program = if let started { started } else { try start(mountpoint) }
             let status = try run(program)
             started = nil
-            try exclusive?.end()
             try audit?.write(shown, store, refused: refused.refused)
             try end(temporary, store, daemon)
             try ending?.end()
@@ -155,7 +151,7 @@ enum RunCommand {
         }
     }
 
-    private typealias Chosen = (proposal: GrantAdministrator.Proposal, name: GrantName, access: Access, cache: CacheMode?)
+    private typealias Chosen = (proposal: GrantAdministrator.Proposal, name: GrantName, access: Access)
 
     /// Returns what to grant, each under a distinct name: directories with the same last name get a number.
     private static func proposals(
@@ -177,7 +173,7 @@ enum RunCommand {
                 number += 1
                 name = try numbered(proposal.name, number)
             }
-            chosen.append((proposal, name, wish.access, wish.cache))
+            chosen.append((proposal, name, wish.access))
         }
         try checkNesting(chosen)
         return chosen
@@ -236,18 +232,18 @@ enum RunCommand {
         if choices.isEmpty { return nil }
         let view = try ParsedArguments.view(named: temporary.label)
         _ = try administrator.grant(
-            choices.map { GrantAdministrator.Choice($0.proposal, name: $0.name, view: view, access: $0.access, cache: $0.cache) })
+            choices.map { GrantAdministrator.Choice($0.proposal, name: $0.name, view: view, access: $0.access) })
         return view
     }
 
     /// Mounts with a daemon of its own, which cleans up when this process dies. `daemon`: one that was started ahead and waits for the
     /// command. That one has `attached` called when the mount is there and not yet served.
     static func mount(
-        _ view: ViewName, _ temporary: TemporaryMount, _ store: GrantStore, isAudited: Bool, isMixed: Bool = false,
+        _ view: ViewName, _ temporary: TemporaryMount, _ store: GrantStore, isAudited: Bool,
         for command: String? = nil, by daemon: BackgroundStart.Waiting? = nil, attached: () -> Void = {}
     ) throws(GrantError) {
         let words = words(
-            view.description, temporary.file, store: store.directory, at: temporary.mountpoint, isAudited: isAudited, isMixed: isMixed)
+            view.description, temporary.file, store: store.directory, at: temporary.mountpoint, isAudited: isAudited)
         let status: Int32
         do {
             // The store may be elsewhere than expected when the daemon was started.
@@ -274,7 +270,7 @@ enum RunCommand {
         let store = String(decoding: CanonicalPath.resolveWhatExists(Array(store.utf8)), as: UTF8.self)
         return words(
             label, TemporaryMount.file(label: label, hasOwnView: true), store: store,
-            at: store + "/run/" + label, isAudited: arguments.has("audit"), isMixed: request.grants.contains { $0.cache != nil })
+            at: store + "/run/" + label, isAudited: arguments.has("audit"))
     }
 
     /// The command line for the log, cut to a readable length.
@@ -283,10 +279,10 @@ enum RunCommand {
     }
 
     private static func words(
-        _ view: String, _ file: String, store: String, at mountpoint: String, isAudited: Bool, isMixed: Bool
+        _ view: String, _ file: String, store: String, at mountpoint: String, isAudited: Bool
     ) -> [[UInt8]] {
         let words =
-            ["grantfs", "mount", "--store", store, "--temporary", file] + (isMixed ? ["--main"] : []) + (isAudited ? ["-o", "audit"] : [])
+            ["grantfs", "mount", "--store", store, "--temporary", file] + (isAudited ? ["-o", "audit"] : [])
             + ["--", view, mountpoint]
         return words.map { Array($0.utf8) }
     }

@@ -15,14 +15,10 @@ enum SetCommand {
             OptionDeclaration(
                 "coordination", value: "C", help: "advisory: claims bind claimants; mandatory: all who come through a mount",
                 choices: ["advisory", "mandatory"]),
-            OptionDeclaration(
-                "cache", value: "MODE", help: "shared, exclusive or none: a mode of its own; mount: as its mounts have it",
-                choices: CacheMode.allCases.map(\.rawValue) + ["mount"]),
             FleetOptions.fleet, FleetOptions.dryRun, CommonOptions.timeout, CommonOptions.json,
         ],
         notes: [
             CommonOptions.selectorNote, "Narrowing is a revocation of what is taken away: handles opened before are narrowed too.",
-            "With another --cache the grant is shown by another mount: what is open through the former one is refused, and is opened anew.",
         ],
         run: run)
 
@@ -30,12 +26,10 @@ enum SetCommand {
         let (view, timeout, selectors) = (try arguments.view(), try arguments.timeout(), try arguments.selectors())
         let (access, name, expires) = (try arguments.access(), try arguments.name(), try expiry(arguments))
         let coordination = try coordination(arguments)
-        let cache = try cache(arguments)
-        if access == nil, name == nil, expires == nil, coordination == nil, cache == nil {
-            throw GrantError(.usage, "set: nothing is to be changed", advice: "--access, --name, --expires, --coordination or --cache")
+        if access == nil, name == nil, expires == nil, coordination == nil {
+            throw GrantError(.usage, "set: nothing is to be changed", advice: "--access, --name, --expires or --coordination")
         }
         if try arguments.isAboutFleet() {
-            if cache != nil { throw GrantError(.usage, "set: --cache is for grants of this host", advice: "mount with -o cache=MODE") }
             return try FleetGrants.set(arguments, access: access, name: name, expires: expires, coordination: coordination)
         }
         let administrator = GrantAdministrator.command(try arguments.openStore())
@@ -43,7 +37,7 @@ enum SetCommand {
         let progress = ProgressOutput(isJSON: arguments.wantsJSON)
         defer { progress.end() }
         let change = try administrator.set(
-            grant, access: access, name: name, expires: expires, coordination: coordination, cache: cache, timeout: timeout,
+            grant, access: access, name: name, expires: expires, coordination: coordination, timeout: timeout,
             progress: { progress.show($0) },
             recorded: {
                 Interruption.says(
@@ -57,11 +51,7 @@ enum SetCommand {
             try Terminal.print(JSON.object(JSON.grant(described) + [JSON.mounts(change)]).text)
             return Confirmation.exitStatus(of: [change], "the change", timeout: timeout)
         }
-        let after = change.grant
-        if after.cache != grant.cache {
-            for line in try OwnCacheText.lines(of: after, in: administrator.store) { Terminal.note(line) }
-        }
-        let differences = grant.differences(to: after).map { Terminal.visible($0) }
+        let differences = grant.differences(to: change.grant).map { Terminal.visible($0) }
         let status = try Confirmation.print(
             [change], differences.isEmpty ? "unchanged:" : "changed", "the change", arguments: arguments, timeout: timeout)
         for difference in differences { try Terminal.print("  " + difference) }
@@ -74,12 +64,6 @@ enum SetCommand {
             throw GrantError(.usage, "“\(text)” is no coordination", advice: "advisory or mandatory")
         }
         return coordination
-    }
-
-    private static func cache(_ arguments: ParsedArguments) throws(GrantError) -> CacheMode?? {
-        guard let text = try arguments.text("cache") else { return nil }
-        if text == "mount" { return .some(nil) }
-        return .some(try CommonOptions.cacheMode(text))
     }
 
     private static func expiry(_ arguments: ParsedArguments) throws(GrantError) -> Instant?? {

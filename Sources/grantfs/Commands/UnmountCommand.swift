@@ -25,15 +25,10 @@ enum UnmountCommand {
         if let store { for record in records ?? [] { record.abortIfDefunct(in: store) } }
         var below: [MountRecord] = []
         if let store, let above = records?.last(where: \.shown.hasMountpoints) {
-            if case .main = above.shown, !above.process.mayRun {
-                // Nobody opens any more what is mounted in it, and everybody is refused: all of it goes at once.
-                try mountpoint.unmount(lazy: true)
-            } else {
-                // What is mounted in it may come back before it is unmounted itself.
-                for _ in 0..<3 {
-                    below = try unmountViews(of: above, store)
-                    if (try? mountpoint.unmount()) != nil { break }
-                }
+            // What is mounted in it may come back before it is unmounted itself.
+            for _ in 0..<3 {
+                below = try unmountViews(of: above, store)
+                if (try? mountpoint.unmount()) != nil { break }
             }
         }
         if try mountpoint.mounted()?.device == entry.device { try mountpoint.unmount() }
@@ -53,7 +48,6 @@ enum UnmountCommand {
     /// Unmounts the views that are mounted on the mountpoints of the mount `above`, and returns their records. `.mountFailed` for the
     /// first that is busy.
     private static func unmountViews(of above: MountRecord, _ store: GrantStore) throws(GrantError) -> [MountRecord] {
-        if case .main(let view, _) = above.shown { return try unmountParts(of: view, in: above, store) }
         let below = try store.mounts().filter { record in
             let name = record.shown.onlyView.flatMap { above.shown.mountpoint(of: $0) }
             return name.map { CanonicalPath.join(above.mountpoint, $0.bytes) == record.mountpoint } ?? false
@@ -64,30 +58,6 @@ enum UnmountCommand {
             if try mountpoint.mounted()?.type == GrantAdministrator.filesystemType { try mountpoint.unmount() }
         }
         return below
-    }
-
-    /// Unmounts what `CacheMounts` has mounted in the mount `above`, and returns the records of the mounts that it is of. These may be gone,
-    /// with their daemons.
-    private static func unmountParts(of view: ViewName, in above: MountRecord, _ store: GrantStore) throws(GrantError) -> [MountRecord] {
-        let parts = try store.mounts().filter { record in if case .part(view, _) = record.shown { true } else { false } }
-        for entry in mounted(in: above) {
-            do throws(GrantError) {
-                try Mountpoint(canonical: entry.mountpoint).unmount()
-            } catch {
-                // The kernel detaches one whose name is refused as soon as that is looked up.
-                if mounted(in: above).contains(where: { $0.id == entry.id }) { throw error }
-            }
-        }
-        return parts
-    }
-
-    /// The grants' directories that are mounted in a mount of several cache modes.
-    private static func mounted(in above: MountRecord) -> [MountEntry] {
-        let entries = (try? MountTable.current())?.entries ?? []
-        guard let own = entries.last(where: { $0.mountpoint == above.mountpoint && $0.device == above.connection?.device }) else {
-            return []
-        }
-        return entries.filter { $0.parent == own.id && $0.type == own.type && $0.source == own.source }
     }
 
     private static func place(_ arguments: ParsedArguments) throws(GrantError) -> Mountpoint {

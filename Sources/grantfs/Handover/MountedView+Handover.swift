@@ -12,7 +12,6 @@ extension MountedView {
     func reasonAgainstHandover(_ state: State) -> String? {
         if state.isEnding { return "it is being unmounted" }
         if shown.onlyView == nil { return "it shows several views" }
-        if case .main = shown { return "grants with a cache mode of their own are mounted in it" }
         if let failure = state.failure { return "it refuses everything, because \(failure)" }
         if !state.shutUnrecorded.isEmpty { return "grants are shut that are not recorded as revoked" }
         if state.pendingWithdrawals.values.contains(where: { $0.contains { !$0.hasEnded } })

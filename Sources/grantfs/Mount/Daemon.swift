@@ -39,7 +39,6 @@ enum Daemon {
         files.leaveAccessTimes(offFiles: options.noAccessTime, offDirectories: options.noAccessTime || options.noDirectoryAccessTime)
         let mounted = MountedView(store: store, shown: shown, mountpoint: mountpoint, options: options, files: files)
         let claims = makeClaims(mounted)
-        if case .main = shown { mounted.placed = PlacedGrants(in: id, of: store) }
         let handingOver = HandingOver(mounted)
         let place = mounted.place
         let socket = "\(id).sock"
@@ -57,10 +56,7 @@ enum Daemon {
             var isTakenAway = true
             // Best effort: any command removes the record of a mount that is gone. One that is not has to stay findable.
             defer {
-                if isTakenAway {
-                    try? store.unregister(id)
-                    mounted.placed?.remove()
-                }
+                if isTakenAway { try? store.unregister(id) }
             }
             if options.allowOther, !Identity.isSafeForOthers {
                 throw GrantError(

@@ -69,7 +69,7 @@ extension MountedView {
     /// grant is refused even before.
     func awaitNames(of grants: [GrantID], until deadline: Int64) {
         let shown = state.withLock { state in grants.filter { id in state.grants[id].map { $0.recorded == .active } ?? true } }
-        let until = max(files.names.cachedUntil(of: shown), state.withLock(\.mountpointsCachedUntil))
+        let until = files.names.cachedUntil(of: shown)
         let wait = min(until, deadline) - Clock.monotonic
         if wait > 0 { usleep(UInt32(clamping: wait / 1_000 + 1)) }
     }

@@ -37,8 +37,6 @@ final class MountedView: @unchecked Sendable {
     let documentsUnderWay = Lock<Set<UInt32>>([])
     /// The claims on what the mount shows. Set once, before the first grant is read.
     nonisolated(unsafe) var claims: ClaimService?
-    /// What is mounted on its mountpoints, with `ShownViews.main`. Set once, before the first grant is read.
-    nonisolated(unsafe) var placed: PlacedGrants?
     /// Shuts the fleet's grants when their lease expires.
     let fence: FleetFence
 
@@ -54,10 +52,6 @@ final class MountedView: @unchecked Sendable {
         var counts = MountCounts()
         /// Grants that are shut though the store could not record it, and the activation that this applies to.
         var shutUnrecorded: [GrantID: Int64] = [:]
-        /// The names of withdrawn grants that another daemon shows in this mount: see `placeMountpoints`.
-        var refusedMountpoints: [GrantID: GrantName] = [:]
-        /// Until when (`Clock.monotonic`) the kernel may have a mountpoint's former name cached.
-        var mountpointsCachedUntil: Int64 = 0
         /// Lookups of directories that are in progress.
         var lookups: [DirectoryLookup: LookupState] = [:]
         /// Whether a grant's coordination has changed, and claims have not been adapted yet.
@@ -133,7 +127,7 @@ final class MountedView: @unchecked Sendable {
                     let names = Set(try state.store.views().compactMap { shown.mountpoint(of: $0) })
                     isChanged = files.names.setMountpoints(names)
                 }
-                return (withdraw(grants.filter { shown.opens($0) }, besides: grants.filter { !shown.opens($0) }, &state, &isChanged), false)
+                return (withdraw(grants, &state, &isChanged), false)
             } catch {
                 if !state.isRefusing { began = error }
                 state.failure = error
@@ -150,9 +144,7 @@ final class MountedView: @unchecked Sendable {
     // MARK: taking away
 
     /// Compares the store with what is live, shuts what is withdrawn, and returns the work that is to be done without the lock.
-    ///
-    /// `others`: grants that other daemons show in this mount.
-    private func withdraw(_ grants: [Grant], besides others: [Grant], _ state: inout State, _ isChanged: inout Bool) -> [() -> Void] {
+    private func withdraw(_ grants: [Grant], _ state: inout State, _ isChanged: inout Bool) -> [() -> Void] {
         var tasks: [() -> Void] = []
         let now = Instant(nanoseconds: Clock.realtime)
         let present = Set(grants.map(\.id))
@@ -170,7 +162,6 @@ final class MountedView: @unchecked Sendable {
             files.names.set(old.path, nil)
             isChanged = true
         }
-        if case .main = shown { placeMountpoints(for: others, at: now, &state, &isChanged) }
         for grant in grants {
             if state.shutUnrecorded[grant.id] != grant.activation { state.shutUnrecorded[grant.id] = nil }
             let isShut = isFenced && grant.fleetActivation != nil

@@ -59,14 +59,11 @@ enum ApplyText {
         var text = "\(Terminal.visible(choice.proposal.bookmark.path)), \(choice.access.rawValue)"
         if let expires = choice.expires { text += ", until \(Timestamp.local(expires))" }
         if choice.coordination != .advisory { text += ", \(choice.coordination.rawValue)" }
-        if let cache = choice.cache { text += ", cache \(cache.rawValue)" }
         return text
     }
 
     private static func differences(_ grant: Grant, _ change: ApplyPlan.Change) -> [String] {
-        let shown = { (cache: CacheMode?) in cache?.rawValue ?? "as the mount's" }
-        return Grant.differences((grant.access, grant.expires, grant.coordination), change.access, change.expires, change.coordination)
-            + (change.cache.map { ["cache \(shown(grant.cache)) → \(shown($0))"] } ?? [])
+        Grant.differences((grant.access, grant.expires, grant.coordination), change.access, change.expires, change.coordination)
     }
 
     static func json(_ plan: ApplyPlan, _ changes: [GrantChange], isDry: Bool) -> JSON {
@@ -113,7 +110,7 @@ enum ApplyText {
         [("view", .string(choice.view.description))] + JSON.members("name", choice.name.bytes)
             + JSON.members("path", choice.proposal.bookmark.path) + [
                 ("access", .string(choice.access.rawValue)), ("expires", JSON.time(choice.expires)),
-                ("coordination", .string(choice.coordination.rawValue)), ("cache", choice.cache.map { .string($0.rawValue) } ?? .null),
+                ("coordination", .string(choice.coordination.rawValue)),
             ]
     }
 
@@ -122,7 +119,6 @@ enum ApplyText {
         [("view", .string(grant.view.description))] + JSON.members("name", grant.name.bytes) + JSON.members("path", grant.bookmark.path) + [
             ("access", .string((change.access ?? grant.access).rawValue)), ("expires", JSON.time(change.expires ?? grant.expires)),
             ("coordination", .string((change.coordination ?? grant.coordination).rawValue)),
-            ("cache", (change.cache ?? grant.cache).map { .string($0.rawValue) } ?? .null),
         ]
     }
 }

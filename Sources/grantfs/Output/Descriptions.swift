@@ -15,7 +15,6 @@ extension JSON {
                 ("asDirectory", .bool(grant.bookmark.document?.form == .directory)),
                 ("created", time(grant.created)), ("expires", time(grant.expires)), ("coordination", .string(grant.coordination.rawValue)),
                 ("fleet", .bool(grant.fleetActivation != nil)),
-                ("cache", grant.cache.map { .string($0.rawValue) } ?? .null),
             ]
     }
 

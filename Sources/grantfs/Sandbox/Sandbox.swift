@@ -11,8 +11,6 @@ import GrantSystem
 struct Sandbox {
     /// The mountpoint of the view outside; absolute.
     let view: [UInt8]
-    /// Where grants are mounted outside that another mount than the view's shows.
-    let others: [GrantName: [UInt8]]
     let layout: SandboxLayout
     let hasNetwork: Bool
     let home: [UInt8]
@@ -24,9 +22,8 @@ struct Sandbox {
     let homeFiles: [(name: String, contents: [UInt8])]
 
     /// `current`: the caller's working directory, canonical.
-    init(view: [UInt8], others: [GrantName: [UInt8]] = [:], layout: SandboxLayout, request: SandboxRequest, current: [UInt8]?) {
+    init(view: [UInt8], layout: SandboxLayout, request: SandboxRequest, current: [UInt8]?) {
         self.view = view
-        self.others = others
         self.layout = layout
         hasNetwork = request.hasNetwork
         home = SandboxPlaces.home(beside: [layout.view] + layout.places)
@@ -73,13 +70,9 @@ struct Sandbox {
             words.add("--bind")
             words.add(view, place)
         }
-        for (name, place) in others {
-            words.add("--bind")
-            words.add(place, CanonicalPath.join(layout.view, name.bytes))
-        }
         for (name, path) in layout.directories {
             words.add("--bind")
-            words.add(others[name] ?? CanonicalPath.join(view, name.bytes), path)
+            words.add(CanonicalPath.join(view, name.bytes), path)
         }
         for bind in layout.binds {
             words.add("--ro-bind")

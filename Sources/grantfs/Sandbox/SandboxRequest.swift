@@ -10,8 +10,6 @@ struct SandboxRequest {
     struct Wish {
         let path: [UInt8]
         let access: Access
-        /// See `Grant.cache`.
-        var cache: CacheMode?
     }
 
     private(set) var grants: [Wish] = []
@@ -70,16 +68,13 @@ struct SandboxRequest {
         }
     }
 
-    /// `DIR`, `DIR:ro`, and `DIR:rw` for a directory whose name ends in `:ro` or `:exclusive`; each may have `:exclusive` behind it.
+    /// `DIR`, `DIR:ro`, and `DIR:rw` for a directory whose name ends in `:ro`.
     private static func wishes(_ arguments: ParsedArguments) throws(GrantError) -> [Wish] {
         var wishes: [Wish] = []
         for given in arguments.options["grant"] ?? [] {
-            let mark = Array(":\(CacheMode.exclusive.rawValue)".utf8)
-            let isExclusive = given.suffix(mark.count).elementsEqual(mark)
-            let word = isExclusive ? Array(given.dropLast(mark.count)) : given
-            let (path, access) = try arguments.marked(word, isLiteral: true)
+            let (path, access) = try arguments.marked(given, isLiteral: true)
             if path.isEmpty { throw GrantError(.usage, "the value of --grant is empty") }
-            wishes.append(Wish(path: path, access: access, cache: isExclusive ? .exclusive : nil))
+            wishes.append(Wish(path: path, access: access))
         }
         return wishes
     }
