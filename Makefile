@@ -173,7 +173,7 @@ pictures: $(program) ## draw docs/images anew, from the screens of `top` and `pi
 	@.ci/pictures $(program)
 	@.ci/console-browser $(program) --pictures || [ $$? = 77 ]
 
-transcript: ## write docs/tour-transcript.md anew, from what a user and root see; as root
+transcript: ## record the output of the tour in Tests/Fixtures/tour-transcript.md, as root
 	@.ci/packages build run test
 	@GRANTFS_RECORD_TRANSCRIPT=1 .ci/test --filter Tours/everyCommand
 
