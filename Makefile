@@ -5,22 +5,22 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 BINDIR  ?= $(PREFIX)/bin
 MANDIR  ?= $(PREFIX)/share/man
-# Where each shell looks for what completes the words of a command.
+# The shells' directories for completions.
 BASHDIR ?= $(PREFIX)/share/bash-completion/completions
 ZSHDIR  ?= $(PREFIX)/share/zsh/site-functions
 FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
-# mount(8) looks for its helpers here and nowhere else, whatever PREFIX is. By the link it finds them for the type that
-# /proc/mounts shows, fuse.grantfs, which is what it goes by for a remount.
+# mount(8) searches only here for helpers, independent of PREFIX. The link serves the type fuse.grantfs of /proc/mounts,
+# which mount(8) uses for a remount.
 HELPERDIR ?= /sbin
-# Where systemd looks for units, users and tmpfiles of what an administrator has installed.
+# systemd's directories for an administrator's units, users and tmpfiles.
 UNITDIR ?= $(PREFIX)/lib/systemd
 TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
-# What `grantfs run --tool` knows; the program looks for them beside itself, in ../share.
+# Profiles of `grantfs run --tool`. The program searches for them in ../share.
 PROFILEDIR = $(PREFIX)/share/grantfs/profiles
-# What has a session bus start the portal of documents, for who puts it where that looks: beside xdg-desktop-portal's file of the same name it has no place.
+# The file by which a session bus starts the document portal. A user copies it, because xdg-desktop-portal owns this name in the bus's directory.
 DBUSDIR = $(PREFIX)/share/grantfs/dbus-1/services
-# What an administrator begins a policy with.
+# An example policy.
 POLICYEXAMPLE = $(PREFIX)/share/grantfs/policy.toml.example
 INSTALL ?= install
 
@@ -34,35 +34,35 @@ export SWIFT
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-build: ## build everything for debugging, the tests included
+build: ## build everything for debugging, with tests
 	@.ci/packages build
 	$(SWIFT) build --build-tests
 
 release: $(program) ## build the program as it is installed
 
-# Swift's own libraries are linked in, so the program runs where no Swift is. So is the C++ library, which Swift's runtime needs; the program exports no symbols, and no library is
-# looked for in its own directory. It starts in a fifth less time: the dynamic linker has fewer symbols to look up. $(static)/libstdc++.a is a script for the linker, which finds it
-# before the shared library of that name and links the two archives that it names.
+# Swift's runtime and the C++ library that it needs are linked statically. The program exports no symbols and has no run path, so it
+# starts in a fifth less time. $(static)/libstdc++.a is a linker script: the linker finds it before the shared library and links the two
+# archives that it names.
 static := $(CURDIR)/.build/static
 quickstart = --disable-local-rpath -Xlinker --no-export-dynamic -Xlinker -L$(static)
 
-# The touch tells make that it is up to date, also where the build found nothing to link again.
+# The touch marks it as up to date, even if the build linked nothing.
 $(program): $(sources)
 	@.ci/packages build
 	@mkdir -p $(static) && printf 'GROUP ( %s %s )\n' "$$(g++ -print-file-name=libstdc++.a)" "$$(g++ -print-file-name=libgcc_eh.a)" >$(static)/libstdc++.a
 	$(SWIFT) build -c release --static-swift-stdlib $(quickstart) --product grantfs
 	@touch -c $@
 
-test: ## install what tests need, build, run all the tests, real mounts included (ARGS='--filter Name' for some, ARGS=--times for the slowest)
+test: ## install packages, build, run all tests, real mounts included (ARGS='--filter Name' for some, ARGS=--times for the slowest)
 	@.ci/packages build run test
 	@.ci/test $(ARGS)
 
-check: ## build, the tests of one area with the debugging build, the lint: AREA=locks (.ci/test.d/areas has the areas)
+check: ## build for debugging, run the tests of one area and the lint: AREA=locks (.ci/test.d/areas has the areas)
 	@.ci/packages build run test lint
 	@.ci/check '$(AREA)'
 
-# Each program once in a directory and once in each kind of mount. It mounts and makes devices, so it needs root.
-conformance: ## run other people's programs natively and in mounts, print one table (TIME=2 seconds each, ONLY='git fio', JSON=file, UPGRADES=1, DEATHS=seconds; FLEET=schedules: nothing but a fleet with faults, SEED=N for the same again)
+# Each program runs in a directory and in each kind of mount. Needs root for mounts and devices.
+conformance: ## run programs of other projects natively and in mounts, print one table (TIME=2 seconds each, ONLY='git fio', JSON=file, UPGRADES=1, DEATHS=seconds. FLEET=schedules runs only a fleet with faults, SEED=N repeats it)
 	@.ci/packages build run test $(if $(FLEET),,conformance)
 	@$(MAKE) --no-print-directory release
 	@$(if $(FLEET),exec .ci/fleet-faults --schedules '$(FLEET)' $(if $(SEED),--seed '$(SEED)') $(if $(JSON),--json '$(JSON)');) for tool in FileExerciser NamespaceStress CallTable; do \
@@ -77,17 +77,17 @@ bench: ## measure against the native directory and bindfs (ARGS='--rounds 9 --js
 	@.build/release/GateBenchmark
 	@PYTHONDONTWRITEBYTECODE=1 python3 Tests/Benchmarks/bench $(ARGS)
 
-# The values are handed over as they were typed: $(value) keeps a dollar sign a dollar sign.
+# The values are passed unexpanded: $(value) keeps a dollar sign.
 run: export GRANTFS_TRY_DIR = $(value DIR)
 run: export GRANTFS_TRY_AT = $(value AT)
 run: export GRANTFS_TRY_NAME = $(value NAME)
-run: ## grant DIR, mount the view at AT, say what to try: make run DIR=~/Documents AT=~/view
+run: ## grant DIR, mount the view at AT, suggest commands: make run DIR=~/Documents AT=~/view
 	@.ci/try --check
 	@.ci/packages build run
 	@$(MAKE) --no-print-directory release
 	@.ci/try $(program)
 
-# $(call write,COMMAND,FILE,MODE): writes what COMMAND prints to a new FILE, which has MODE whatever the umask and the file before it.
+# $(call write,COMMAND,FILE,MODE): writes the output of COMMAND to a new FILE with MODE, independent of the umask.
 define write
 rm -f "$(2)" && (umask 077 && $(1) >"$(2)") && chmod $(3) "$(2)"
 endef
@@ -122,17 +122,17 @@ install: $(program) ## install the program, the mount helper, units, man pages a
 	$(INSTALL) -m 644 mount-helpers/systemd/grantfs.tmpfiles '$(DESTDIR)$(TMPFILESDIR)/grantfs.conf'
 	$(INSTALL) -m 644 mount-helpers/systemd/grantfs.sysusers '$(DESTDIR)$(SYSUSERSDIR)/grantfs.conf'
 
-deb: ## build a Debian package, in .build; as root also install, use, upgrade and remove it, in a copy of this machine that is thrown away
+deb: ## build a Debian package in .build. As root also test it in a temporary copy of this machine
 	@.ci/packages build package
 	@$(MAKE) --no-print-directory release
 	@package=$$(.ci/deb) && echo "$$package" && .ci/test-deb "$$package" && .ci/test-deb-units "$$package"
 
-# Another one than this machine's needs a network once, and some minutes.
-test-debian: ## `make deb` in a Debian 13 of its own, made by debootstrap; as root (SUITE=bookworm for Debian 12)
+# Another Debian than this machine's needs a network once, and some minutes.
+test-debian: ## `make deb` in Debian 13, made by debootstrap, as root (SUITE=bookworm for Debian 12)
 	@.ci/debian '$(or $(SUITE),trixie)'
 
-# The kernels are Debian's, fetched once; nothing is installed. User Mode Linux needs no virtual machine.
-test-kernels: ## the tests that go by the kernel on Linux 6.1, 6.12 and later, as root (KERNELS="uml-6.1 qemu-6.12", PARTS="access load")
+# The kernels are Debian's packages, downloaded once and not installed. User Mode Linux needs no virtual machine.
+test-kernels: ## run the tests that depend on the kernel on Linux 6.1, 6.12 and later, as root (KERNELS="uml-6.1 qemu-6.12", PARTS="access load")
 	@.ci/packages build run test kernels emulation
 	@$(MAKE) --no-print-directory release
 	@rm -rf .build/installed
@@ -140,7 +140,7 @@ test-kernels: ## the tests that go by the kernel on Linux 6.1, 6.12 and later, a
 	$(SWIFT) build --build-tests
 	@.ci/kernels $(if $(PARTS),--parts '$(PARTS)') $(KERNELS)
 
-uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put there; what the package has brought stays
+uninstall: ## remove the files of `make install` with the same PREFIX and DESTDIR, except the package's
 	@for file in '$(BINDIR)/grantfs' '$(HELPERDIR)/mount.grantfs' '$(HELPERDIR)/mount.fuse.grantfs' \
 		'$(MANDIR)/man1/grantfs.1' '$(MANDIR)/man5/grantfs.5' '$(MANDIR)/man8/mount.grantfs.8' \
 		'$(UNITDIR)/system/grantfs@.service' '$(UNITDIR)/user/grantfs@.service' \
@@ -154,30 +154,30 @@ uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put th
 		if [ -z '$(DESTDIR)' ] && .ci/beside-package owns "$$file"; then echo "left, because it is the package's: $$file"; \
 		else echo "rm -f $(DESTDIR)$$file"; rm -f '$(DESTDIR)'"$$file" || exit 1; fi; done
 
-manual: ## write the parts of grantfs(1) anew that are made from the declarations of commands and options
+manual: ## update the parts of grantfs(1) made from the declarations of commands and options
 	$(SWIFT) build --product grantfs
 	.ci/manual .build/debug/grantfs
 
-documentation: ## make the library's pages, a site in .build/documentation, and compile every piece of code in them
+documentation: ## make the library's pages in .build/documentation and compile their examples
 	@.ci/packages build
 	@rm -rf .build/documentation
 	@.ci/documentation .build/documentation
 
-site: ## make a site of docs/ and the man pages in .build/site, and look at every link
+site: ## make a site of docs/ and the man pages in .build/site and check every link
 	@.ci/packages lint
 	@rm -rf .build/site
 	@.ci/site .build/site
 
-pictures: $(program) ## draw docs/images anew, from the screens of `top` and `pick`, and of the console where chromium is; as root
+pictures: $(program) ## draw docs/images from the screens of `top`, `pick` and, with chromium, the console, as root
 	@.ci/packages run test
 	@.ci/pictures $(program)
 	@.ci/console-browser $(program) --pictures || [ $$? = 77 ]
 
-transcript: ## write docs/tour-transcript.md anew, from what a user and root see; as root
+transcript: ## record the output of the tour in Tests/Fixtures/tour-transcript.md, as root
 	@.ci/packages build run test
 	@GRANTFS_RECORD_TRANSCRIPT=1 .ci/test --filter Tours/everyCommand
 
-lint: ## format, imports, banned calls, man pages, scripts
+lint: ## check format, imports, banned calls, man pages, scripts, links, names, spelling, prose, commits
 	@.ci/packages build lint
 	@.ci/lint
 

@@ -28,7 +28,7 @@ def vim(how):
 GIO, QT = 'from gi.repository import Gio, GLib', 'from PyQt5.QtCore import QSaveFile, QIODevice'
 REPLACE = 'Gio.File.new_for_path(D).replace_contents(NEW.encode(), None, %s, Gio.FileCreateFlags.NONE, None)'
 QSAVE = 'f = QSaveFile(D)\nf.setDirectWriteFallback(%s)\nsys.exit(0 if f.open(QIODevice.WriteOnly) and f.write(NEW.encode()) == len(NEW) and f.commit() else f.errorString())'
-# Each by the command that saves the document $D; vim and sed have it as their last word.
+# The command that saves the document $D. For vim and sed it is the last argument.
 PROGRAMS = {
     'g_file_set_contents': python(GIO, 'GLib.file_set_contents(D, NEW.encode())'),
     'g_file_replace': python(GIO, REPLACE % 'False'),
@@ -44,9 +44,9 @@ PROGRAMS = {
     'sed -i': ['sed', '-i', 's/o/n/g'],
     'soffice': [PYTHON, os.path.join(HERE, 'saving-office.py')],
 }
-# Those that write the document itself and keep a copy beside it: whoever ends them in between leaves a part, and the copy goes with the document's directory. That part is to be what the same kill leaves natively.
+# Programs that write the document itself and keep a copy beside it. A kill leaves a part, and the copy goes with the document's directory. The part must equal the native one.
 IN_PLACE = ('vim backupcopy=yes', 'emacs backup-by-copying')
-# Those that move the old one away and write another under its name. Under cache=exclusive nobody says when that is closed, so it takes the place as soon as it is made, as natively.
+# Programs that move the old file away and write a new one. With cache=exclusive there is no close, so the new file takes its place when it is made, as it does natively.
 MOVING = ('vim backupcopy=auto', 'vim backupcopy=no', 'emacs')
 
 
@@ -212,7 +212,7 @@ def watch(setting, program):
     found = document.left()
     document.withdraw()
     after, beside = document.end()
-    # Without a way to save, a program says so and leaves the old one.
+    # Without a way to save, a program reports that and leaves the old file.
     ended = f'{found}, status {status}' + (f', {beside} beside it' if beside else '')
     is_right = found == after and (found == 'new') == (status == 0) and not found.startswith('NEITHER')
     if not is_right:
@@ -232,7 +232,7 @@ def watch(setting, program):
         results[found] = results.get(found, 0) + 1
         is_wrong = after != found
         if found.startswith('NEITHER') and not is_wrong:
-            # What is written in place is neither while it is being written: byte by byte what the same kill leaves natively, or it is a fault of ours.
+            # A file that is written in place is incomplete meanwhile. It must equal the native result of the same kill, byte by byte.
             if native is None:
                 native = natively(setting, program) if writes_in_place else {}
             is_wrong = found not in native.get(call, ())

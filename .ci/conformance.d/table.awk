@@ -1,5 +1,5 @@
-# Results, one a line (part, what, place, result, seconds, log), to one Markdown table; with json=1 to one JSON document; with list=1
-# to the names of the logs of what fails in a mount and not natively.
+# Converts results, one a line (part, step, place, result, seconds, log), to one Markdown table, with json=1 to one JSON document, and with list=1
+# to the names of the logs of steps that fail in a mount only.
 # Fails when a row fails in a mount and not natively, unless `known` (part, what, reason) says why no mount can do better.
 BEGIN {
     FS = "\t"

@@ -15,7 +15,7 @@ class Workload:
     name = ''
 
     def __init__(self, run, place, beside):
-        # place: through the mount; beside: the same directory on the host.
+        # place: through the mount. beside: the same directory on the host.
         self.run, self.place, self.beside = run, place, beside
         self.turns = self.interrupted = 0
         os.makedirs(place)
@@ -118,7 +118,7 @@ class Model(Workload):
         assert self.again(lambda: os.fstat(self.file)).st_size == len(self.model)
 
     def finish(self):
-        # What fsync(2) says is not written down is written again, as by any program that goes by it.
+        # Data that fsync(2) reports as unwritten is written again.
         while True:
             try:
                 self.map.flush()
@@ -466,7 +466,7 @@ class StressNG(Workload):
             if 'terminated with an error' in line and re.search(r'errno=5\b|Input/output error', said):
                 continue
             if re.search(r'fail:|error:', line) and not re.search(r'errno=5\b|Input/output error|unsuccessful run|stressor terminated|metrics-check', line):
-                # What was created or removed and said to be EIO is met again.
+                # A creation or removal that returned EIO is met again.
                 if re.search(r'errno=(2|17|39)\b', line):
                     continue
                 raise RuntimeError(f'{stressor}: {line}\n{said}')

@@ -17,7 +17,7 @@ class Administrator(threading.Thread):
         try:
             while self.schedule.goes_on():
                 self.turn(self.random.choice(self.grants))
-                # At times for so long that whoever is cut off has to have shut what was withdrawn.
+                # Sometimes long enough that a disconnected host must have closed withdrawn grants.
                 pause = self.random.choice((0, 0, 0.05, 0.3, 0.3, self.schedule.lease + 2))
                 ends = time.monotonic() + pause
                 while self.schedule.goes_on() and time.monotonic() < ends:
@@ -133,7 +133,7 @@ class Schedule:
         if self.plant == 'no-fence':
             time.sleep(self.lease + 1)
 
-    # Faults. Each is undone by itself; one that meets another of its kind in the same place does nothing.
+    # Faults. Each undoes itself. A second one of its kind in the same place does nothing.
 
     def begin(self, node, kind):
         """False when the node has such a fault already."""
@@ -284,7 +284,7 @@ class Schedule:
     def administrator_muted(self):
         self.muted(self.fleet.administrator, self.random.uniform(0.3, 3))
 
-    # What has to be true in the end.
+    # Conditions at the end.
 
     def settle(self, administrators):
         """Once everything is whole again each grant is as the last command that is known to have been taken has left it, and each host shows it so in time."""

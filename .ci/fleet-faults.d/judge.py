@@ -17,7 +17,7 @@ class Rules:
         mine = sorted((one for one in operations if one['grant'] == grant), key=lambda one: one['begin'])
         # No read that begins and ends in these succeeds: from, to, why.
         self.shut = []
-        # Of what was opened before the second moment, no read begins after the first.
+        # No read of a descriptor opened before the second moment begins after the first.
         self.stale = []
         for index, one in enumerate(mine):
             if one['kind'] != 'close' or one['status'] not in (0, 3):

@@ -4,7 +4,7 @@ Three ways: opened anew for each read, by a descriptor that is held, by a mappin
 """
 import mmap, os, struct, sys, threading, time, traceback
 
-# When it began, when it ended, when that by which it was read had been opened (CLOCK_BOOTTIME); which grant, which way, and the result: 0, an error's number, or WRONG for other bytes than belong there.
+# Start, end, and the time of the open (CLOCK_BOOTTIME), the grant, the way, and the result: 0, an errno, or WRONG for unexpected bytes.
 RECORD = struct.Struct('<qqqBBh')
 ANEW, HELD, MAPPED = range(3)
 WRONG = -1
@@ -42,7 +42,7 @@ class Held:
         try:
             os.close(self.file)
         except OSError:
-            # It is closed all the same: its daemon was killed, or refuses it.
+            # It is closed in every case: its daemon was killed, or refuses it.
             pass
 
 
@@ -110,13 +110,13 @@ def main():
         try:
             body(*words)
         finally:
-            # One that reads less than it should shows nothing: whoever has started it sees that it has ended.
+            # A reader that reads too little proves nothing. Its parent sees its end.
             traceback.print_exc()
             os._exit(1)
 
     for words in ((reader.anew,), (reader.held, HELD), (reader.held, MAPPED)):
         threading.Thread(target=go_on, args=words, daemon=True).start()
-    # Whoever has started it ends it.
+    # Its parent ends it.
     sys.stdin.read()
     os._exit(0)
 

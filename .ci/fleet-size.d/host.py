@@ -152,7 +152,7 @@ async def run(plan):
     print('ready', flush=True)
     loop = asyncio.get_running_loop()
     while await loop.run_in_executor(None, sys.stdin.readline):
-        # How many requests there have been, and who has failed: a host that is silent would be waited for.
+        # The number of requests, and the failed hosts: a command would wait for a silent host.
         failed = [str(task.exception()) for host in hosts for task in host.tasks if task.done()]
         print(json.dumps({'requests': sum(host.requests.sent + host.watch.sent for host in hosts), 'refused': sum(host.refused for host in hosts), 'failed': failed[:3]}), flush=True)
 

@@ -25,7 +25,7 @@ class Stage:
     name: str
     command: str
     after: tuple = ()
-    # `build`: a compiler that takes all processors. `machine`: what would disturb others or be disturbed.
+    # `build`: a compiler that takes all processors. `machine`: a stage that disturbs others or is disturbed by them.
     uses: str = ""
     # A failure is reported, and fails nothing else.
     advisory: bool = False

@@ -29,7 +29,7 @@ class State:
         left = [f"{kind}: {item}" for kind, items in self.items.items() for item in sorted(items - before.items[kind])]
         left += [f"{kind} is gone: {item}" for kind, items in before.items.items() for item in sorted(items - self.items[kind])
                  if kind in ("user", "mount")]
-        # What is ending when the tests have ended has two seconds to do so.
+        # Processes that are ending get two seconds.
         deadline = time.monotonic() + 2
         new = self.processes - before.processes
         while new and time.monotonic() < deadline:

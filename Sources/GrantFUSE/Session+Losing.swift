@@ -5,7 +5,7 @@ import Synchronization
 // Survives traps of workers. A worker that traps (a bug of this program) is lost alone: its caller gets EIO and its thread stops
 // for ever. To everybody else it looks like a worker that hangs in a system call, which is provided for: its slot stays taken, its
 // descriptors pinned. If it holds a lock, for which others would wait, or if too many are lost, the process ends. See
-// docs/decisions/lost-workers.md.
+// docs/decisions/worker-loop.md.
 extension Session {
     /// How many workers of the process are lost.
     public static var lostWorkers: Int { lost.load(ordering: .relaxed) }

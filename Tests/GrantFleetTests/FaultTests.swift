@@ -36,7 +36,7 @@ extension GrantFleetTests {
 
         @Test("is shown by a script that a reader can run: a grant, a cut link, a revocation, the fence")
         func demonstration() throws {
-            let script = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../docs/recipes/fleet-demo").standardized.path
+            let script = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../docs/guides/fleet-demo").standardized.path
             let programs = URL(fileURLWithPath: Programs.grantfs).deletingLastPathComponent().path
             let path = ProcessInfo.processInfo.environment["PATH"] ?? "/usr/sbin:/usr/bin:/sbin:/bin"
             let output = try Command.run([script], environment: ["PATH": programs + ":" + path], within: 150)

@@ -4,13 +4,13 @@ import TestSupport
 import Testing
 
 extension GrantPortalTests {
-    /// The desktop's own portal and this one, driven through the same calls. What they gave is docs/portal-comparison.md; GRANTFS_RECORD_PORTAL=1 writes it anew.
+    /// The desktop's own portal and this one, driven through the same calls. What they gave is Tests/Fixtures/portal-comparison.md; GRANTFS_RECORD_PORTAL=1 writes it anew.
     @Suite(.enabled(if: access(PortalSession.original, X_OK) == 0, "xdg-document-portal is not installed"))
     struct Comparison {
         typealias Row = (what: String, try: @Sendable (PortalSession, String) throws -> String)
         static let app = "org.test.App"
         private static let place = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent(
-            "../../docs/portal-comparison.md"
+            "../Fixtures/portal-comparison.md"
         )
         .standardized
 

@@ -63,7 +63,7 @@ extension MountTests {
                 def git(*words):
                     for attempt in range(5):
                         done = subprocess.run(['git', '-C', mount, '-c', 'user.name=a', '-c', 'user.email=a@b', *words], capture_output=True, text=True)
-                        # Other tests change more on this filesystem than the kernel's queue holds (docs/semantics/caches.md).
+                        # Other tests change more on this filesystem than the kernel's queue holds (docs/semantics.md).
                         if 'current working directory' not in done.stderr: break
                     return done
                 while time.monotonic() < end:

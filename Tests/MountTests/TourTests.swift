@@ -103,7 +103,7 @@ extension MountTests {
             let commands = [("make run DIR=~/Documents AT=~/view", begun)] + zip(shown.map(\.command), output)
             let section = transcript.section(commands)
             if TourTranscript.isRecorded { return try transcript.record(section) }
-            let recorded = try #require(try transcript.shown(), "docs/tour-transcript.md has a section for \(user)")
+            let recorded = try #require(try transcript.shown(), "Tests/Fixtures/tour-transcript.md has a section for \(user)")
             for (line, (seen, there)) in zip(
                 section.components(separatedBy: "\n"), recorded.components(separatedBy: "\n")
             ).enumerated() { #expect(seen == there, "line \(line + 1) of the transcript of \(user)") }
@@ -111,13 +111,15 @@ extension MountTests {
         }
 
         /// The lines of the blocks without a console in the section about the start of the machine.
-        private func boot() throws -> String { try #require(try Self.page("docs/tour.md").components(separatedBy: "## At boot").last) }
+        private func boot() throws -> String {
+            try #require(try Self.page("docs/guides/service.md").components(separatedBy: "## At boot").last)
+        }
 
         @Test(
             "have an fstab line that mount -a mounts as it stands, where its mountpoint is missing",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func fstab() throws {
-            let lines = try [boot(), Self.page("README.md")].map { text in
+            let lines = try [boot()].map { text in
                 try #require(text.components(separatedBy: .newlines).first { $0.contains("/run/ci/view") && $0.contains("allow_other") })
             }
             for line in lines {

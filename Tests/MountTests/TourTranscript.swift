@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// docs/tour-transcript.md: what the commands of the tour print, as they were run by a user and by root. What differs each time (ids, times, numbers of
+/// Tests/Fixtures/tour-transcript.md: what the commands of the tour print, as they were run by a user and by root. What differs each time (ids, times, numbers of
 /// processes and of users, the home) stands there as if it were always the same.
 struct TourTranscript {
     /// `root` or `user`: the name of a section.
@@ -16,7 +16,7 @@ struct TourTranscript {
         program = Programs.grantfs(for: user)
     }
 
-    private static let file = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../docs/tour-transcript.md").standardized
+    private static let file = URL(fileURLWithPath: #filePath).appendingPathComponent("../../Fixtures/tour-transcript.md").standardized
     private static let writing = NSLock()
 
     static var isRecorded: Bool { ProcessInfo.processInfo.environment["GRANTFS_RECORD_TRANSCRIPT"] == "1" }

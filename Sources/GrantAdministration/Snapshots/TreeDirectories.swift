@@ -5,7 +5,7 @@ import GrantSystem
 /// The directories of a tree in which an undo works.
 ///
 /// It opens them name by name, and finds out whether other users could have exchanged them. What it may do in a directory depends
-/// on that: docs/decisions/run-snapshots.md.
+/// on that: docs/decisions/sandbox.md.
 final class TreeDirectories {
     /// An open directory of the tree.
     final class Held {

@@ -3,7 +3,7 @@ import GrantFUSE
 import Glibc
 import GrantSystem
 
-// Set-user-id and set-group-id bits (docs/decisions/set-id-bits.md).
+// Set-user-id and set-group-id bits (docs/decisions/worker-loop.md).
 extension ViewFS {
     /// Decides for chown(2), fallocate(2) and copy_file_range(2) whether set-id bits are kept: their requests do not say whether
     /// the caller has CAP_FSETID, so that is looked up where there are such bits.

@@ -6,7 +6,7 @@ import GrantViewTree
 import Synchronization
 
 /// Drops the pages of files that no invalidation drops, as they were dirtied through pins when nobody had the file open for writing
-/// (docs/decisions/pinned-pages.md).
+/// (docs/decisions/late-replies.md).
 ///
 /// They are overwritten with zeros: one that stays shows nothing. Pages that were dropped stay so, as a program that reads them is to be
 /// refused, and not to be given zeros. It is only for nodes of which nothing is written back any more, and which are never used again.

@@ -167,7 +167,7 @@ extension ViewFS {
     }
 
     /// Keeps the kernel from caching the root's listing, where it opens directories by itself and would: a program that reads a
-    /// cached listing can hold its page's lock for ever, and so block all who list the root (docs/decisions/held-kernel-locks.md).
+    /// cached listing can hold its page's lock for ever, and so block all who list the root (docs/decisions/late-replies.md).
     /// For the thread that has mounted the view, before anybody else can use it.
     ///
     /// The kernel adds an entry to the cached ones if it lies where the last one ended (fs/fuse/readdir.c,

@@ -23,7 +23,7 @@ enum SandboxChecks {
 
     private static var advice: String {
         if File.line(of: "/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" {
-            return "AppArmor restricts user namespaces: give bwrap a profile with “userns,”, as docs/security-modules.md shows"
+            return "AppArmor restricts user namespaces: give bwrap a profile with “userns,”, as docs/guides/containers.md shows"
         }
         if File.line(of: "/proc/sys/kernel/unprivileged_userns_clone") == "0" { return "sysctl kernel.unprivileged_userns_clone=1" }
         if File.line(of: "/proc/sys/user/max_user_namespaces") == "0" { return "sysctl user.max_user_namespaces=10000" }
