@@ -123,7 +123,7 @@ public struct ApplyPlanner: Sendable {
         var steps: [ApplyPlan.Step] = []
         if isOver, change.expires != nil {
             change.expires = nil
-            steps.append(.leave(view: item.view, name: name, reason: "the declared time is over, so its expiry stays as it is"))
+            steps.append(.leave(view: item.view, name: name, reason: "the declared time is over, so its expiry is unchanged"))
         }
         if existing.state(at: now) != .active { steps.append(restores && !isOver ? .restore(existing) : left(existing, now)) }
         if !change.isEmpty { steps.append(.change(existing, change)) }

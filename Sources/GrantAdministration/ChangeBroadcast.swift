@@ -10,8 +10,8 @@ struct ChangeBroadcast: Sendable {
     /// Whether something is taken away altogether. Then even a mount whose daemon has died counts while a process holds something of
     /// it.
     let withdraws: Bool
-    /// Whether to kill the processes that hold something of a mount whose daemon has died, and count the mount as confirmed then; and
-    /// those that keep a live mount from confirming because they get no processor.
+    /// Whether to kill processes that hold something of a mount whose daemon has died, and then count
+    /// the mount as confirmed. Also kills those without a processor that keep a live mount waiting.
     var endsHolders = false
     /// Makes the request for each mount. Time is in milliseconds.
     var request: @Sendable (_ grants: [GrantID], _ time: UInt32) -> ControlRequest = { .apply(grants: $0, timeoutMilliseconds: $1) }
@@ -112,7 +112,7 @@ struct ChangeBroadcast: Sendable {
         // With half of the time left for when the processes are killed.
         let patience = endsHolders ? seconds / 2 : seconds
         let wanted = request(grants, UInt32(min(max(patience * 1000, 1), 4e9)))
-        // A daemon that cannot finish in time says so itself and reports how far it is; its answer may take a moment longer.
+        // A daemon that cannot finish in time reports its progress, which may take a moment longer.
         switch Daemons.ask(record, wanted, of: store, deadline: Clock.deadline(seconds: seconds + 0.25)) {
         case .success(.applied(let outcomes)):
             let ended =

@@ -34,7 +34,7 @@ extension MountTests {
         static let isPossible = Identity.isRoot && Machine.hasFUSE && Machine.plainUser != nil
 
         @Test(
-            "of the root, by somebody without any right to a grant, holds up no revocation, expiry, grant or restoration",
+            "A held lock of the root delays no revocation, expiry, grant or restoration",
             .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"), arguments: ["shared", "exclusive", "none"])
         func root(cache: String) throws {
             let mounted = try Mounted(cache: cache)
@@ -100,7 +100,8 @@ extension MountTests {
         }
 
         @Test(
-            "keeps no change beside the mount from being told elsewhere", .enabled(if: isPossible, "needs root, /dev/fuse and a plain user")
+            "A held lock of one directory delays no report of host changes in others",
+            .enabled(if: isPossible, "needs root, /dev/fuse and a plain user")
         )
         func changes() throws {
             let mounted = try Mounted(cache: "shared")
@@ -152,7 +153,7 @@ extension MountTests {
         }
 
         @Test(
-            "of the root, by somebody without any right to a grant, holds up no claim, nor anybody else once there was one",
+            "A held lock of the root delays no claim, and no caller after one",
             .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"), arguments: ["shared", "exclusive"])
         func claims(cache: String) throws {
             let mounted = try mandatory(cache: cache)
@@ -174,7 +175,7 @@ extension MountTests {
         }
 
         @Test(
-            "of directories in the grant holds up no claim there, and claims again and again leave no more behind than one",
+            "Held locks of granted directories delay no claim, and repeated claims leave no threads behind",
             .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"), arguments: ["shared", "exclusive"], ["below", "granted"])
         func claimsBelow(cache: String, place: String) throws {
             let mounted = try mandatory(cache: cache)
@@ -233,7 +234,7 @@ extension MountTests {
         }
 
         @Test(
-            "whose memory is userfaultfd's holds up no revocation either",
+            "A listing into memory of userfaultfd is named by a revocation",
             .enabled(if: isPossible && access("/dev/userfaultfd", R_OK | W_OK) == 0, "needs root and /dev/userfaultfd"))
         func userfaultfd() throws {
             let mounted = try ProbedMount(Situation())

@@ -60,7 +60,7 @@ struct Completion {
         }
     }
 
-    /// Completes the last of several words separated by commas; none is offered twice.
+    /// Completes the last of several words separated by commas. No word is offered twice.
     private func completeList(_ typed: String) -> [Candidate] {
         let parts = typed.split(separator: ",", omittingEmptySubsequences: false).map(String.init)
         let head = parts.dropLast().map { $0 + "," }.joined()

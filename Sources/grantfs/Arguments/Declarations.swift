@@ -7,7 +7,7 @@ struct OptionDeclaration: Sendable {
     let short: Character?
     /// Other names, without the dashes, that the help leaves out.
     let aliases: [String]
-    /// The metavariable in the help; nil for an option without a value.
+    /// The metavariable in the help. It is nil for an option without a value.
     let value: String?
     let help: String
     let isRepeatable: Bool

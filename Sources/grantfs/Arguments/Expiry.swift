@@ -99,7 +99,7 @@ private struct Scanner {
         return Int64(digits)
     }
 
-    /// Returns nanoseconds; ignores digits after the ninth.
+    /// Returns nanoseconds. Ignores digits after the ninth.
     mutating func fraction() -> Int64? {
         let digits = rest.prefix { ("0"..."9").contains($0) }
         guard !digits.isEmpty else { return nil }

@@ -1,6 +1,6 @@
 /// The declarations as mdoc(7).
 enum ManualText {
-    /// The commands with their operands; the options appear once, at `options`.
+    /// The commands with their operands. The options appear once, at `options`.
     static func synopsis(of program: ProgramDeclaration) -> String {
         program.commands.filter { !$0.isHidden }.map { command -> String in
             let options = command.options.contains { !$0.isHidden } ? [".Op Ar options"] : []

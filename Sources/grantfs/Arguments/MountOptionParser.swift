@@ -41,7 +41,7 @@ struct MountOptionParser {
         }
     }
 
-    /// Parses a comma-separated list; later options win. `.usage` names an invalid one.
+    /// Parses a comma-separated list. Later options win. `.usage` names an invalid one.
     mutating func read(_ list: String) throws(GrantError) {
         for word in MountOptionParser.split(list) where !word.isEmpty {
             let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)

@@ -6,7 +6,7 @@ struct ParsedArguments: Sendable {
     var operands: [[UInt8]] = []
     /// The command line after `--`, for a command that runs another program.
     var trailing: [[UInt8]] = []
-    /// The given options by long name, with their values in order; an option without a value has an empty one.
+    /// The given options by long name, with their values in order. An option without a value has an empty one.
     var options: [String: [[UInt8]]] = [:]
 
     func has(_ option: String) -> Bool { options[option] != nil }
