@@ -88,7 +88,7 @@ public enum CoordinatedFiles {
                 throw .failed(error.description)
             }
         }
-        guard let cancellation = try? Cancellation() else { throw .failed(Errno(EMFILE).description) }
+        let cancellation = Cancellation()
         let seconds = timeout.map { Double($0.components.seconds) + Double($0.components.attoseconds) / 1e18 }
         let wait = CoordinatedClaim.Wait(claimant: Claimant(), purpose: purpose.identifier, timeout: seconds, cancellation: cancellation)
         let (environment, wanted) = (GrantEnvironment.current, accesses)

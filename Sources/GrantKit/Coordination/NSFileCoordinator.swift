@@ -38,14 +38,12 @@ public final class NSFileCoordinator: NSObject, Sendable {
     }
 
     private let state: Lock<State>
-    private let cancellation: Cancellation?
+    private let cancellation = Cancellation()
 
     /// For the work of a presenter, which is then not asked about this coordinator's accesses; nil for other work. Coordinators of one
     /// presenter have the same purpose.
     public init(filePresenter: (any NSFilePresenter)? = nil) {
         state = Lock(State(purpose: filePresenter.map { PresenterRegistry.purpose(of: $0) } ?? UUID().uuidString))
-        // Without descriptors nothing can be cancelled, and everything else fails too.
-        cancellation = try? Cancellation()
         super.init()
     }
 
@@ -56,9 +54,9 @@ public final class NSFileCoordinator: NSObject, Sendable {
     }
 
     /// Ends present and future waits with `userCancelled`. An accessor that runs is not affected.
-    public func cancel() { cancellation?.cancel() }
+    public func cancel() { cancellation.cancel() }
 
-    var isCancelled: Bool { cancellation?.isCancelled ?? false }
+    var isCancelled: Bool { cancellation.isCancelled }
 
     func stopIfCancelled() throws(GrantError) {
         if isCancelled { throw CoordinationError.cancelled.grantError }
@@ -98,7 +96,6 @@ public final class NSFileCoordinator: NSObject, Sendable {
                 throw .failed(error.description)
             }
         }
-        guard let cancellation else { throw .failed(Errno(EMFILE).description) }
         let wait = CoordinatedClaim.Wait(claimant: claimant, purpose: purposeIdentifier, timeout: nil, cancellation: cancellation)
         let claim = try CoordinatedClaim(wanted, wait, in: .current)
         state.withLock { $0.claims.append(claim) }
