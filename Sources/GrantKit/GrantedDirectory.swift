@@ -24,8 +24,8 @@ public struct GrantedDirectory: Sendable, Identifiable {
     ///
     /// `.invalidDirectory`, `.alreadyExists` if the name is taken in the view, `.usage` for an invalid name.
     public static func grant(
-        _ directory: URL, to view: ViewName = .standard, name: String? = nil, access: Access = .readWrite, expires: Date? = nil,
-        document: DocumentBookmark.Form? = nil
+        _ directory: URL, to view: ViewName = .standard, name: String? = nil, access: GrantAccess = .readWrite, expires: Date? = nil,
+        document: GrantedFileForm? = nil
     ) throws(GrantError) -> GrantedDirectory {
         let environment = GrantEnvironment.current
         let administrator = try environment.administrator(create: true)
