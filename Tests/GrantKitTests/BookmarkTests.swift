@@ -153,7 +153,7 @@ import Testing
             #expect(cocoaCode { _ = try bench.resolve(plain, options: .withSecurityScope) } == .fileReadCorruptFile)
         }
         bench.programWithoutStore {
-            #expect(cocoaCode { _ = try granted.bookmarkData(options: .withSecurityScope) } == .fileReadNoSuchFile)
+            #expect(cocoaCode { _ = try granted.bookmarkData(options: .withSecurityScope) } == .fileReadUnknown)
         }
     }
 }
