@@ -9,7 +9,7 @@ import GrantSystem
 final class CoordinatedClaim: Sendable {
     /// The parameters of a wait.
     struct Wait: Sendable {
-        var claimant: Claimant
+        var work: CoordinatedWork
         var purpose: String?
         /// In seconds; nil waits for ever.
         var timeout: Double?
@@ -30,7 +30,7 @@ final class CoordinatedClaim: Sendable {
         var items: [ItemAccess] = []
         for access in accesses { items += try access.items() }
         let local = try LocalClaims.process.take(
-            items, claimant: wait.claimant, purpose: wait.purpose, until: deadline, cancellation: wait.cancellation)
+            items, for: wait.work, purpose: wait.purpose, until: deadline, cancellation: wait.cancellation)
         do throws(CoordinationError) {
             let (claim, inside) = try CoordinatedClaim.claimInDaemons(accesses, wait, deadline, environment)
             var paths = accesses.map { $0.followsLink ? CanonicalPath.resolveWhatExists($0.path) : $0.path }
@@ -66,7 +66,7 @@ final class CoordinatedClaim: Sendable {
             let left = deadline.map { max(0, Double($0 - Clock.monotonic) / 1e9) }
             do throws(CoordinationError) {
                 let claim = try daemons.claim(
-                    inside.map { accesses[$0] }, claimant: wait.claimant, purpose: wait.purpose, timeout: left,
+                    inside.map { accesses[$0] }, claimant: wait.work.claimant, purpose: wait.purpose, timeout: left,
                     cancellation: wait.cancellation?.daemons)
                 return (claim, inside)
             } catch {

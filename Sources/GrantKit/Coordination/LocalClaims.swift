@@ -14,6 +14,19 @@ final class LocalClaims: Sendable {
     private struct State {
         var table = ClaimTable()
         var waiting: [ClaimID: Waiter] = [:]
+
+        mutating func add(_ accesses: [ItemAccess], _ work: CoordinatedWork, _ purpose: String?) -> ClaimTable.Answer {
+            if let origin = work.origin { table.origins[work.id] = origin }
+            let answer = table.add(accesses, claimant: work.id, purpose: purpose.map { Array($0.utf8) })
+            if answer == .deadlock { table.origins[work.id] = nil }
+            return answer
+        }
+
+        mutating func remove(_ id: ClaimID) -> ClaimTable.Effect {
+            // Each work has one claim.
+            if let ended = table[id] { table.origins[ended.claimant] = nil }
+            return table.remove(id)
+        }
     }
 
     private final class Waiter: Sendable {
@@ -32,11 +45,11 @@ final class LocalClaims: Sendable {
 
     /// Waits until all accesses are granted together. `deadline` is in nanoseconds of `Clock.monotonic`; nil waits for ever.
     func take(
-        _ accesses: [ItemAccess], claimant: Claimant, purpose: String?, until deadline: Int64?, cancellation: Cancellation?
+        _ accesses: [ItemAccess], for work: CoordinatedWork, purpose: String?, until deadline: Int64?, cancellation: Cancellation?
     ) throws(CoordinationError) -> ClaimID {
         let waiter = Waiter()
         let answer = state.withLock { state in
-            let answer = state.table.add(accesses, claimant: ClaimantID(claimant), purpose: purpose.map { Array($0.utf8) })
+            let answer = state.add(accesses, work, purpose)
             if case .waits(let id) = answer { state.waiting[id] = waiter }
             return answer
         }
@@ -92,7 +105,7 @@ final class LocalClaims: Sendable {
     func end(_ id: ClaimID) {
         let (granted, deadlocked) = state.withLock { state in
             state.waiting[id] = nil
-            let effect = state.table.remove(id)
+            let effect = state.remove(id)
             return (
                 effect.granted.compactMap { state.waiting.removeValue(forKey: $0) },
                 effect.deadlocked.compactMap { state.waiting.removeValue(forKey: $0) }

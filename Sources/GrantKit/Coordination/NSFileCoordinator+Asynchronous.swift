@@ -12,16 +12,16 @@ extension NSFileCoordinator {
         with intents: [NSFileAccessIntent], queue: OperationQueue, byAccessor accessor: @escaping @Sendable ((any Error)?) -> Void
     ) {
         let environment = GrantEnvironment.current
-        let claimant = Claimant()
+        let coordinated = CoordinatedWork.alone()
         let work: @Sendable () -> Void = { [self] in
             GrantEnvironment.$current.withValue(environment) {
                 do throws(CoordinationError) {
-                    let claim = try claim(intents.map { ($0.url, $0.access) }, claimant: claimant)
+                    let claim = try claim(intents.map { ($0.url, $0.access) }, for: coordinated)
                     for (intent, path) in zip(intents, claim.paths) {
                         intent.url = FilePath.url(path, isDirectory: intent.url.hasDirectoryPath)
                     }
                     queue.addOperation {
-                        GrantEnvironment.$current.withValue(environment) { CoordinationTask.with(claimant) { accessor(nil) } }
+                        GrantEnvironment.$current.withValue(environment) { coordinated.run { accessor(nil) } }
                         self.end(claim)
                     }
                 } catch {

@@ -1,3 +1,4 @@
+import GrantCoordinator
 import Foundation
 import GrantAdministration
 import GrantModel
@@ -77,16 +78,17 @@ public final class NSFileCoordinator: NSObject, Sendable {
         _ accesses: [(url: URL, access: ([UInt8]) -> CoordinatedAccess)], error: NSErrorPointer, isWriting: Bool, _ body: ([URL]) -> Void
     ) {
         do throws(CoordinationError) {
-            let claim = try claim(accesses, claimant: CoordinationTask.claimant)
+            let work = CoordinatedWork.part()
+            let claim = try claim(accesses, for: work)
             defer { end(claim) }
-            body(zip(accesses, claim.paths).map { FilePath.url($1, isDirectory: $0.url.hasDirectoryPath) })
+            work.run { body(zip(accesses, claim.paths).map { FilePath.url($1, isDirectory: $0.url.hasDirectoryPath) }) }
         } catch let failure {
             error?.pointee = CocoaError.error(failure, url: accesses.first?.url, isWriting: isWriting)
         }
     }
 
     func claim(
-        _ accesses: [(url: URL, access: ([UInt8]) -> CoordinatedAccess)], claimant: Claimant
+        _ accesses: [(url: URL, access: ([UInt8]) -> CoordinatedAccess)], for work: CoordinatedWork
     ) throws(CoordinationError) -> CoordinatedClaim {
         var wanted: [CoordinatedAccess] = []
         for (url, access) in accesses {
@@ -96,7 +98,7 @@ public final class NSFileCoordinator: NSObject, Sendable {
                 throw .failed(error.description)
             }
         }
-        let wait = CoordinatedClaim.Wait(claimant: claimant, purpose: purposeIdentifier, timeout: nil, cancellation: cancellation)
+        let wait = CoordinatedClaim.Wait(work: work, purpose: purposeIdentifier, timeout: nil, cancellation: cancellation)
         let claim = try CoordinatedClaim(wanted, wait, in: .current)
         state.withLock { $0.claims.append(claim) }
         return claim
@@ -108,13 +110,42 @@ public final class NSFileCoordinator: NSObject, Sendable {
     }
 }
 
-/// The claimant, where it is not simply the thread.
-enum CoordinationTask {
-    @TaskLocal private static var bound: Claimant?
+/// Work under a claim, which may claim more.
+struct CoordinatedWork: Sendable {
+    /// The claimant that the daemons see. It is the same for all work that this one has begun.
+    let claimant: Claimant
+    /// This work, in the claims of this process.
+    let id: ClaimantID
+    /// The work that has begun this one, and whether that surely waits for it: it does in its own task or thread.
+    let origin: (claimant: ClaimantID, waits: Bool)?
+    private let task: Int?
 
-    static var claimant: Claimant { bound ?? .currentThread }
+    /// What the current task or thread works on, inside an accessor. A task that is begun there has it, too.
+    @TaskLocal private static var current: CoordinatedWork?
 
-    static func with<Result>(_ claimant: Claimant, _ body: () throws -> Result) rethrows -> Result {
-        try $bound.withValue(claimant) { try body() }
+    private init(_ claimant: Claimant, _ origin: (claimant: ClaimantID, waits: Bool)?) {
+        (self.claimant, self.origin) = (claimant, origin)
+        id = ClaimantID(Claimant())
+        task = CoordinatedWork.currentTask
     }
+
+    private static var currentTask: Int? { withUnsafeCurrentTask { $0?.hashValue } }
+
+    /// A part of the current work.
+    static func part() -> CoordinatedWork {
+        CoordinatedWork(current?.claimant ?? Claimant(), current.map { ($0.id, $0.task == currentTask) })
+    }
+
+    /// Work that nothing waits for.
+    static func alone() -> CoordinatedWork { CoordinatedWork(Claimant(), nil) }
+
+    func run<Result>(_ body: () throws -> Result) rethrows -> Result { try CoordinatedWork.$current.withValue(self) { try body() } }
+
+    /// The same in the current task.
+    func run<Result>(isolation: isolated (any Actor)? = #isolation, _ body: () async throws -> Result) async rethrows -> Result {
+        try await CoordinatedWork.$current.withValue(self, operation: body)
+    }
+
+    /// Runs `body`, which begins what the current work does not wait for.
+    static func apart<Result>(_ body: () throws -> Result) rethrows -> Result { try $current.withValue(nil) { try body() } }
 }
