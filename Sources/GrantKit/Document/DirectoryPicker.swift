@@ -7,7 +7,7 @@ import GrantSystem
 public struct PickRequest: Sendable {
     /// The preselected view, if the person can change it.
     public var view: ViewName
-    public var access: Access
+    public var access: GrantAccess
     /// The start directory; nil: that of the last pick.
     public var start: URL?
     /// Whether files are picked instead of directories. Each is granted in a directory of its own, where programs can save by a rename.
@@ -16,7 +16,7 @@ public struct PickRequest: Sendable {
     public var expires: Date?
 
     public init(
-        view: ViewName = .standard, access: Access = .readWrite, start: URL? = nil, picksFiles: Bool = false, expires: Date? = nil
+        view: ViewName = .standard, access: GrantAccess = .readWrite, start: URL? = nil, picksFiles: Bool = false, expires: Date? = nil
     ) {
         (self.view, self.access, self.start, self.picksFiles, self.expires) = (view, access, start, picksFiles, expires)
     }
