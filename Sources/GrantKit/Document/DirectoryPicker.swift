@@ -61,21 +61,11 @@ public struct DialogPicker: DirectoryPicker {
     /// `show`: shows the dialog and returns the choices; empty if it was closed.
     public init(_ show: @escaping @Sendable (PickRequest) async -> [URL]) { self.show = show }
 
-    /// Grants all choices or none: if one cannot be granted, the others are revoked.
+    /// Grants all choices or none. A directory that is granted already is returned as it is, one whose grant was revoked is granted again,
+    /// and one whose name is taken in the view gets another name there. The error says which choices cannot be granted.
     public func pick(_ request: PickRequest) async throws(GrantError) -> [GrantedDirectory] {
-        var granted: [GrantedDirectory] = []
-        for url in await show(request) {
-            do throws(GrantError) {
-                granted.append(
-                    try GrantedDirectory.grant(
-                        url, to: request.view, access: request.access, expires: request.expires,
-                        document: request.picksFiles ? .directory : nil))
-            } catch {
-                for one in granted { try? one.revoke() }
-                throw error
-            }
-        }
-        return granted
+        let urls = await show(request)
+        return urls.isEmpty ? [] : try PickedItems(request).grant(urls)
     }
 }
 
