@@ -98,18 +98,7 @@ public enum CoordinatedFiles {
         let (environment, wanted) = (GrantEnvironment.current, accesses)
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { (continuation: CheckedContinuation<Result<CoordinatedClaim, CoordinationError>, Never>) in
-                let work: @Sendable () -> Void = {
-                    do throws(CoordinationError) {
-                        continuation.resume(returning: .success(try CoordinatedClaim(wanted, wait, in: environment)))
-                    } catch {
-                        continuation.resume(returning: .failure(error))
-                    }
-                }
-                do throws(Errno) {
-                    try WorkerThread.start("coordinate", work).detach()
-                } catch {
-                    continuation.resume(returning: .failure(.failed(error.description)))
-                }
+                CoordinatedClaim.take(wanted, wait, in: environment) { continuation.resume(returning: $0) }
             }
         } onCancel: {
             cancellation.cancel()

@@ -24,13 +24,67 @@ final class CoordinatedClaim: Sendable {
 
     /// Waits until everything is granted together: first in this process, then in the daemons. An item outside of every grant, and any
     /// item while nothing is mounted or the store cannot be read, is claimed in this process only.
-    init(_ accesses: [CoordinatedAccess], _ wait: Wait, in environment: GrantEnvironment) throws(CoordinationError) {
+    convenience init(_ accesses: [CoordinatedAccess], _ wait: Wait, in environment: GrantEnvironment) throws(CoordinationError) {
         if wait.cancellation?.isCancelled == true { throw .cancelled }
         let deadline = wait.timeout.map { Clock.deadline(seconds: $0) }
+        let local = try LocalClaims.process.take(
+            try CoordinatedClaim.items(accesses), for: wait.work, purpose: wait.purpose, until: deadline, cancellation: wait.cancellation)
+        try self.init(accesses, wait, local: local, until: deadline, in: environment)
+    }
+
+    /// The same without a thread that waits for claims of this process. `answer` is called once, on a thread that may wait.
+    static func take(
+        _ accesses: [CoordinatedAccess], _ wait: Wait, in environment: GrantEnvironment,
+        _ answer: @escaping @Sendable (Result<CoordinatedClaim, CoordinationError>) -> Void
+    ) {
+        if wait.cancellation?.isCancelled == true { return answer(.failure(.cancelled)) }
+        let deadline = wait.timeout.map { Clock.deadline(seconds: $0) }
+        run(answer) { () throws(CoordinationError) in
+            LocalClaims.process.request(
+                try items(accesses), for: wait.work, purpose: wait.purpose, until: deadline, cancellation: wait.cancellation
+            ) { local in
+                switch local {
+                case .failure(let error): answer(.failure(error))
+                case .success(let id):
+                    let isStarted = run(answer) { () throws(CoordinationError) in
+                        answer(.success(try CoordinatedClaim(accesses, wait, local: id, until: deadline, in: environment)))
+                    }
+                    if !isStarted { LocalClaims.process.end(id) }
+                }
+            }
+        }
+    }
+
+    /// Runs `body` on a thread that may wait. Its error is the answer. Returns false if there is no thread, which is the answer then.
+    @discardableResult private static func run(
+        _ answer: @escaping @Sendable (Result<CoordinatedClaim, CoordinationError>) -> Void,
+        _ body: @escaping @Sendable () throws(CoordinationError) -> Void
+    ) -> Bool {
+        do throws(Errno) {
+            try WaitingThreads.process.run {
+                do throws(CoordinationError) {
+                    try body()
+                } catch {
+                    answer(.failure(error))
+                }
+            }
+            return true
+        } catch {
+            answer(.failure(.failed(error.description)))
+            return false
+        }
+    }
+
+    private static func items(_ accesses: [CoordinatedAccess]) throws(CoordinationError) -> [ItemAccess] {
         var items: [ItemAccess] = []
         for access in accesses { items += try access.items() }
-        let local = try LocalClaims.process.take(
-            items, for: wait.work, purpose: wait.purpose, until: deadline, cancellation: wait.cancellation)
+        return items
+    }
+
+    /// `local`: the claim in this process, which ends if the daemons give none.
+    private init(
+        _ accesses: [CoordinatedAccess], _ wait: Wait, local: ClaimID, until deadline: Int64?, in environment: GrantEnvironment
+    ) throws(CoordinationError) {
         do throws(CoordinationError) {
             let (claim, inside) = try CoordinatedClaim.claimInDaemons(accesses, wait, deadline, environment)
             var paths = accesses.map { $0.followsLink ? CanonicalPath.resolveWhatExists($0.path) : $0.path }

@@ -90,6 +90,33 @@ public final class NSFileCoordinator: NSObject, Sendable {
     func claim(
         _ accesses: [(url: URL, access: ([UInt8]) -> CoordinatedAccess)], for work: CoordinatedWork
     ) throws(CoordinationError) -> CoordinatedClaim {
+        let claim = try CoordinatedClaim(try wanted(accesses), wait(for: work), in: .current)
+        state.withLock { $0.claims.append(claim) }
+        return claim
+    }
+
+    /// The same without a thread that waits.
+    func take(
+        _ accesses: [(url: URL, access: ([UInt8]) -> CoordinatedAccess)], for work: CoordinatedWork,
+        _ answer: @escaping @Sendable (Result<CoordinatedClaim, CoordinationError>) -> Void
+    ) {
+        do throws(CoordinationError) {
+            CoordinatedClaim.take(try wanted(accesses), wait(for: work), in: .current) { [self] result in
+                if case .success(let claim) = result { state.withLock { $0.claims.append(claim) } }
+                answer(result)
+            }
+        } catch {
+            answer(.failure(error))
+        }
+    }
+
+    private func wait(for work: CoordinatedWork) -> CoordinatedClaim.Wait {
+        CoordinatedClaim.Wait(work: work, purpose: purposeIdentifier, timeout: nil, cancellation: cancellation)
+    }
+
+    private func wanted(
+        _ accesses: [(url: URL, access: ([UInt8]) -> CoordinatedAccess)]
+    ) throws(CoordinationError) -> [CoordinatedAccess] {
         var wanted: [CoordinatedAccess] = []
         for (url, access) in accesses {
             do throws(GrantError) {
@@ -98,10 +125,7 @@ public final class NSFileCoordinator: NSObject, Sendable {
                 throw .failed(error.description)
             }
         }
-        let wait = CoordinatedClaim.Wait(work: work, purpose: purposeIdentifier, timeout: nil, cancellation: cancellation)
-        let claim = try CoordinatedClaim(wanted, wait, in: .current)
-        state.withLock { $0.claims.append(claim) }
-        return claim
+        return wanted
     }
 
     func end(_ claim: CoordinatedClaim) {
