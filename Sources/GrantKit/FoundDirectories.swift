@@ -29,23 +29,27 @@ final class FoundDirectories: Sendable {
     private let tables = Lock<[String: Table]>([:])
 
     /// Whether an active grant leads to a canonical path on the host.
-    func isGranted(_ path: [UInt8], _ administrator: GrantAdministrator, mounts: UInt64) -> Bool {
-        let store = administrator.store
-        // Before the look at the store, so that a change during it counts as one after it.
-        guard let stamp = try? store.changeStamp() else { return false }
-        if isFound(path, in: store.directory, stamp, mounts) { return true }
-        guard let place = try? GrantedPlace(path, administrator: administrator) else { return false }
-        keep(place, in: store.directory, stamp, mounts)
+    func isGranted(_ path: [UInt8], in environment: GrantEnvironment, mounts: UInt64) -> Bool {
+        guard let directory = try? environment.storeDirectory() else { return false }
+        if let (_, stamp) = OpenStores.known(directory), isFound(path, in: directory, stamp, mounts) { return true }
+        // The stamp is from before the look at the store, so a change during it counts as one after it.
+        guard let administrator = try? environment.administrator(), let stamp = try? administrator.store.changeStamp(),
+            let place = try? GrantedPlace(path, administrator: administrator)
+        else { return false }
+        keep(place, in: directory, stamp, mounts)
         return true
     }
 
     private func isFound(_ path: [UInt8], in store: String, _ stamp: GrantStore.ChangeStamp, _ mounts: UInt64) -> Bool {
         let candidates = tables.withLock { tables -> [([UInt8], Found)] in
             guard let table = tables[store], table.stamp == stamp, table.mounts == mounts, !table.directories.isEmpty else { return [] }
-            return path.indices.dropFirst().lazy.filter { path[$0] == UInt8(ascii: "/") }.map { Array(path[..<$0]) }.reversed()
-                .reduce(into: table.directories[path].map { [(path, $0)] } ?? []) { found, directory in
-                    if let known = table.directories[directory] { found.append((directory, known)) }
-                }
+            var found: [([UInt8], Found)] = []
+            var directory = path
+            while directory.count > 1 {
+                if let known = table.directories[directory] { found.append((directory, known)) }
+                while let last = directory.popLast(), last != UInt8(ascii: "/") {}
+            }
+            return found
         }
         let now = Instant(nanoseconds: Clock.realtime)
         return candidates.contains { directory, found in

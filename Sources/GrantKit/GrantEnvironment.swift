@@ -40,7 +40,7 @@ public struct GrantEnvironment: Sendable {
     /// Opens the store, which stays open in this process. With `create`, a missing store is made. Errors: those of `GrantStore.init`,
     /// except that a missing store is `.storeUnavailable`: it says nothing about a directory. `.usage` for an invalid path.
     public func administrator(create: Bool = false) throws(GrantError) -> GrantAdministrator {
-        let directory = try StoreLocation.directory(explicit: store.map { Array($0.utf8) })
+        let directory = try storeDirectory()
         do throws(GrantError) {
             return GrantAdministrator(store: try OpenStores.store(directory, create: create), probe: probe)
         } catch {
@@ -48,4 +48,7 @@ public struct GrantEnvironment: Sendable {
             throw GrantError(.storeUnavailable, error.message, cause: error.cause, advice: error.advice)
         }
     }
+
+    /// The directory of the store, which need not exist.
+    func storeDirectory() throws(GrantError) -> String { try StoreLocation.directory(explicit: store.map { Array($0.utf8) }) }
 }

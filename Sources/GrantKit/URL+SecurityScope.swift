@@ -33,7 +33,6 @@ extension URL {
     private func isGranted(_ path: [UInt8]) -> Bool {
         guard let (table, mounts) = try? CurrentMounts.current() else { return false }
         if ViewPlace(path, in: table) != nil { return (try? BookmarkMaker.look(path)) != nil }
-        guard let administrator = try? GrantEnvironment.current.administrator() else { return false }
-        return FoundDirectories.process.isGranted(path, administrator, mounts: mounts)
+        return FoundDirectories.process.isGranted(path, in: .current, mounts: mounts)
     }
 }
