@@ -21,6 +21,9 @@ final class CoordinatedClaim: Sendable {
     let paths: [[UInt8]]
     private let environment: GrantEnvironment
     private let parts: Lock<(local: ClaimID?, daemons: Claim?, relinquished: [RelinquishedPresenter])>
+    /// The presenters of which this is the own work.
+    private let own: [RegisteredPresenter]
+    private let work: ClaimantID
 
     /// Waits until everything is granted together: first in this process, then in the daemons. An item outside of every grant, and any
     /// item while nothing is mounted or the store cannot be read, is claimed in this process only.
@@ -101,6 +104,9 @@ final class CoordinatedClaim: Sendable {
             let relinquished = PresenterRegistry.process.askToRelinquish(
                 for: accesses, at: places, purpose: wait.purpose, askedBy: store, timeout: environment.timeouts.presenter)
             parts = Lock((local, claim, relinquished))
+            own = accesses.contains { $0.kind == .writing } ? PresenterRegistry.process.presenters(of: wait.purpose) : []
+            work = wait.work.id
+            for presenter in own { presenter.beginWriting() }
         } catch {
             LocalClaims.process.end(local)
             throw error
@@ -143,8 +149,12 @@ final class CoordinatedClaim: Sendable {
             defer { parts = (nil, nil, []) }
             return parts
         }
+        guard let local else { return }
+        // What was added in the accessor hears of everything from here on.
+        PresenterRegistry.process.settle(addedIn: work, within: environment.timeouts.presenter)
+        for presenter in own { presenter.endWriting() }
         daemons?.end()
-        if let local { LocalClaims.process.end(local) }
+        LocalClaims.process.end(local)
         for presenter in relinquished { presenter.over() }
     }
 

@@ -153,6 +153,7 @@ struct CoordinatedWork: Sendable {
         task = CoordinatedWork.currentTask
     }
 
+    static var currentID: ClaimantID? { current?.id }
     private static var currentTask: Int? { withUnsafeCurrentTask { $0?.hashValue } }
 
     /// A part of the current work.

@@ -97,6 +97,9 @@ extension UIDocument {
     }
 
     @concurrent private nonisolated func writeUnclaimed(_ contents: sending Any, to url: URL) async throws -> DocumentVersion? {
+        let own = PresenterRegistry.process.presenters(of: PresenterRegistry.purpose(of: presentation))
+        for presenter in own { presenter.beginWriting() }
+        defer { for presenter in own { presenter.endWriting() } }
         try writeContents(contents, safelyTo: url, for: .forOverwriting)
         return DocumentVersion(of: url)
     }
