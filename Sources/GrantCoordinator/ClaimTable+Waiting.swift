@@ -63,7 +63,8 @@ extension ClaimTable {
     /// Whether granting `claim`, which waits, would need its own claimant to wait for itself.
     func wouldDeadlock(_ claim: Claim) -> Bool {
         // Nobody can wait for who has nothing else; most claims are seen off by this.
-        guard claims.contains(where: { $0.id != claim.id && isPart(claim.claimant, of: $0.claimant, isAwaited: true) }) else { return false }
+        let hasOthers = claims.contains { $0.id != claim.id && isPart(claim.claimant, of: $0.claimant, isAwaited: true) }
+        guard hasOthers else { return false }
         var seen: Set<ClaimID> = []
         var asked: Set<ClaimantID> = []
         var open = [claim]

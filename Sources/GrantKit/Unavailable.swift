@@ -89,7 +89,10 @@ open class FileWrapper: NSObject {
     public init(regularFileWithContents contents: Data) {}
 }
 
-@available(*, unavailable, message: "let a DirectoryPicker ask: in the terminal, through the desktop's file chooser, or a dialog of your own")
+@available(
+    *, unavailable,
+    message: "let a DirectoryPicker ask: in the terminal, through the desktop's file chooser, or a dialog of your own"
+)
 open class UIDocumentPickerViewController: NSObject {
     public init(forOpeningContentTypes contentTypes: [UTType], asCopy: Bool = false) {}
     public init(forExporting urls: [URL], asCopy: Bool = false) {}

@@ -14,7 +14,9 @@ import Testing
         #expect(error.localizedDescription == shown.errorDescription)
     }
 
-    @Test("Every grant error has a description, a reason and a suggestion for a window, without a command", arguments: GrantError.Code.allCases)
+    @Test(
+        "Every grant error has a description, a reason and a suggestion for a window, without a command",
+        arguments: GrantError.Code.allCases)
     func grantErrors(code: GrantError.Code) throws {
         try check(GrantError(code, "it cannot be used"))
         try check(GrantError(code, "grantfs pick has ended", cause: "it needs --desktop", advice: "grantfs mount"))

@@ -1,4 +1,4 @@
-import Dispatch
+import Foundation
 import GrantCoordinator
 import GrantAdministration
 import GrantModel

@@ -29,7 +29,8 @@ final class PlainChanges: Sendable {
     }
 
     private let state = Lock(State())
-    private let reading = Lock(())
+    /// The buffer for news.
+    private let reading = Lock([UInt8](repeating: 0, count: 1 << 16))
 
     /// How many directories are watched for one presenter.
     private static let maxDirectories = 2000
@@ -66,8 +67,8 @@ final class PlainChanges: Sendable {
     /// Hands on everything that has happened by now.
     func takeNews() {
         guard let watch = state.withLock({ $0.watch }), watch.hasPending else { return }
-        reading.withLock { _ in
-            withUnsafeTemporaryAllocation(byteCount: 1 << 16, alignment: 8) { buffer in watch.drain(into: buffer) { handle($0, watch) } }
+        reading.withLock { buffer in
+            buffer.withUnsafeMutableBytes { bytes in watch.drain(into: bytes) { handle($0, watch) } }
         }
     }
 
@@ -126,8 +127,8 @@ final class PlainChanges: Sendable {
             }
             return state.watched[change.directory] ?? []
         }
-        guard let name = change.name.map({ text in Array(UnsafeBufferPointer(start: text, count: strlen(text))).map { UInt8(bitPattern: $0) } })
-        else { return }
+        guard let text = change.name else { return }
+        let name = UnsafeBufferPointer(start: text, count: strlen(text)).map { UInt8(bitPattern: $0) }
         for one in watched where one.name == nil || one.name == name {
             guard let presenter = one.presenter else { continue }
             presenter.note(CanonicalPath.join(one.host, name), isNew: kinds.contains(.names))

@@ -1,4 +1,3 @@
-import Dispatch
 import GrantCoordinator
 import Foundation
 import GrantAdministration
@@ -153,6 +152,22 @@ final class RegisteredPresenter: @unchecked Sendable {
         state.withLock { $0.writers -= 1 }
     }
 
+    /// The presenter is asked, and may write for its answer. Returns what to call when it has answered; without an answer in time it counts
+    /// as not writing.
+    private func beginAnswering() -> @Sendable () -> Void {
+        beginWriting()
+        let isOver = Lock(false)
+        let end: @Sendable () -> Void = { [weak self] in
+            let isFirst = isOver.withLock { isOver in
+                defer { isOver = true }
+                return !isOver
+            }
+            if isFirst { self?.endWriting() }
+        }
+        DispatchQueue.global().asyncAfter(deadline: .now() + environment.timeouts.presenter, execute: end)
+        return end
+    }
+
     /// A program has changed `path`, of the host.
     func note(_ path: [UInt8], isNew: Bool) {
         let isFirst = state.withLock { state in
@@ -178,9 +193,12 @@ final class RegisteredPresenter: @unchecked Sendable {
     // MARK: What must be answered
 
     func relinquish(toWriter isWriter: Bool, _ done: @escaping @Sendable () -> Void) {
+        // A writer has the item until `reacquire`.
         if isWriter { beginWriting() }
+        let answered = isWriter ? nil : beginAnswering()
         deliver(orElse: done) { [self] presenter in
             let reply: @Sendable ((@Sendable () -> Void)?) -> Void = { [self] reacquirer in
+                answered?()
                 if let reacquirer { state.withLock { $0.reacquirers.append(reacquirer) } }
                 done()
             }
@@ -194,7 +212,13 @@ final class RegisteredPresenter: @unchecked Sendable {
 
     /// `done` gets whether it worked.
     func save(_ done: @escaping @Sendable (Bool) -> Void) {
-        deliver(orElse: { done(true) }) { $0.savePresentedItemChanges { done($0 == nil) } }
+        let answered = beginAnswering()
+        deliver(orElse: { done(true) }) { presenter in
+            presenter.savePresentedItemChanges { error in
+                answered()
+                done(error == nil)
+            }
+        }
     }
 
     func accommodateDeletion(of path: [UInt8], _ done: @escaping @Sendable (Bool) -> Void) {

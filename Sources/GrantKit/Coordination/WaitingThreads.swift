@@ -1,4 +1,4 @@
-import Dispatch
+import Foundation
 import GrantSystem
 
 /// Threads for work that may wait for a filesystem, a daemon or a presenter.

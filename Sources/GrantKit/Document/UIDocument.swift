@@ -207,7 +207,9 @@ import GrantSystem
     }
 
     /// There is none here.
-    @available(*, unavailable, message: "Foundation has no UndoManager on Linux: call updateChangeCount(_:) when something was done, undone or redone")
+    @available(
+        *, unavailable, message: "Foundation has no UndoManager on Linux: call updateChangeCount(_:) when something was done or undone"
+    )
     public var undoManager: UndoManager? { nil }
 
     // MARK: changes
