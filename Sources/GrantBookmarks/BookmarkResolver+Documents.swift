@@ -115,4 +115,27 @@ extension BookmarkResolver {
             return isBookmarked(seen, bookmark)
         }
     }
+
+    /// How many directories above the nearest one that survives are searched for a file.
+    private static let levelsAbove = 2
+
+    /// Finds a regular file that was moved out of a bookmarked directory, by a bounded search: below `top`, or else below the nearest
+    /// surviving ancestor and a few above it. nil for a file without a birth time: another one may have its number by now.
+    public func path(ofFile identity: FileIdentity, onceAt path: [UInt8], in directory: Bookmark, below top: [UInt8]?) -> [UInt8]? {
+        guard identity.birthTime != nil, !FilesystemTraits(type: directory.filesystem.type).isRemote else { return nil }
+        var bookmark = directory
+        (bookmark.handle, bookmark.identity, bookmark.path) = (nil, identity, path)
+        bookmark.origin?.ancestors.insert(directory.identity, at: 0)
+        var place = top ?? survivingAncestor(of: bookmark)
+        for _ in 0...(top == nil ? BookmarkResolver.levelsAbove : 0) {
+            guard let near = place, near != [0x2F] || top != nil else { return nil }
+            let found = search.files(inode: identity.inode, near: near).first { path in
+                guard let seen = reopen(path, isFile: true) else { return false }
+                return isBookmarked(seen, bookmark) && !Trash.holds(path)
+            }
+            if let found { return found }
+            place = CanonicalPath.parent(near)
+        }
+        return nil
+    }
 }

@@ -17,6 +17,20 @@ extension ClaimTable {
         return false
     }
 
+    /// Whether a claimant is the other one, or was begun by it. `isAwaited`: and the other one waits for it.
+    private func isPart(_ claimant: ClaimantID, of other: ClaimantID, isAwaited: Bool) -> Bool {
+        var next = claimant
+        while next != other {
+            guard let origin = origins[next], origin.waits || !isAwaited else { return false }
+            next = origin.claimant
+        }
+        return true
+    }
+
+    private func isRelated(_ claim: Claim, to other: Claim) -> Bool {
+        isPart(claim.claimant, of: other.claimant, isAwaited: false) || (claim.purpose != nil && claim.purpose == other.purpose)
+    }
+
     private func blockers(of claim: Claim) -> [Claim] {
         var overtaken: Set<ClaimID>?
         return claims.filter { other in
@@ -30,7 +44,7 @@ extension ClaimTable {
     /// Claims that wait, directly or transitively, for a claim held by this claimant or purpose, or for the answer of a presenter
     /// of this purpose.
     private func waitersOnRelated(of claim: Claim) -> Set<ClaimID> {
-        let own = claims.filter { $0.isHeld && $0.isRelated(to: claim) }
+        let own = claims.filter { $0.isHeld && isRelated(claim, to: $0) }
         let asking = claims.filter { other in claim.purpose.map { other.awaited?.contains($0) == true } ?? false }
         if own.isEmpty && asking.isEmpty { return [] }
         var result = Set(asking.map(\.id))
@@ -49,17 +63,18 @@ extension ClaimTable {
     /// Whether granting `claim`, which waits, would need its own claimant to wait for itself.
     func wouldDeadlock(_ claim: Claim) -> Bool {
         // Nobody can wait for who has nothing else; most claims are seen off by this.
-        guard claims.contains(where: { $0.claimant == claim.claimant && $0.id != claim.id }) else { return false }
+        let hasOthers = claims.contains { $0.id != claim.id && isPart(claim.claimant, of: $0.claimant, isAwaited: true) }
+        guard hasOthers else { return false }
         var seen: Set<ClaimID> = []
         var asked: Set<ClaimantID> = []
         var open = [claim]
         while let waiting = open.popLast() {
             guard seen.insert(waiting.id).inserted else { continue }
             for blocker in blockers(of: waiting) {
-                if blocker.claimant == claim.claimant { return true }
+                if isPart(claim.claimant, of: blocker.claimant, isAwaited: true) { return true }
                 // Whoever stands in the way goes on when everything that its claimant waits for has come true.
                 if asked.insert(blocker.claimant).inserted {
-                    open += claims.filter { !$0.isHeld && $0.claimant == blocker.claimant }
+                    open += claims.filter { !$0.isHeld && isPart($0.claimant, of: blocker.claimant, isAwaited: true) }
                 }
             }
         }

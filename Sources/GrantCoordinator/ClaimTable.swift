@@ -18,8 +18,8 @@ public struct ClaimantID: Hashable, Sendable {
 /// - Two claims conflict when an access of one conflicts with an access of the other. Held claims never conflict, except within one
 ///   purpose.
 /// - A claim waits for every conflicting claim that is held or arrived earlier. So a waiting writer blocks later readers.
-/// - It overtakes a claim that waits, directly or transitively, for what its own claimant or purpose holds: neither could ever
-///   proceed.
+/// - It overtakes a claim that waits, directly or transitively, for what its own claimant, one that has begun it, or its purpose
+///   holds: neither could ever proceed.
 /// - A claim is granted whole or not at all, so its parts never wait for each other.
 /// - A claim that would deadlock is refused when it arrives.
 /// - While a claim waits for presenters, claims of those presenters' purposes overtake it: to save, a presenter claims.
@@ -44,7 +44,6 @@ public struct ClaimTable: Sendable {
             return false
         }
 
-        func isRelated(to other: Claim) -> Bool { claimant == other.claimant || (purpose != nil && purpose == other.purpose) }
     }
 
     /// The result of adding a claim.
@@ -67,6 +66,8 @@ public struct ClaimTable: Sendable {
 
     /// In order of arrival.
     public internal(set) var claims: [Claim] = []
+    /// The claimants that another one has begun, and whether that one waits for them.
+    public var origins: [ClaimantID: (claimant: ClaimantID, waits: Bool)] = [:]
     var last: UInt64 = 0
 
     public init() {}

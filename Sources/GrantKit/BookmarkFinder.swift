@@ -56,7 +56,7 @@ enum BookmarkFinder {
         var source = directory
         let isDeeper = below.contains(UInt8(ascii: "/"))
         if let leaf = item.leaf {
-            source = try find(leaf, in: isDeeper ? try find(item.directory) : directory)
+            source = try find(leaf, in: isDeeper ? try? find(item.directory) : directory, of: item, below: directory)
         } else if !below.isEmpty {
             source = try find(item.directory)
         }
@@ -139,9 +139,25 @@ enum BookmarkFinder {
     // MARK: By identity
 
     private static func find(_ item: BookmarkData.Item) throws(GrantError) -> [UInt8] {
-        let directory = try find(item.directory)
-        guard let leaf = item.leaf else { return directory }
-        return try find(leaf, in: directory)
+        guard let leaf = item.leaf else { return try find(item.directory) }
+        return try find(leaf, in: try? find(item.directory), of: item, below: nil)
+    }
+
+    /// Returns the file where its name leads, or else where it was moved: in its directory, below the granted directory or, without a
+    /// grant, near the nearest directory above that still exists. It is the same file there, whatever its name.
+    private static func find(
+        _ leaf: BookmarkData.Leaf, in directory: [UInt8]?, of item: BookmarkData.Item, below top: [UInt8]?
+    ) throws(GrantError) -> [UInt8] {
+        do throws(GrantError) {
+            if let directory { return try find(leaf, in: directory) }
+        } catch {
+            if error.code != .notFound { throw error }
+        }
+        let resolver = BookmarkResolver()
+        if let moved = resolver.path(ofFile: leaf.identity, onceAt: item.path, in: item.directory, below: top) { return moved }
+        // The reason why it is not in its directory says more.
+        if let directory { return try find(leaf, in: directory) }
+        return try find(leaf, in: try find(item.directory))
     }
 
     private static func find(_ bookmark: Bookmark) throws(GrantError) -> [UInt8] {

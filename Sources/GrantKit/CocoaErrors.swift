@@ -14,7 +14,8 @@ extension CocoaError {
     /// | `featureUnsupported` | an option that nothing here can keep |
     /// | `fileReadUnknown` | the store cannot be read; several directories could be meant; anything else |
     init(_ error: GrantError, url: URL? = nil, isMaking: Bool = false) {
-        var info: [String: Any] = [NSUnderlyingErrorKey: error, NSDebugDescriptionErrorKey: error.description]
+        var info = CocoaErrorText(error).userInfo(underlying: error)
+        info[NSDebugDescriptionErrorKey] = error.description
         if let url {
             info[NSURLErrorKey] = url
             info[NSFilePathErrorKey] = url.path

@@ -11,6 +11,9 @@ import GrantSystem
 /// ```
 ///
 /// An error of `work` is the failure of its `Result`; a thrown error says why there was no claim. It blocks no thread of Swift's own.
+///
+/// What `work` coordinates itself, in its own task, fails with `.deadlock` where it would wait for the claim under which it runs. Another
+/// task waits: `work` must not wait for one that wants the same item.
 public enum CoordinatedFiles {
     /// Identifies a part of a program. Claims of one purpose never block each other.
     public struct Purpose: Sendable, Hashable {
@@ -67,18 +70,19 @@ public enum CoordinatedFiles {
         _ intents: [NSFileAccessIntent], purpose: Purpose = Purpose(), timeout: Duration? = nil,
         _ work: @Sendable ([URL]) async throws -> Value
     ) async throws(CoordinationError) -> Result<Value, any Error> {
-        let claim = try await take(intents, purpose: purpose, timeout: timeout)
+        let coordinated = CoordinatedWork.part()
+        let claim = try await take(intents, coordinated, purpose: purpose, timeout: timeout)
         defer { claim.end() }
         let urls = zip(intents, claim.paths).map { FilePath.url($1, isDirectory: $0.url.hasDirectoryPath) }
         do {
-            return .success(try await work(urls))
+            return .success(try await coordinated.run { try await work(urls) })
         } catch {
             return .failure(error)
         }
     }
 
     private static func take(
-        _ intents: [NSFileAccessIntent], purpose: Purpose, timeout: Duration?
+        _ intents: [NSFileAccessIntent], _ coordinated: CoordinatedWork, purpose: Purpose, timeout: Duration?
     ) async throws(CoordinationError) -> CoordinatedClaim {
         var accesses: [CoordinatedAccess] = []
         for intent in intents {
@@ -88,24 +92,13 @@ public enum CoordinatedFiles {
                 throw .failed(error.description)
             }
         }
-        guard let cancellation = try? Cancellation() else { throw .failed(Errno(EMFILE).description) }
+        let cancellation = Cancellation()
         let seconds = timeout.map { Double($0.components.seconds) + Double($0.components.attoseconds) / 1e18 }
-        let wait = CoordinatedClaim.Wait(claimant: Claimant(), purpose: purpose.identifier, timeout: seconds, cancellation: cancellation)
+        let wait = CoordinatedClaim.Wait(work: coordinated, purpose: purpose.identifier, timeout: seconds, cancellation: cancellation)
         let (environment, wanted) = (GrantEnvironment.current, accesses)
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { (continuation: CheckedContinuation<Result<CoordinatedClaim, CoordinationError>, Never>) in
-                let work: @Sendable () -> Void = {
-                    do throws(CoordinationError) {
-                        continuation.resume(returning: .success(try CoordinatedClaim(wanted, wait, in: environment)))
-                    } catch {
-                        continuation.resume(returning: .failure(error))
-                    }
-                }
-                do throws(Errno) {
-                    try WorkerThread.start("coordinate", work).detach()
-                } catch {
-                    continuation.resume(returning: .failure(.failed(error.description)))
-                }
+                CoordinatedClaim.take(wanted, wait, in: environment) { continuation.resume(returning: $0) }
             }
         } onCancel: {
             cancellation.cancel()

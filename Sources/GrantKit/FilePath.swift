@@ -34,6 +34,16 @@ enum FilePath {
     /// Normalises the path by its text alone, without a trailing `/`: the result does not depend on the disk.
     static func words(_ url: URL) throws(GrantError) -> [UInt8] { CanonicalPath.plain(try bytes(url)) }
 
+    /// Returns the results of `words` and `canonical`.
+    static func wordsAndCanonical(_ url: URL) throws(GrantError) -> (words: [UInt8], canonical: [UInt8]) {
+        let path = try bytes(url)
+        do throws(Errno) {
+            return (CanonicalPath.plain(path), try CanonicalPath.resolve(path))
+        } catch {
+            throw failure(error, path)
+        }
+    }
+
     static func url(_ path: [UInt8], isDirectory: Bool) -> URL {
         withCString(path) { URL(fileURLWithFileSystemRepresentation: $0, isDirectory: isDirectory, relativeTo: nil) }
     }

@@ -37,10 +37,18 @@ public struct GrantEnvironment: Sendable {
     /// The environment of this task.
     @TaskLocal public static var current = GrantEnvironment()
 
-    /// Opens the store, which stays open in this process. With `create`, a missing store is made. Errors: those of `GrantStore.init`;
-    /// `.usage` for an invalid path.
+    /// Opens the store, which stays open in this process. With `create`, a missing store is made. Errors: those of `GrantStore.init`,
+    /// except that a missing store is `.storeUnavailable`: it says nothing about a directory. `.usage` for an invalid path.
     public func administrator(create: Bool = false) throws(GrantError) -> GrantAdministrator {
-        let directory = try StoreLocation.directory(explicit: store.map { Array($0.utf8) })
-        return GrantAdministrator(store: try OpenStores.store(directory, create: create), probe: probe)
+        let directory = try storeDirectory()
+        do throws(GrantError) {
+            return GrantAdministrator(store: try OpenStores.store(directory, create: create), probe: probe)
+        } catch {
+            guard error.code == .notFound else { throw error }
+            throw GrantError(.storeUnavailable, error.message, cause: error.cause, advice: error.advice)
+        }
     }
+
+    /// The directory of the store, which need not exist.
+    func storeDirectory() throws(GrantError) -> String { try StoreLocation.directory(explicit: store.map { Array($0.utf8) }) }
 }

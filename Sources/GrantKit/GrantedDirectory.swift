@@ -24,8 +24,8 @@ public struct GrantedDirectory: Sendable, Identifiable {
     ///
     /// `.invalidDirectory`, `.alreadyExists` if the name is taken in the view, `.usage` for an invalid name.
     public static func grant(
-        _ directory: URL, to view: ViewName = .standard, name: String? = nil, access: Access = .readWrite, expires: Date? = nil,
-        document: DocumentBookmark.Form? = nil
+        _ directory: URL, to view: ViewName = .standard, name: String? = nil, access: GrantAccess = .readWrite, expires: Date? = nil,
+        document: GrantedFileForm? = nil
     ) throws(GrantError) -> GrantedDirectory {
         let environment = GrantEnvironment.current
         let administrator = try environment.administrator(create: true)
@@ -113,7 +113,51 @@ public struct GrantedDirectory: Sendable, Identifiable {
     /// not confirmed.
     public func revoke() throws(GrantError) {
         let administrator = try GrantEnvironment.current.administrator()
-        if try administrator.revoke([grant]).areConfirmed { return }
-        throw GrantError(.unconfirmed, "the withdrawal of “\(grant.name)” is recorded, but a mount has not confirmed it")
+        try confirm(try administrator.revoke([grant]), "the withdrawal")
+    }
+
+    /// Makes the revoked or expired grant active again, as `grantfs restore` does. Errors as for `grant`; `.unconfirmed` as for `revoke`.
+    public func restore() throws(GrantError) -> GrantedDirectory {
+        let environment = GrantEnvironment.current
+        let administrator = try environment.administrator()
+        let changes = try administrator.restore([grant])
+        try confirm(changes, "the restoration")
+        return try GrantedDirectory(changes.first?.grant ?? grant, administrator, environment)
+    }
+
+    /// Revokes the grant, and removes its record: its bookmarks are void for ever.
+    public func remove() throws(GrantError) {
+        let administrator = try GrantEnvironment.current.administrator()
+        try confirm(try administrator.remove([grant]), "the removal")
+    }
+
+    /// What the grant lets programs do.
+    public var access: GrantAccess { grant.access }
+
+    /// Changes what the grant lets programs do, as `grantfs set --access` does. Returns the changed grant.
+    public func setAccess(_ access: GrantAccess) throws(GrantError) -> GrantedDirectory {
+        let environment = GrantEnvironment.current
+        let administrator = try environment.administrator()
+        let change = try administrator.set(grant, access: access, name: nil, expires: nil)
+        try confirm([change], "the change")
+        return try GrantedDirectory(change.grant, administrator, environment)
+    }
+
+    /// Returns the revoked and expired grants of one view or of all, to be restored or removed. `url` is where the directory was last.
+    public static func revoked(in view: ViewName? = nil) throws(GrantError) -> [GrantedDirectory] {
+        let administrator = try GrantEnvironment.current.administrator()
+        let now = Instant(nanoseconds: Int64(Date().timeIntervalSince1970 * 1e9))
+        return try administrator.store.grants(view: view).filter { $0.state(at: now) != .active }.map { GrantedDirectory(lost: $0) }
+    }
+
+    private init(lost grant: Grant) {
+        self.grant = grant
+        url = FilePath.url(grant.bookmark.path, isDirectory: grant.bookmark.document == nil)
+        isInMount = false
+    }
+
+    private func confirm(_ changes: [GrantChange], _ what: String) throws(GrantError) {
+        if changes.areConfirmed { return }
+        throw GrantError(.unconfirmed, "\(what) of “\(grant.name)” is recorded, but a mount has not confirmed it")
     }
 }

@@ -112,13 +112,7 @@ struct GrantedPlace {
         return grant
     }
 
-    static func table() throws(GrantError) -> MountTable {
-        do {
-            return try MountTable.current()
-        } catch {
-            throw GrantError(.system, "the mount table cannot be read", cause: error.description)
-        }
-    }
+    static func table() throws(GrantError) -> MountTable { try CurrentMounts.current().table }
 }
 
 extension GrantDescription {

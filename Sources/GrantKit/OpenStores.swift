@@ -11,11 +11,17 @@ enum OpenStores {
 
     /// Returns the store in `directory`, open. A cached one that was removed or replaced is not used.
     static func store(_ directory: String, create: Bool) throws(GrantError) -> GrantStore {
-        // An open store notices when its database was removed or replaced.
-        if let open = stores.withLock({ $0[directory] }), (try? open.dataVersion()) != nil { return open }
+        if let (store, _) = known(directory) { return store }
         stores.withLock { $0[directory] = nil }
         let opened = try GrantStore(directory: directory, create: create)
         stores.withLock { $0[directory] = opened }
         return opened
+    }
+
+    /// Returns the store in `directory` if it is open already, and its present stamp.
+    static func known(_ directory: String) -> (store: GrantStore, stamp: GrantStore.ChangeStamp)? {
+        // An open store notices when its database was removed or replaced.
+        guard let open = stores.withLock({ $0[directory] }), let stamp = try? open.changeStamp() else { return nil }
+        return (open, stamp)
     }
 }

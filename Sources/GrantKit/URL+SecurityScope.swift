@@ -19,7 +19,7 @@ extension URL {
     /// **There.** Only the very URL of a picker or a bookmark carries a scope, the start extends the app's sandbox, and a start without
     /// a stop leaks a kernel resource. Here access can be started for every URL in a grant.
     public func startAccessingSecurityScopedResource() -> Bool {
-        guard let words = try? FilePath.words(self), let path = try? FilePath.canonical(self), isGranted(path) else { return false }
+        guard let (words, path) = try? FilePath.wordsAndCanonical(self), isGranted(path) else { return false }
         ScopeTable.process.started(words, at: path)
         return true
     }
@@ -31,9 +31,8 @@ extension URL {
     }
 
     private func isGranted(_ path: [UInt8]) -> Bool {
-        guard let table = try? GrantedPlace.table() else { return false }
+        guard let (table, mounts) = try? CurrentMounts.current() else { return false }
         if ViewPlace(path, in: table) != nil { return (try? BookmarkMaker.look(path)) != nil }
-        guard let administrator = try? GrantEnvironment.current.administrator() else { return false }
-        return (try? GrantedPlace(path, administrator: administrator)) != nil
+        return FoundDirectories.process.isGranted(path, in: .current, mounts: mounts)
     }
 }

@@ -6,17 +6,25 @@ import Foundation
 // MARK: versions and iCloud
 
 @available(*, unavailable, message: "no versions are kept here; `grantfs run --snapshot` and `grantfs diff` keep what a program changes")
-public final class NSFileVersion {}
+open class NSFileVersion: NSObject {
+    public class func unresolvedConflictVersionsOfItem(at url: URL) -> [NSFileVersion]? { nil }
+    public class func currentVersionOfItem(at url: URL) -> NSFileVersion? { nil }
+    public class func removeOtherVersionsOfItem(at url: URL) throws {}
+}
 
 @available(
     *, unavailable,
     message:
         "there is no index of iCloud's here; FileManager.enumerator(at:) lists, and an NSFilePresenter of the directory is told what comes and goes"
 )
-public final class NSMetadataQuery {}
+open class NSMetadataQuery: NSObject {
+    public override init() {}
+}
 
 @available(*, unavailable, message: "there is no index of iCloud's here; URL.resourceValues(forKeys:) tells of a file")
-public final class NSMetadataItem {}
+open class NSMetadataItem: NSObject {
+    public init?(url: URL) { nil }
+}
 
 extension FileManager {
     @available(*, unavailable, message: "there is no iCloud here: nobody is signed in")
@@ -66,33 +74,78 @@ extension URL {
 @available(
     *, unavailable, message: "Foundation has none on Linux: call UIDocument.updateChangeCount(_:) when something was done, undone or redone"
 )
-public final class UndoManager {}
+open class UndoManager: NSObject {
+    public override init() {}
+    open func registerUndo<Target: AnyObject>(withTarget target: Target, handler: @escaping (Target) -> Void) {}
+    open func undo() {}
+    open func redo() {}
+    open func setActionName(_ actionName: String) {}
+}
 
 @available(*, unavailable, message: "Foundation has none on Linux: a document is a file, and its contents are Data")
-public final class FileWrapper {}
+open class FileWrapper: NSObject {
+    public init(url: URL, options: Int = 0) throws {}
+    public init(directoryWithFileWrappers childrenByPreferredName: [String: FileWrapper]) {}
+    public init(regularFileWithContents contents: Data) {}
+}
+
+@available(
+    *, unavailable,
+    message: "let a DirectoryPicker ask: in the terminal, through the desktop's file chooser, or a dialog of your own"
+)
+open class UIDocumentPickerViewController: NSObject {
+    public init(forOpeningContentTypes contentTypes: [UTType], asCopy: Bool = false) {}
+    public init(forExporting urls: [URL], asCopy: Bool = false) {}
+    public weak var delegate: (any UIDocumentPickerDelegate)?
+    public var allowsMultipleSelection = false
+    public var shouldShowFileExtensions = false
+    public var directoryURL: URL?
+}
+
+@available(*, unavailable, message: "what a DirectoryPicker's pick(_:) returns was picked; an empty list was cancelled")
+public protocol UIDocumentPickerDelegate: AnyObject {}
+
+@available(*, unavailable, message: "a DocumentBrowser lists and watches documents; the window is yours")
+open class UIDocumentBrowserViewController: NSObject {
+    public init(forOpening contentTypes: [UTType]?) {}
+    public override init() {}
+    public weak var delegate: (any UIDocumentBrowserViewControllerDelegate)?
+    public var allowsDocumentCreation = false
+    public var allowsPickingMultipleItems = false
+    public enum ImportMode { case none, copy, move }
+    open func revealDocument(
+        at url: URL, importIfNeeded: Bool, completion: ((URL?, (any Error)?) -> Void)? = nil
+    ) {}
+}
+
+@available(*, unavailable, message: "a DocumentBrowser calls didChange; create, rename and delete return what they did")
+public protocol UIDocumentBrowserViewControllerDelegate: AnyObject {}
 
 @available(
     *, unavailable, renamed: "DirectoryPicker",
     message: "let a DirectoryPicker ask: in the terminal, through the desktop's file chooser, or a dialog of your own"
 )
-public final class UIDocumentPickerViewController {}
-
-@available(*, unavailable, renamed: "DocumentBrowser", message: "a DocumentBrowser lists and watches documents; the window is yours")
-public final class UIDocumentBrowserViewController {}
-
-@available(
-    *, unavailable, renamed: "DirectoryPicker",
-    message: "let a DirectoryPicker ask: in the terminal, through the desktop's file chooser, or a dialog of your own"
-)
-public final class NSOpenPanel {}
+open class NSOpenPanel: NSObject {
+    public override init() {}
+}
 
 @available(*, unavailable, renamed: "UIDocument", message: "UIDocument is here, and needs no window")
-public final class NSDocument {}
+open class NSDocument: NSObject {
+    public override init() {}
+}
 
 // MARK: types
 
 @available(*, unavailable, message: "no types of files are known here; go by URL.pathExtension")
-public struct UTType {}
+public struct UTType {
+    public init?(_ identifier: String) { nil }
+    public init?(filenameExtension: String) { nil }
+    public static var folder: UTType { fatalError() }
+    public static var text: UTType { fatalError() }
+    public static var plainText: UTType { fatalError() }
+}
 
 @available(*, unavailable, message: "no file provider is made here; grantfs shows directories of the host")
-public final class NSFileProviderManager {}
+open class NSFileProviderManager: NSObject {
+    public override init() {}
+}

@@ -1,5 +1,6 @@
 import GrantModel
 import GrantSystem
+import Synchronization
 
 /// The grants, the mounts and the log in one SQLite database that several processes share.
 ///
@@ -20,6 +21,8 @@ public final class GrantStore: Sendable {
     private let survivesPowerLoss: Bool
     let seal: SipHash
     private let connection: Lock<Database>
+    /// How many transactions this connection has written: SQLite's data version does not count them.
+    private let ownChanges = Atomic<Int>(0)
 
     /// Opens the store in `directory`, an absolute path. With `create`, a missing directory or database is made.
     ///
@@ -64,6 +67,19 @@ public final class GrantStore: Sendable {
         try read { (database) throws(GrantError) in try database.integer("PRAGMA data_version") }
     }
 
+    /// Identifies what the store holds, as seen by this process.
+    package struct ChangeStamp: Equatable, Sendable {
+        let others: Int64
+        let own: Int
+    }
+
+    /// Returns a stamp that is another one after each change, by this process or another. Throws as `dataVersion`.
+    package func changeStamp() throws(GrantError) -> ChangeStamp {
+        try read { (database) throws(GrantError) in
+            ChangeStamp(others: try database.integer("PRAGMA data_version"), own: ownChanges.load(ordering: .acquiring))
+        }
+    }
+
     /// Returns a hash of the size and time of the database file. A checkpoint changes them, and so does anybody else who writes. An
     /// open connection trusts its own cache, so only opening the store again tells which it was.
     public func fileStamp() throws(GrantError) -> Int64 { try place.databaseStamp() }
@@ -85,6 +101,7 @@ public final class GrantStore: Sendable {
             let isExtra = withdraws && !survivesPowerLoss
             if isExtra { try connection.setWaitsForDisk(true) }
             defer { if isExtra { try? connection.setWaitsForDisk(false) } }
+            defer { ownChanges.wrappingAdd(1, ordering: .releasing) }
             let result = try connection.transaction { () throws(GrantError) in try body(connection) }
             if withdraws, survivesPowerLoss { connection.checkpoint() }
             return (result, connection.pendingSystemLog)

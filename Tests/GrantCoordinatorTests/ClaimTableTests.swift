@@ -37,6 +37,28 @@ extension ClaimTable.Answer {
         #expect(table.add("a", .readContent, by: 1).waiting != nil)
     }
 
+    @Test("A claim of work that was begun under another claim passes those who wait for that one")
+    func begunWork() throws {
+        var table = ClaimTable()
+        _ = try #require(table.add("a", .readContent, by: 1).granted)
+        _ = try #require(table.add("a", .writeContent, by: 2).waiting)
+        table.origins[claimant(3)] = (claimant(1), waits: false)
+        #expect(table.add("a", .readContent, by: 3).granted != nil)
+        #expect(table.add("a", .readContent, by: 4).waiting != nil)
+    }
+
+    @Test("A claim that the work which has begun it waits for is refused if it would wait for that work, and waits otherwise")
+    func awaitedWork() throws {
+        var table = ClaimTable()
+        _ = try #require(table.add("a", .readContent, by: 1).granted)
+        table.origins[claimant(2)] = (claimant(1), waits: true)
+        table.origins[claimant(3)] = (claimant(2), waits: true)
+        table.origins[claimant(4)] = (claimant(1), waits: false)
+        #expect(table.add("a", .writeContent, by: 2) == .deadlock)
+        #expect(table.add("a", .writeContent, by: 3) == .deadlock)
+        #expect(table.add("a", .writeContent, by: 4).waiting != nil)
+    }
+
     @Test("keeps the order of arrival: a reader does not pass a writer that waits")
     func order() throws {
         var table = ClaimTable()

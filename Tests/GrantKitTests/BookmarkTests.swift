@@ -135,6 +135,30 @@ import Testing
         }
     }
 
+    @Test("A file's bookmark follows it into another directory of the grant, and up again, with and without a scope")
+    func movedFile() throws {
+        let bench = try Bench()
+        let url = try bench.granted("docs")
+        let note = url.appendingPathComponent("note")
+        let deeper = url.appendingPathComponent("a/b", isDirectory: true)
+        try deeper.make()
+        try bench.program {
+            for options in [.withSecurityScope, []] as [URL.BookmarkCreationOptions] {
+                for (old, new) in [(note, deeper.appendingPathComponent("renamed")), (deeper.appendingPathComponent("renamed"), note)] {
+                    let data = try old.bookmarkData(options: options)
+                    try old.move(to: new)
+                    let found = try bench.resolve(data)
+                    #expect(found.url == new && found.isStale)
+                }
+            }
+            // Another file with the same name in another directory is not it.
+            let data = try note.bookmarkData(options: .withSecurityScope)
+            try note.remove()
+            try Data("other".utf8).write(to: deeper.appendingPathComponent("note"))
+            #expect(bench.failure(data) == .fileNoSuchFile)
+        }
+    }
+
     @Test("is refused with the code that says why")
     func refusals() throws {
         let bench = try Bench()
@@ -153,7 +177,7 @@ import Testing
             #expect(cocoaCode { _ = try bench.resolve(plain, options: .withSecurityScope) } == .fileReadCorruptFile)
         }
         bench.programWithoutStore {
-            #expect(cocoaCode { _ = try granted.bookmarkData(options: .withSecurityScope) } == .fileReadNoSuchFile)
+            #expect(cocoaCode { _ = try granted.bookmarkData(options: .withSecurityScope) } == .fileReadUnknown)
         }
     }
 }

@@ -83,16 +83,64 @@ private final class OwnThreads: TaskExecutor {
         withExtendedLifetime(bench) {}
     }
 
+    @Test("Work that would wait for its own claim is refused")
+    func nested() async throws {
+        let (bench, url, environment) = try note()
+        try await GrantEnvironment.$current.withValue(environment) {
+            try await CoordinatedFiles.read(url) { url in
+                let inner = await #expect(throws: CoordinationError.self) { try await CoordinatedFiles.write(url) { _ in } }
+                #expect(inner == .deadlock)
+                var error: NSError?
+                NSFileCoordinator().coordinate(writingItemAt: url, error: &error) { _ in }
+                #expect(error?.code == CocoaError.fileLocking.rawValue)
+                // Readers share, also beside a writer that waits for them, and in another task.
+                let writer = Task(executorPreference: OwnThreads()) { try await CoordinatedFiles.write(url) { _ in }.get() }
+                try waitForClaims(1, on: url)
+                try await CoordinatedFiles.read(url) { #expect($0 == url) }.get()
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    group.addTask { try await CoordinatedFiles.read(url) { #expect($0 == url) }.get() }
+                    try await group.waitForAll()
+                }
+                return writer
+            }.get().value
+        }
+        withExtendedLifetime(bench) {}
+    }
+
+    @Test("Two tasks of one work wait for each other's claims like others")
+    func siblings() async throws {
+        let (bench, url, environment) = try note()
+        try await GrantEnvironment.$current.withValue(environment) {
+            let other = url.sibling("other")
+            let count = Lock(0)
+            try await CoordinatedFiles.read(url) { _ in
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    for _ in 0..<20 {
+                        group.addTask { try await CoordinatedFiles.write(other) { _ in count.withLock { $0 += 1 } }.get() }
+                    }
+                    try await group.waitForAll()
+                }
+            }.get()
+            #expect(count.withLock { $0 } == 20)
+        }
+        withExtendedLifetime(bench) {}
+    }
+
     @Test("gives up when the time is over, or the task is cancelled, and does not block its own purpose")
     func givesUp() async throws {
         let (bench, url, environment) = try note()
         try await GrantEnvironment.$current.withValue(environment) {
             let purpose = CoordinatedFiles.Purpose()
             try await CoordinatedFiles.write(url, purpose: purpose) { _ in
-                let late = await #expect(throws: CoordinationError.self) {
-                    try await CoordinatedFiles.read(url, timeout: .milliseconds(20)) { _ in Issue.record("beside a writer") }
+                let late = Task(executorPreference: OwnThreads()) { () -> CoordinationError? in
+                    do throws(CoordinationError) {
+                        _ = try await CoordinatedFiles.read(url, timeout: .milliseconds(20)) { _ in Issue.record("beside a writer") }
+                        return nil
+                    } catch {
+                        return error
+                    }
                 }
-                #expect(late == .timedOut)
+                #expect(await late.value == .timedOut)
                 let waiting = Task(executorPreference: OwnThreads()) { () -> CoordinationError? in
                     do throws(CoordinationError) {
                         _ = try await CoordinatedFiles.read(url) { _ in Issue.record("beside a writer") }

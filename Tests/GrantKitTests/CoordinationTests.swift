@@ -179,6 +179,39 @@ import Testing
         }
     }
 
+    @Test("Work on a thread waits for a batch that was prepared there and is ended elsewhere")
+    func batchEndedElsewhere() throws {
+        let (bench, url, crew) = try note()
+        try bench.programWithoutStore {
+            let done = Lock<(@Sendable () -> Void)?>(nil)
+            NSFileCoordinator().prepare(forReadingItemsAt: [], writingItemsAt: [url], error: nil) { finish in
+                done.withLock { $0 = finish }
+            }
+            try crew.start {
+                // The write below waits by now.
+                do { try waitForClaims(1, on: url) } catch { Issue.record(error) }
+                done.withLock { $0 }?()
+            }
+            var error: NSError?
+            var hasRun = false
+            NSFileCoordinator().coordinate(writingItemAt: url, error: &error) { _ in hasRun = true }
+            #expect(hasRun && error == nil)
+            crew.finish()
+        }
+    }
+
+    @Test("A batch that would wait for the work in which it is prepared is refused")
+    func nestedBatch() throws {
+        let (bench, url, _) = try note()
+        bench.programWithoutStore {
+            var error: NSError?
+            NSFileCoordinator().coordinate(readingItemAt: url, error: nil) { _ in
+                NSFileCoordinator().prepare(forReadingItemsAt: [], writingItemsAt: [url], error: &error) { $0() }
+            }
+            #expect(error?.code == CocoaError.fileLocking.rawValue)
+        }
+    }
+
     @Test("waits elsewhere when it is told to, and runs its accessor on the queue with the claims held")
     func intents() throws {
         let (bench, url, crew) = try note()

@@ -127,6 +127,7 @@ struct AFileCoordinatorAndAMount {
         let (onHost, mounted) = (Noting(source), Noting(inMount))
         try bench.program {
             for presenter in [onHost, mounted] { NSFileCoordinator.addFilePresenter(presenter) }
+            PresenterRegistry.process.settle(within: Timeouts.long.presenter)
             defer { for presenter in [onHost, mounted] { NSFileCoordinator.removeFilePresenter(presenter) } }
             let coordinator = NSFileCoordinator()
             for directory in [source, inMount] {

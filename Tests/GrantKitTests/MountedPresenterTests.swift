@@ -16,6 +16,7 @@ struct AFilePresenterAndAMount {
 
     private func presenting<Result>(_ presenters: Noting..., while body: () throws -> Result) rethrows -> Result {
         for presenter in presenters { NSFileCoordinator.addFilePresenter(presenter) }
+        PresenterRegistry.process.settle(within: Timeouts.long.presenter)
         defer { for presenter in presenters { NSFileCoordinator.removeFilePresenter(presenter) } }
         return try body()
     }

@@ -47,6 +47,7 @@ struct NamesInAMount {
     private func presenting(_ presenters: Naming..., while body: () throws -> Void) throws {
         try bench.program {
             for presenter in presenters { NSFileCoordinator.addFilePresenter(presenter) }
+            PresenterRegistry.process.settle(within: Timeouts.long.presenter)
             defer { for presenter in presenters { NSFileCoordinator.removeFilePresenter(presenter) } }
             try body()
         }

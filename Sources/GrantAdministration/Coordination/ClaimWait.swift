@@ -146,10 +146,17 @@ struct ClaimWait {
         var set = PollSet()
         set.add(client.descriptor)
         for part in parts { set.add(part.client.descriptor) }
-        if let cancellation { set.add(cancellation.descriptor) }
+        let until = [deadline, look].compactMap { $0 }.min()
         let isReady: Bool
         do throws(Errno) {
-            isReady = try set.wait(until: [deadline, look].compactMap { $0 }.min())
+            if let cancellation {
+                isReady = try cancellation.waiting { descriptor throws(Errno) in
+                    set.add(descriptor)
+                    return try set.wait(until: until)
+                }
+            } else {
+                isReady = try set.wait(until: until)
+            }
         } catch {
             throw .failed(error.description)
         }

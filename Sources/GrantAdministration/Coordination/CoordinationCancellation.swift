@@ -2,20 +2,56 @@ import Glibc
 import GrantSystem
 
 /// Cancels waiting claims, from any thread. It may be used early, late or twice, and for several claims.
+///
+/// It holds descriptors only while a claim waits.
+///
+/// Locking: its own, for a moment.
 public final class CoordinationCancellation: Sendable {
-    private let pipe: PipePair
-    private let isCancelled = Lock(false)
+    private let state = Lock(State())
 
-    public init() throws(Errno) { pipe = try PipePair() }
+    private struct State {
+        var isCancelled = false
+        /// The claims that wait on the pipe.
+        var waits = 0
+        /// Readable once cancelled.
+        var pipe: Wakening?
+    }
+
+    private final class Wakening: Sendable {
+        let pipe: PipePair
+        init() throws(Errno) { pipe = try PipePair() }
+        /// The byte is never read: every waiter sees it.
+        func wake() { _ = write(pipe.writing.number, [0], 1) }
+    }
+
+    public init() {}
 
     public func cancel() {
-        isCancelled.withLock { isCancelled in
-            // One byte, which is never read: every waiter sees it.
-            if !isCancelled { _ = write(pipe.writing.number, [0], 1) }
-            isCancelled = true
+        state.withLock { state in
+            if !state.isCancelled { state.pipe?.wake() }
+            state.isCancelled = true
         }
     }
 
-    /// Readable once cancelled.
-    var descriptor: Int32 { pipe.reading.number }
+    /// Calls `body` with a descriptor that is readable once cancelled. It is valid during the call.
+    func waiting<Result>(_ body: (Int32) throws(Errno) -> Result) throws(Errno) -> Result {
+        let pipe = try state.withLock { state throws(Errno) in
+            let pipe: Wakening
+            if let open = state.pipe {
+                pipe = open
+            } else {
+                pipe = try Wakening()
+                if state.isCancelled { pipe.wake() }
+            }
+            (state.pipe, state.waits) = (pipe, state.waits + 1)
+            return pipe
+        }
+        defer {
+            state.withLock { state in
+                state.waits -= 1
+                if state.waits == 0 { state.pipe = nil }
+            }
+        }
+        return try body(pipe.pipe.reading.number)
+    }
 }

@@ -2,14 +2,14 @@ import Glibc
 import GrantSystem
 
 /// The parts of a file's copy beside the data.
-enum FileAttributes {
-    struct Extended {
+package enum FileAttributes {
+    package struct Extended {
         let name: String
         let value: [UInt8]
     }
 
     /// Reads all extended attributes that this user may see, ACLs included.
-    static func extended(of file: borrowing FileDescriptor) throws(Errno) -> [Extended] {
+    package static func extended(of file: borrowing FileDescriptor) throws(Errno) -> [Extended] {
         var result: [Extended] = []
         for name in try file.attributeNames() {
             do throws(Errno) {
@@ -40,6 +40,40 @@ enum FileAttributes {
         if status.st.st_mode & S_IFMT != S_IFLNK { try copy.setMode(isKept ? status.st.st_mode : status.st.st_mode & ~0o6000) }
         try copy.setTimes(access: status.st.st_atim, modification: status.st.st_mtim)
         return lost
+    }
+
+    /// Gives a new file, which is to replace another one, what programs expect to be kept over a save: owner and group where permitted,
+    /// extended attributes, ACL and mode.
+    ///
+    /// A group that cannot be kept would get the rights of the old one, so its rights are then limited to those of everyone. Set-id bits
+    /// and capabilities are for the old contents: as with a write(2), the new file has none, except for set-gid without execution.
+    package static func carry(
+        _ status: FileStatus, _ attributes: [Extended], over replacement: borrowing FileDescriptor
+    ) throws(Errno) {
+        _ = try give(replacement, to: status)
+        let hasGroup = try replacement.status().st.st_gid == status.st.st_gid
+        let kept = attributes.filter { !["security.capability", "security.ima", "security.evm"].contains($0.name) }
+        try removeInherited(kept, from: replacement)
+        for attribute in kept {
+            let isAccess = attribute.name == "system.posix_acl_access" && !hasGroup
+            _ = try set(isAccess ? Extended(name: attribute.name, value: limited(attribute.value)) : attribute, on: replacement)
+        }
+        var mode = status.st.st_mode & 0o1777
+        if hasGroup, status.st.st_mode & 0o2010 == 0o2000 { mode |= 0o2000 }
+        let hasList = kept.contains { $0.name == "system.posix_acl_access" }
+        // With an ACL these bits are its mask, and the owning group was limited in the list.
+        if !hasGroup, !hasList { mode &= ~0o070 | (mode & 0o007) << 3 }
+        try replacement.setMode(mode)
+    }
+
+    /// The ACL with the owning group's rights limited to those of everyone: see acl(5); the format is that of posix_acl_xattr.h.
+    static func limited(_ list: [UInt8]) -> [UInt8] {
+        let (header, entry, owningGroup, everyone) = (4, 8, UInt8(0x04), UInt8(0x20))
+        var result = list
+        let places = stride(from: header, to: list.count - entry + 1, by: entry)
+        guard let other = places.first(where: { list[$0] == everyone }) else { return list }
+        for place in places where list[place] == owningGroup { result[place + 2] &= list[other + 2] }
+        return result
     }
 
     /// Removes the access lists that the copy has from the directory in which it was made, and the original has not.

@@ -7,7 +7,7 @@ import GrantSystem
 /// Locking: its own, for a moment; handlers are called without it.
 final class Cancellation: Sendable {
     /// Cancels the waits in daemons.
-    let daemons: CoordinationCancellation
+    let daemons = CoordinationCancellation()
     private let state = Lock<State>(State())
 
     private struct State {
@@ -15,8 +15,6 @@ final class Cancellation: Sendable {
         var waiting: [UInt64: @Sendable () -> Void] = [:]
         var last: UInt64 = 0
     }
-
-    init() throws(Errno) { daemons = try CoordinationCancellation() }
 
     var isCancelled: Bool { state.withLock { $0.isCancelled } }
 

@@ -11,7 +11,8 @@ extension CocoaError {
     ///
     /// `NSUnderlyingErrorKey` has the `CoordinationError`.
     static func error(_ failure: CoordinationError, url: URL?, isWriting: Bool) -> NSError {
-        var info: [String: Any] = [NSUnderlyingErrorKey: failure, NSDebugDescriptionErrorKey: failure.description]
+        var info = CocoaErrorText(failure).userInfo(underlying: failure)
+        info[NSDebugDescriptionErrorKey] = failure.description
         if let url {
             info[NSURLErrorKey] = url
             info[NSFilePathErrorKey] = url.path

@@ -9,7 +9,7 @@ import GrantSystem
 final class CoordinatedClaim: Sendable {
     /// The parameters of a wait.
     struct Wait: Sendable {
-        var claimant: Claimant
+        var work: CoordinatedWork
         var purpose: String?
         /// In seconds; nil waits for ever.
         var timeout: Double?
@@ -21,16 +21,73 @@ final class CoordinatedClaim: Sendable {
     let paths: [[UInt8]]
     private let environment: GrantEnvironment
     private let parts: Lock<(local: ClaimID?, daemons: Claim?, relinquished: [RelinquishedPresenter])>
+    /// The presenters of which this is the own work.
+    private let own: [RegisteredPresenter]
+    private let work: ClaimantID
 
     /// Waits until everything is granted together: first in this process, then in the daemons. An item outside of every grant, and any
     /// item while nothing is mounted or the store cannot be read, is claimed in this process only.
-    init(_ accesses: [CoordinatedAccess], _ wait: Wait, in environment: GrantEnvironment) throws(CoordinationError) {
+    convenience init(_ accesses: [CoordinatedAccess], _ wait: Wait, in environment: GrantEnvironment) throws(CoordinationError) {
         if wait.cancellation?.isCancelled == true { throw .cancelled }
         let deadline = wait.timeout.map { Clock.deadline(seconds: $0) }
+        let local = try LocalClaims.process.take(
+            try CoordinatedClaim.items(accesses), for: wait.work, purpose: wait.purpose, until: deadline, cancellation: wait.cancellation)
+        try self.init(accesses, wait, local: local, until: deadline, in: environment)
+    }
+
+    /// The same without a thread that waits for claims of this process. `answer` is called once, on a thread that may wait.
+    static func take(
+        _ accesses: [CoordinatedAccess], _ wait: Wait, in environment: GrantEnvironment,
+        _ answer: @escaping @Sendable (Result<CoordinatedClaim, CoordinationError>) -> Void
+    ) {
+        if wait.cancellation?.isCancelled == true { return answer(.failure(.cancelled)) }
+        let deadline = wait.timeout.map { Clock.deadline(seconds: $0) }
+        run(answer) { () throws(CoordinationError) in
+            LocalClaims.process.request(
+                try items(accesses), for: wait.work, purpose: wait.purpose, until: deadline, cancellation: wait.cancellation
+            ) { local in
+                switch local {
+                case .failure(let error): answer(.failure(error))
+                case .success(let id):
+                    let isStarted = run(answer) { () throws(CoordinationError) in
+                        answer(.success(try CoordinatedClaim(accesses, wait, local: id, until: deadline, in: environment)))
+                    }
+                    if !isStarted { LocalClaims.process.end(id) }
+                }
+            }
+        }
+    }
+
+    /// Runs `body` on a thread that may wait. Its error is the answer. Returns false if there is no thread, which is the answer then.
+    @discardableResult private static func run(
+        _ answer: @escaping @Sendable (Result<CoordinatedClaim, CoordinationError>) -> Void,
+        _ body: @escaping @Sendable () throws(CoordinationError) -> Void
+    ) -> Bool {
+        do throws(Errno) {
+            try WaitingThreads.process.run {
+                do throws(CoordinationError) {
+                    try body()
+                } catch {
+                    answer(.failure(error))
+                }
+            }
+            return true
+        } catch {
+            answer(.failure(.failed(error.description)))
+            return false
+        }
+    }
+
+    private static func items(_ accesses: [CoordinatedAccess]) throws(CoordinationError) -> [ItemAccess] {
         var items: [ItemAccess] = []
         for access in accesses { items += try access.items() }
-        let local = try LocalClaims.process.take(
-            items, claimant: wait.claimant, purpose: wait.purpose, until: deadline, cancellation: wait.cancellation)
+        return items
+    }
+
+    /// `local`: the claim in this process, which ends if the daemons give none.
+    private init(
+        _ accesses: [CoordinatedAccess], _ wait: Wait, local: ClaimID, until deadline: Int64?, in environment: GrantEnvironment
+    ) throws(CoordinationError) {
         do throws(CoordinationError) {
             let (claim, inside) = try CoordinatedClaim.claimInDaemons(accesses, wait, deadline, environment)
             var paths = accesses.map { $0.followsLink ? CanonicalPath.resolveWhatExists($0.path) : $0.path }
@@ -47,6 +104,9 @@ final class CoordinatedClaim: Sendable {
             let relinquished = PresenterRegistry.process.askToRelinquish(
                 for: accesses, at: places, purpose: wait.purpose, askedBy: store, timeout: environment.timeouts.presenter)
             parts = Lock((local, claim, relinquished))
+            own = accesses.contains { $0.kind == .writing } ? PresenterRegistry.process.presenters(of: wait.purpose) : []
+            work = wait.work.id
+            for presenter in own { presenter.beginWriting() }
         } catch {
             LocalClaims.process.end(local)
             throw error
@@ -66,7 +126,7 @@ final class CoordinatedClaim: Sendable {
             let left = deadline.map { max(0, Double($0 - Clock.monotonic) / 1e9) }
             do throws(CoordinationError) {
                 let claim = try daemons.claim(
-                    inside.map { accesses[$0] }, claimant: wait.claimant, purpose: wait.purpose, timeout: left,
+                    inside.map { accesses[$0] }, claimant: wait.work.claimant, purpose: wait.purpose, timeout: left,
                     cancellation: wait.cancellation?.daemons)
                 return (claim, inside)
             } catch {
@@ -89,8 +149,12 @@ final class CoordinatedClaim: Sendable {
             defer { parts = (nil, nil, []) }
             return parts
         }
+        guard let local else { return }
+        // What was added in the accessor hears of everything from here on.
+        PresenterRegistry.process.settle(addedIn: work, within: environment.timeouts.presenter)
+        for presenter in own { presenter.endWriting() }
         daemons?.end()
-        if let local { LocalClaims.process.end(local) }
+        LocalClaims.process.end(local)
         for presenter in relinquished { presenter.over() }
     }
 

@@ -1,3 +1,4 @@
+import Foundation
 import GrantCoordinator
 import GrantAdministration
 import GrantModel
@@ -14,17 +15,44 @@ final class LocalClaims: Sendable {
     private struct State {
         var table = ClaimTable()
         var waiting: [ClaimID: Waiter] = [:]
+
+        mutating func add(_ accesses: [ItemAccess], _ work: CoordinatedWork, _ purpose: String?) -> ClaimTable.Answer {
+            if let origin = work.origin { table.origins[work.id] = origin }
+            let answer = table.add(accesses, claimant: work.id, purpose: purpose.map { Array($0.utf8) })
+            if answer == .deadlock { table.origins[work.id] = nil }
+            return answer
+        }
+
+        mutating func remove(_ id: ClaimID) -> ClaimTable.Effect {
+            // Each work has one claim.
+            if let ended = table[id] { table.origins[ended.claimant] = nil }
+            return table.remove(id)
+        }
     }
 
+    private enum Outcome { case granted, deadlock, cancelled, timedOut }
+
     private final class Waiter: Sendable {
-        enum Outcome { case granted, deadlock, cancelled }
-        let outcome = Lock<Outcome?>(nil)
-        let woken = Semaphore()
+        private let state = Lock<(outcome: Outcome?, answer: (@Sendable (Outcome) -> Void)?)>((nil, nil))
 
         /// Only the first outcome counts.
         func end(_ new: Outcome) {
-            outcome.withLock { if $0 == nil { $0 = new } }
-            woken.post()
+            let answer = state.withLock { state -> (@Sendable (Outcome) -> Void)? in
+                if state.outcome != nil { return nil }
+                state.outcome = new
+                defer { state.answer = nil }
+                return state.answer
+            }
+            answer?(new)
+        }
+
+        /// Calls `answer` with the outcome, once.
+        func listen(_ answer: @escaping @Sendable (Outcome) -> Void) {
+            let outcome = state.withLock { state in
+                if state.outcome == nil { state.answer = answer }
+                return state.outcome
+            }
+            if let outcome { answer(outcome) }
         }
     }
 
@@ -32,45 +60,47 @@ final class LocalClaims: Sendable {
 
     /// Waits until all accesses are granted together. `deadline` is in nanoseconds of `Clock.monotonic`; nil waits for ever.
     func take(
-        _ accesses: [ItemAccess], claimant: Claimant, purpose: String?, until deadline: Int64?, cancellation: Cancellation?
+        _ accesses: [ItemAccess], for work: CoordinatedWork, purpose: String?, until deadline: Int64?, cancellation: Cancellation?
     ) throws(CoordinationError) -> ClaimID {
-        let waiter = Waiter()
-        let answer = state.withLock { state in
-            let answer = state.table.add(accesses, claimant: ClaimantID(claimant), purpose: purpose.map { Array($0.utf8) })
-            if case .waits(let id) = answer { state.waiting[id] = waiter }
-            return answer
+        let (result, answered) = (Lock<Result<ClaimID, CoordinationError>?>(nil), Semaphore())
+        request(accesses, for: work, purpose: purpose, until: deadline, cancellation: cancellation) { answer in
+            result.withLock { $0 = answer }
+            answered.post()
         }
-        switch answer {
-        case .granted(let id): return id
-        case .deadlock: throw .deadlock
-        case .waits(let id):
-            let registration = cancellation?.whenCancelled { waiter.end(.cancelled) }
-            defer { if let registration { cancellation?.forget(registration) } }
-            return try wait(for: id, waiter, until: deadline)
-        }
+        answered.wait()
+        return try result.withLock { $0 ?? .failure(.cancelled) }.get()
     }
 
-    private func wait(for id: ClaimID, _ waiter: Waiter, until deadline: Int64?) throws(CoordinationError) -> ClaimID {
-        while true {
-            if let outcome = waiter.outcome.withLock({ $0 }) {
+    /// The same without a thread that waits. `answer` is called once, on the thread that ends the wait: it must not take long.
+    func request(
+        _ accesses: [ItemAccess], for work: CoordinatedWork, purpose: String?, until deadline: Int64?, cancellation: Cancellation?,
+        _ answer: @escaping @Sendable (Result<ClaimID, CoordinationError>) -> Void
+    ) {
+        let waiter = Waiter()
+        let added = state.withLock { state in
+            let added = state.add(accesses, work, purpose)
+            if case .waits(let id) = added { state.waiting[id] = waiter }
+            return added
+        }
+        switch added {
+        case .granted(let id): answer(.success(id))
+        case .deadlock: answer(.failure(.deadlock))
+        case .waits(let id):
+            let registration = cancellation?.whenCancelled { waiter.end(.cancelled) }
+            if let deadline {
+                let left = Int(clamping: max(0, deadline - Clock.monotonic))
+                DispatchQueue.global().asyncAfter(deadline: .now() + .nanoseconds(left)) { waiter.end(.timedOut) }
+            }
+            waiter.listen { [self] outcome in
+                if let registration { cancellation?.forget(registration) }
                 switch outcome {
-                case .granted: return id
-                case .deadlock: throw .deadlock
-                case .cancelled:
-                    end(id)
-                    throw .cancelled
+                case .granted: return answer(.success(id))
+                case .deadlock: return answer(.failure(.deadlock))
+                case .cancelled, .timedOut: break
                 }
-            }
-            guard let deadline else {
-                waiter.woken.wait()
-                continue
-            }
-            let left = deadline - Clock.monotonic
-            if left <= 0 {
                 end(id)
-                throw .timedOut
+                answer(.failure(outcome == .cancelled ? .cancelled : .timedOut))
             }
-            waiter.woken.waitForAny(within: Int(min(left / 1_000_000 + 1, 60_000)))
         }
     }
 
@@ -92,7 +122,7 @@ final class LocalClaims: Sendable {
     func end(_ id: ClaimID) {
         let (granted, deadlocked) = state.withLock { state in
             state.waiting[id] = nil
-            let effect = state.table.remove(id)
+            let effect = state.remove(id)
             return (
                 effect.granted.compactMap { state.waiting.removeValue(forKey: $0) },
                 effect.deadlocked.compactMap { state.waiting.removeValue(forKey: $0) }

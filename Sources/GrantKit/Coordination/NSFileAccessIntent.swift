@@ -27,6 +27,15 @@ public final class NSFileAccessIntent: NSObject, Sendable {
         NSFileAccessIntent(url, isWriting: true) { .writing($0, options) }
     }
 
+    /// The same, for the target of a symbolic link: it is resolved once, before the claim is made.
+    static func writing(_ url: URL, options: NSFileCoordinator.WritingOptions, followsLink: Bool) -> NSFileAccessIntent {
+        NSFileAccessIntent(url, isWriting: true) { path in
+            var access = CoordinatedAccess.writing(path, options)
+            access.followsLink = followsLink
+            return access
+        }
+    }
+
     /// The URL as it was given until the accessor runs, then the item's present one.
     public internal(set) var url: URL {
         get { current.withLock { $0 } }

@@ -51,8 +51,9 @@ extension NSFileCoordinator {
         let writing = writingURLs.map { url in (url, { CoordinatedAccess.writing($0, writingOptions) }) }
         if reading.isEmpty && writing.isEmpty { return batchAccessor({}) }
         do throws(CoordinationError) {
-            let claim = try claim(reading + writing, claimant: CoordinationTask.claimant)
-            batchAccessor { [self] in end(claim) }
+            let work = CoordinatedWork.part()
+            let claim = try claim(reading + writing, for: work)
+            work.run { batchAccessor { [self] in end(claim) } }
         } catch let failure {
             error?.pointee = CocoaError.error(failure, url: readingURLs.first ?? writingURLs.first, isWriting: !writing.isEmpty)
         }

@@ -1,3 +1,4 @@
+import GrantCoordinator
 import Foundation
 import GrantAdministration
 import GrantModel
@@ -38,14 +39,12 @@ public final class NSFileCoordinator: NSObject, Sendable {
     }
 
     private let state: Lock<State>
-    private let cancellation: Cancellation?
+    private let cancellation = Cancellation()
 
     /// For the work of a presenter, which is then not asked about this coordinator's accesses; nil for other work. Coordinators of one
     /// presenter have the same purpose.
     public init(filePresenter: (any NSFilePresenter)? = nil) {
         state = Lock(State(purpose: filePresenter.map { PresenterRegistry.purpose(of: $0) } ?? UUID().uuidString))
-        // Without descriptors nothing can be cancelled, and everything else fails too.
-        cancellation = try? Cancellation()
         super.init()
     }
 
@@ -56,9 +55,9 @@ public final class NSFileCoordinator: NSObject, Sendable {
     }
 
     /// Ends present and future waits with `userCancelled`. An accessor that runs is not affected.
-    public func cancel() { cancellation?.cancel() }
+    public func cancel() { cancellation.cancel() }
 
-    var isCancelled: Bool { cancellation?.isCancelled ?? false }
+    var isCancelled: Bool { cancellation.isCancelled }
 
     func stopIfCancelled() throws(GrantError) {
         if isCancelled { throw CoordinationError.cancelled.grantError }
@@ -79,17 +78,45 @@ public final class NSFileCoordinator: NSObject, Sendable {
         _ accesses: [(url: URL, access: ([UInt8]) -> CoordinatedAccess)], error: NSErrorPointer, isWriting: Bool, _ body: ([URL]) -> Void
     ) {
         do throws(CoordinationError) {
-            let claim = try claim(accesses, claimant: CoordinationTask.claimant)
+            let work = CoordinatedWork.part()
+            let claim = try claim(accesses, for: work)
             defer { end(claim) }
-            body(zip(accesses, claim.paths).map { FilePath.url($1, isDirectory: $0.url.hasDirectoryPath) })
+            work.run { body(zip(accesses, claim.paths).map { FilePath.url($1, isDirectory: $0.url.hasDirectoryPath) }) }
         } catch let failure {
             error?.pointee = CocoaError.error(failure, url: accesses.first?.url, isWriting: isWriting)
         }
     }
 
     func claim(
-        _ accesses: [(url: URL, access: ([UInt8]) -> CoordinatedAccess)], claimant: Claimant
+        _ accesses: [(url: URL, access: ([UInt8]) -> CoordinatedAccess)], for work: CoordinatedWork
     ) throws(CoordinationError) -> CoordinatedClaim {
+        let claim = try CoordinatedClaim(try wanted(accesses), wait(for: work), in: .current)
+        state.withLock { $0.claims.append(claim) }
+        return claim
+    }
+
+    /// The same without a thread that waits.
+    func take(
+        _ accesses: [(url: URL, access: ([UInt8]) -> CoordinatedAccess)], for work: CoordinatedWork,
+        _ answer: @escaping @Sendable (Result<CoordinatedClaim, CoordinationError>) -> Void
+    ) {
+        do throws(CoordinationError) {
+            CoordinatedClaim.take(try wanted(accesses), wait(for: work), in: .current) { [self] result in
+                if case .success(let claim) = result { state.withLock { $0.claims.append(claim) } }
+                answer(result)
+            }
+        } catch {
+            answer(.failure(error))
+        }
+    }
+
+    private func wait(for work: CoordinatedWork) -> CoordinatedClaim.Wait {
+        CoordinatedClaim.Wait(work: work, purpose: purposeIdentifier, timeout: nil, cancellation: cancellation)
+    }
+
+    private func wanted(
+        _ accesses: [(url: URL, access: ([UInt8]) -> CoordinatedAccess)]
+    ) throws(CoordinationError) -> [CoordinatedAccess] {
         var wanted: [CoordinatedAccess] = []
         for (url, access) in accesses {
             do throws(GrantError) {
@@ -98,11 +125,7 @@ public final class NSFileCoordinator: NSObject, Sendable {
                 throw .failed(error.description)
             }
         }
-        guard let cancellation else { throw .failed(Errno(EMFILE).description) }
-        let wait = CoordinatedClaim.Wait(claimant: claimant, purpose: purposeIdentifier, timeout: nil, cancellation: cancellation)
-        let claim = try CoordinatedClaim(wanted, wait, in: .current)
-        state.withLock { $0.claims.append(claim) }
-        return claim
+        return wanted
     }
 
     func end(_ claim: CoordinatedClaim) {
@@ -111,13 +134,43 @@ public final class NSFileCoordinator: NSObject, Sendable {
     }
 }
 
-/// The claimant, where it is not simply the thread.
-enum CoordinationTask {
-    @TaskLocal private static var bound: Claimant?
+/// Work under a claim, which may claim more.
+struct CoordinatedWork: Sendable {
+    /// The claimant that the daemons see. It is the same for all work that this one has begun.
+    let claimant: Claimant
+    /// This work, in the claims of this process.
+    let id: ClaimantID
+    /// The work that has begun this one, and whether that surely waits for it: it does in its own task or thread.
+    let origin: (claimant: ClaimantID, waits: Bool)?
+    private let task: Int?
 
-    static var claimant: Claimant { bound ?? .currentThread }
+    /// What the current task or thread works on, inside an accessor. A task that is begun there has it, too.
+    @TaskLocal private static var current: CoordinatedWork?
 
-    static func with<Result>(_ claimant: Claimant, _ body: () throws -> Result) rethrows -> Result {
-        try $bound.withValue(claimant) { try body() }
+    private init(_ claimant: Claimant, _ origin: (claimant: ClaimantID, waits: Bool)?) {
+        (self.claimant, self.origin) = (claimant, origin)
+        id = ClaimantID(Claimant())
+        task = CoordinatedWork.currentTask
     }
+
+    static var currentID: ClaimantID? { current?.id }
+    private static var currentTask: Int? { withUnsafeCurrentTask { $0?.hashValue } }
+
+    /// A part of the current work.
+    static func part() -> CoordinatedWork {
+        CoordinatedWork(current?.claimant ?? Claimant(), current.map { ($0.id, $0.task == currentTask) })
+    }
+
+    /// Work that nothing waits for.
+    static func alone() -> CoordinatedWork { CoordinatedWork(Claimant(), nil) }
+
+    func run<Result>(_ body: () throws -> Result) rethrows -> Result { try CoordinatedWork.$current.withValue(self) { try body() } }
+
+    /// The same in the current task.
+    func run<Result>(isolation: isolated (any Actor)? = #isolation, _ body: () async throws -> Result) async rethrows -> Result {
+        try await CoordinatedWork.$current.withValue(self, operation: body)
+    }
+
+    /// Runs `body`, which begins what the current work does not wait for.
+    static func apart<Result>(_ body: () throws -> Result) rethrows -> Result { try $current.withValue(nil) { try body() } }
 }

@@ -34,6 +34,12 @@ struct PathForm: Sendable, Equatable {
         }
     }
 
+    /// Takes the path as it is given: nothing is looked up.
+    init(plain path: [UInt8]) {
+        let above = CanonicalPath.parent(of: path)
+        self.init(host: above, named: above, mounted: nil)
+    }
+
     private init(host: [UInt8], named: [UInt8], mounted: Mounted?) { (self.host, self.named, self.mounted) = (host, named, mounted) }
 
     /// Whether the path is in a mount. Then it must never be named otherwise.

@@ -23,7 +23,6 @@ final class PresenterRegistry: Sendable {
         let identity = ObjectIdentifier(presenter)
         if list.withLock({ $0.contains { $0.identity == identity && $0.object != nil } }) { return }
         guard let registered = RegisteredPresenter(presenter, in: .current) else { return }
-        registered.listen(in: .current)
         let (isNew, gone) = list.withLock { list in
             let gone = list.filter { $0.object == nil }
             list.removeAll { $0.object == nil }
@@ -32,8 +31,21 @@ final class PresenterRegistry: Sendable {
             return (true, gone)
         }
         for old in gone { old.end() }
-        if !isNew { registered.end() }
+        guard isNew else { return registered.end() }
+        // Without a thread it is looked up here.
+        if (try? WaitingThreads.process.run({ registered.settle() })) == nil { registered.settle() }
     }
+
+    /// Waits until the presenters that were added in an accessor, or all, are registered with the daemons, so many seconds at most.
+    func settle(addedIn work: ClaimantID? = nil, within seconds: Double) {
+        let deadline = Clock.deadline(seconds: seconds)
+        for presenter in all where work == nil || presenter.work == work {
+            presenter.isSettled(within: max(0, Double(deadline - Clock.monotonic) / 1e9))
+        }
+    }
+
+    /// The presenters whose own work has this purpose.
+    func presenters(of purpose: String?) -> [RegisteredPresenter] { purpose.map { purpose in all.filter { $0.purpose == purpose } } ?? [] }
 
     func remove(_ presenter: any NSFilePresenter) {
         let removed = list.withLock { list in
@@ -50,7 +62,11 @@ final class PresenterRegistry: Sendable {
     func askToRelinquish(
         for accesses: [CoordinatedAccess], at places: [[UInt8]], purpose: String?, askedBy store: String?, timeout: Double
     ) -> [RelinquishedPresenter] {
-        let others = all.filter { presenter in presenter.purpose != purpose && !(store.map { presenter.listens(in: $0) } ?? false) }
+        let others = all.filter { presenter in
+            guard presenter.purpose != purpose else { return false }
+            presenter.isSettled(within: timeout)
+            return !(store.map { presenter.listens(in: $0) } ?? false)
+        }
         if others.isEmpty { return [] }
         var result: [RelinquishedPresenter] = []
         var answers: [Answer] = []
@@ -114,10 +130,14 @@ struct RelinquishedPresenter: Sendable {
 }
 
 extension NSFileCoordinator {
-    /// The presenter is asked and told from now on, until it is removed. It is not kept alive by it. One that presents nothing now is not registered.
+    /// The presenter is asked and told from now on, until it is removed. It is not kept alive by it. One that presents nothing now is not
+    /// registered.
     ///
-    /// Where a mount of the store leads to the item, the presenter hears of the accesses of all processes, and of claims by commands; otherwise of
-    /// those of this process. Register again after what is presented was granted or mounted for the first time.
+    /// Where a mount of the store leads to the item, the presenter hears of the accesses of all processes, and of claims by commands;
+    /// otherwise of those of this process. Register again after what is presented was granted or mounted for the first time.
+    ///
+    /// The call does not wait for the mounts. A presenter that is added in an accessor is registered when the claim ends, so it misses
+    /// no change.
     public static func addFilePresenter(_ filePresenter: any NSFilePresenter) { PresenterRegistry.process.add(filePresenter) }
 
     /// Nothing more comes to it, but what is on its queue already. Nothing happens when it is not registered.

@@ -35,7 +35,7 @@ extension RegisteredPresenter {
         case .subitemAppeared(let item): appeared(item)
         case .subitemChanged(let item), .subitemRemoved(let item): changed(item)
         case .subitemMoved(let item, let place): moved(item, to: place)
-        case .released, .lostDaemon: break
+        case .released, .lostDaemon: endWriting()
         }
     }
 }

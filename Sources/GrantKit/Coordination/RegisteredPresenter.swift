@@ -14,6 +14,8 @@ final class RegisteredPresenter: @unchecked Sendable {
     let identity: ObjectIdentifier
     /// The purpose of its coordinators, which do not ask it.
     let purpose: String
+    /// The accessor in which it was added.
+    let work = CoordinatedWork.currentID
     private let state: Lock<State>
     private let environment: GrantEnvironment
 
@@ -29,7 +31,19 @@ final class RegisteredPresenter: @unchecked Sendable {
         /// The registration with the daemons of a store, if one of them leads to the item.
         var presentation: Presentation?
         var store: String?
+        /// How many coordinated writers have its item, its own work included: their changes are told when they are done.
+        var writers = 0
+        /// What programs that do not coordinate have changed, on the host, and whether it is new.
+        var changes: [[UInt8]: Bool] = [:]
     }
+
+    /// Done when the presenter is registered with the daemons.
+    private let settling = DispatchGroup()
+
+    /// How long changes are collected before they are told: milliseconds.
+    private static let collecting = 50
+    /// So many changes at once are told as one of the whole item.
+    private static let maxChanges = 100
 
     /// nil for one that presents nothing.
     init?(_ presenter: any NSFilePresenter, in environment: GrantEnvironment) {
@@ -39,9 +53,22 @@ final class RegisteredPresenter: @unchecked Sendable {
         identity = ObjectIdentifier(presenter)
         purpose = PresenterRegistry.purpose(of: presenter)
         self.environment = environment
-        let form = PathForm(of: path, in: environment)
-        state = Lock(State(form: form, path: form.host(path), isDirectory: url.hasDirectoryPath))
+        state = Lock(State(form: PathForm(plain: path), path: path, isDirectory: url.hasDirectoryPath))
+        settling.enter()
     }
+
+    /// Looks up where the item is, and registers with the daemons. May wait for both.
+    func settle() {
+        let named = path
+        let form = PathForm(of: named, in: environment)
+        state.withLock { ($0.form, $0.path) = (form, form.host(named)) }
+        listen(in: environment)
+        watch()
+        settling.leave()
+    }
+
+    /// Waits until `settle` is done, so many seconds at most. Returns whether it is.
+    @discardableResult func isSettled(within seconds: Double) -> Bool { settling.wait(timeout: .now() + seconds) == .success }
 
     var object: (any NSFilePresenter)? { presenter }
     var path: [UInt8] { state.withLock { $0.path } }
@@ -53,10 +80,15 @@ final class RegisteredPresenter: @unchecked Sendable {
             return state.presentation
         }
         presentation?.end()
+        PlainChanges.process.forget(self)
     }
 
     func listens(by presentation: Presentation, in store: String) {
-        state.withLock { ($0.presentation, $0.store) = (presentation, store) }
+        let isEnded = state.withLock { state in
+            if !state.isEnded { (state.presentation, state.store) = (presentation, store) }
+            return state.isEnded
+        }
+        if isEnded { presentation.end() }
     }
 
     /// Whether the daemons of that store ask it.
@@ -97,14 +129,76 @@ final class RegisteredPresenter: @unchecked Sendable {
             if let below = FilePath.below(old.host, state.path) { state.path = FilePath.join(form.host, below) }
             return form.named == old.named ? nil : state.path
         }
+        watch()
         if let place, let url = url(place) { deliver { $0.presentedItemDidMove(to: url) } }
+    }
+
+    // MARK: Programs that do not coordinate
+
+    /// Watches the item where it is named, and on the host.
+    private func watch() {
+        let (form, path, isEnded) = state.withLock { ($0.form, $0.path, $0.isEnded) }
+        PlainChanges.process.watch(self, at: path, named: form.named(path))
+        if isEnded { PlainChanges.process.forget(self) }
+    }
+
+    /// A coordinated writer, or the presenter's own work, begins.
+    func beginWriting() { state.withLock { $0.writers += 1 } }
+
+    /// It has ended. What it has changed is no news of another program.
+    func endWriting() {
+        guard state.withLock({ $0.writers > 0 }) else { return }
+        PlainChanges.process.takeNews()
+        state.withLock { $0.writers -= 1 }
+    }
+
+    /// The presenter is asked, and may write for its answer. Returns what to call when it has answered; without an answer in time it counts
+    /// as not writing.
+    private func beginAnswering() -> @Sendable () -> Void {
+        beginWriting()
+        let isOver = Lock(false)
+        let end: @Sendable () -> Void = { [weak self] in
+            let isFirst = isOver.withLock { isOver in
+                defer { isOver = true }
+                return !isOver
+            }
+            if isFirst { self?.endWriting() }
+        }
+        DispatchQueue.global().asyncAfter(deadline: .now() + environment.timeouts.presenter, execute: end)
+        return end
+    }
+
+    /// A program has changed `path`, of the host.
+    func note(_ path: [UInt8], isNew: Bool) {
+        let isFirst = state.withLock { state in
+            if state.isEnded || state.writers > 0 { return false }
+            defer { state.changes[path] = state.changes[path] == true || isNew }
+            return state.changes.isEmpty
+        }
+        guard isFirst else { return }
+        DispatchQueue.global().asyncAfter(deadline: .now() + .milliseconds(Self.collecting)) { [weak self] in self?.tellChanges() }
+    }
+
+    private func tellChanges() {
+        let changes = state.withLock { state in
+            defer { state.changes = [:] }
+            return state.changes
+        }
+        if changes.count > Self.maxChanges { return changed(path) }
+        for (path, isNew) in changes.sorted(by: { $0.key.lexicographicallyPrecedes($1.key) }) {
+            if isNew, isAbove(path), (try? BookmarkMaker.look(path)) != nil { appeared(path) } else { changed(path) }
+        }
     }
 
     // MARK: What must be answered
 
     func relinquish(toWriter isWriter: Bool, _ done: @escaping @Sendable () -> Void) {
+        // A writer has the item until `reacquire`.
+        if isWriter { beginWriting() }
+        let answered = isWriter ? nil : beginAnswering()
         deliver(orElse: done) { [self] presenter in
             let reply: @Sendable ((@Sendable () -> Void)?) -> Void = { [self] reacquirer in
+                answered?()
                 if let reacquirer { state.withLock { $0.reacquirers.append(reacquirer) } }
                 done()
             }
@@ -118,7 +212,13 @@ final class RegisteredPresenter: @unchecked Sendable {
 
     /// `done` gets whether it worked.
     func save(_ done: @escaping @Sendable (Bool) -> Void) {
-        deliver(orElse: { done(true) }) { $0.savePresentedItemChanges { done($0 == nil) } }
+        let answered = beginAnswering()
+        deliver(orElse: { done(true) }) { presenter in
+            presenter.savePresentedItemChanges { error in
+                answered()
+                done(error == nil)
+            }
+        }
     }
 
     func accommodateDeletion(of path: [UInt8], _ done: @escaping @Sendable (Bool) -> Void) {
@@ -136,6 +236,7 @@ final class RegisteredPresenter: @unchecked Sendable {
     // MARK: What it is told
 
     func reacquire() {
+        endWriting()
         let reacquirers = state.withLock { state in
             defer { state.reacquirers = [] }
             return state.reacquirers
@@ -155,6 +256,7 @@ final class RegisteredPresenter: @unchecked Sendable {
         let (place, old) = (FilePath.join(newPath, below), url(self.path))
         refreshForm(for: place)
         state.withLock { $0.path = place }
+        watch()
         // In the mount it may be where it was, or nowhere: the presenter has to look.
         guard let new = url(place), new != old else { return deliver { $0.presentedItemDidChange() } }
         deliver { $0.presentedItemDidMove(to: new) }
@@ -178,6 +280,7 @@ final class RegisteredPresenter: @unchecked Sendable {
 
     /// Whether an access to `item` concerns it.
     func presents(_ item: ClaimedItem) -> Bool {
+        isSettled(within: environment.timeouts.presenter)
         guard let own = try? ClaimedItem(path: path) else { return false }
         return own.overlaps(item)
     }

@@ -7,7 +7,7 @@ import GrantSystem
 public struct PickRequest: Sendable {
     /// The preselected view, if the person can change it.
     public var view: ViewName
-    public var access: Access
+    public var access: GrantAccess
     /// The start directory; nil: that of the last pick.
     public var start: URL?
     /// Whether files are picked instead of directories. Each is granted in a directory of its own, where programs can save by a rename.
@@ -16,7 +16,7 @@ public struct PickRequest: Sendable {
     public var expires: Date?
 
     public init(
-        view: ViewName = .standard, access: Access = .readWrite, start: URL? = nil, picksFiles: Bool = false, expires: Date? = nil
+        view: ViewName = .standard, access: GrantAccess = .readWrite, start: URL? = nil, picksFiles: Bool = false, expires: Date? = nil
     ) {
         (self.view, self.access, self.start, self.picksFiles, self.expires) = (view, access, start, picksFiles, expires)
     }
@@ -61,21 +61,11 @@ public struct DialogPicker: DirectoryPicker {
     /// `show`: shows the dialog and returns the choices; empty if it was closed.
     public init(_ show: @escaping @Sendable (PickRequest) async -> [URL]) { self.show = show }
 
-    /// Grants all choices or none: if one cannot be granted, the others are revoked.
+    /// Grants all choices or none. A directory that is granted already is returned as it is, one whose grant was revoked is granted again,
+    /// and one whose name is taken in the view gets another name there. The error says which choices cannot be granted.
     public func pick(_ request: PickRequest) async throws(GrantError) -> [GrantedDirectory] {
-        var granted: [GrantedDirectory] = []
-        for url in await show(request) {
-            do throws(GrantError) {
-                granted.append(
-                    try GrantedDirectory.grant(
-                        url, to: request.view, access: request.access, expires: request.expires,
-                        document: request.picksFiles ? .directory : nil))
-            } catch {
-                for one in granted { try? one.revoke() }
-                throw error
-            }
-        }
-        return granted
+        let urls = await show(request)
+        return urls.isEmpty ? [] : try PickedItems(request).grant(urls)
     }
 }
 

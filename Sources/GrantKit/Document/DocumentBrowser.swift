@@ -62,11 +62,11 @@ import GrantSystem
         listing?.cancel()
     }
 
-    /// Creates a document and opens it. nil if `UIDocument.save` failed, which has called `handleError`.
+    /// Creates a document and opens it. nil if that failed, and `handleError` was called. A file that exists is not replaced.
     public func create<Document: UIDocument>(_ name: String, in directory: GrantedDirectory, as make: (URL) -> Document) async -> Document?
     {
         let document = make(directory.url.appendingPathComponent(name))
-        guard await document.save(to: document.fileURL, for: .forCreating) else { return nil }
+        guard await document.performSave(to: document.fileURL, for: .forCreating, isNew: true) else { return nil }
         changed()
         return document
     }

@@ -7,11 +7,13 @@ import GrantSystem
 enum DocumentFile {
     private static let portion = 1 << 20
 
-    /// Reads the file. `progress` counts bytes; cancelling the task stops it. A `CocoaError`, with the errno as `underlying`.
+    /// Reads the file. `progress` counts bytes; cancelling it stops the read. A `CocoaError`, with the errno as `underlying`.
     static func read(_ url: URL, _ progress: Progress) throws -> Data {
         do {
             let file = try FileDescriptor.open(try FilePath.words(url), O_RDONLY)
-            let size = Int(clamping: try file.status().st.st_size)
+            let status = try file.status()
+            guard status.st.st_mode & S_IFMT != S_IFDIR else { throw Errno(EISDIR) }
+            let size = Int(clamping: status.st.st_size)
             progress.totalUnitCount = Int64(max(size, 1))
             var data = Data()
             data.reserveCapacity(size)
@@ -28,68 +30,24 @@ enum DocumentFile {
             progress.completedUnitCount = progress.totalUnitCount
             return data
         } catch let error as Errno {
-            throw DocumentFile.error(error, url, isWriting: false)
+            throw CocoaError(error, url: url, isWriting: false)
         }
     }
 
-    /// Replaces the file atomically. The new file keeps the old one's permissions. `isNew`: no file may exist.
-    ///
-    /// If no file can be made beside it, as at the root of a view, it is overwritten in place.
-    static func write(_ data: Data, to url: URL, isNew: Bool, _ progress: Progress) throws {
+    /// Writes a file and flushes it to disk. It is made if there is none: `isPrivate`, for this user alone. A link is not followed.
+    static func fill(_ url: URL, _ data: Data, isPrivate: Bool, _ progress: Progress) throws {
         progress.totalUnitCount = Int64(max(data.count, 1))
-        let path = try FilePath.words(url)
-        do throws(Errno) {
-            let directory = try FileDescriptor.open(CanonicalPath.parent(of: path), OpenFlags.path | O_DIRECTORY)
-            let name = CanonicalPath.lastName(of: path)
-            var old = stat()
-            let isThere = withCString(name) { fstatat(directory.number, $0, &old, AT_SYMLINK_NOFOLLOW) } == 0
-            if isNew { return try make(name, in: directory, data, progress) }
-            let temporary = Array(".\(GrantID.random().description.prefix(16)).saving".utf8)
-            let file: FileDescriptor
-            do throws(Errno) {
-                file = try FileDescriptor.openAt(
-                    directory.number, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: isThere ? old.st_mode & 0o777 : 0o666)
-            } catch {
-                guard isThere, error == Errno(EACCES) || error == Errno(EPERM) else { throw error }
-                return try overwrite(name, in: directory, data, progress)
-            }
-            do throws(Errno) {
-                // The umask may have removed these.
-                if isThere, fchmod(file.number, old.st_mode & 0o777) != 0 { throw Errno(errno) }
-                try fill(file, data, progress)
-                let result = withCString(temporary) { from in withCString(name) { renameat(directory.number, from, directory.number, $0) } }
-                if result != 0 { throw Errno(errno) }
-            } catch {
-                _ = withCString(temporary) { unlinkat(directory.number, $0, 0) }
-                throw error
-            }
-        } catch {
-            throw DocumentFile.error(error, url, isWriting: true)
-        }
-    }
-
-    /// Creates the file, which must not exist. Coordinated readers see it complete.
-    private static func make(
-        _ name: [UInt8], in directory: borrowing FileDescriptor, _ data: Data, _ progress: Progress
-    ) throws(Errno) {
-        let file = try FileDescriptor.openAt(directory.number, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: 0o666)
-        do throws(Errno) {
+        do {
+            let path = try FilePath.words(url)
+            let file = try FileDescriptor.open(path, O_WRONLY | O_CREAT | O_NOFOLLOW, mode: isPrivate ? 0o600 : 0o666)
             try fill(file, data, progress)
-        } catch {
-            _ = withCString(name) { unlinkat(directory.number, $0, 0) }
-            throw error
+            if ftruncate(file.number, off_t(data.count)) != 0 { throw Errno(errno) }
+            if fsync(file.number) != 0 { throw Errno(errno) }
+        } catch let error as Errno {
+            throw CocoaError(error, url: url, isWriting: true)
         }
     }
 
-    private static func overwrite(
-        _ name: [UInt8], in directory: borrowing FileDescriptor, _ data: Data, _ progress: Progress
-    ) throws(Errno) {
-        let file = try FileDescriptor.openAt(directory.number, name, O_WRONLY | O_NOFOLLOW)
-        try fill(file, data, progress)
-        if ftruncate(file.number, off_t(data.count)) != 0 { throw Errno(errno) }
-    }
-
-    /// Writes everything and flushes it to disk.
     private static func fill(_ file: borrowing FileDescriptor, _ data: Data, _ progress: Progress) throws(Errno) {
         var done = 0
         while done < data.count {
@@ -103,11 +61,110 @@ enum DocumentFile {
             done += count
             progress.completedUnitCount = min(Int64(done), progress.totalUnitCount)
         }
-        if fsync(file.number) != 0 { throw Errno(errno) }
         progress.completedUnitCount = progress.totalUnitCount
     }
 
-    private static func error(_ error: Errno, _ url: URL, isWriting: Bool) -> CocoaError {
+    /// Puts what `write` makes in the place of the file or directory at `url`, atomically. The new one keeps the owner, the mode, the ACL
+    /// and the extended attributes of the old one, where permitted.
+    ///
+    /// If nothing can be made beside it, as at the root of a view, `write` writes in place.
+    ///
+    /// - Parameters:
+    ///   - isNew: nothing may exist at `url`.
+    ///   - write: gets where to write, and whether that is for this user alone until it has the old one's attributes.
+    static func replace(_ url: URL, isNew: Bool, _ write: (_ place: URL, _ isPrivate: Bool) throws -> Void) throws {
+        do {
+            let path = try FilePath.words(url)
+            let directory = try FileDescriptor.open(CanonicalPath.parent(of: path), OpenFlags.path | O_DIRECTORY)
+            let name = CanonicalPath.lastName(of: path)
+            let old = try old(name, in: directory)
+            if isNew, old != nil { throw Errno(EEXIST) }
+            let temporary = Array(".\(GrantID.random().description.prefix(16)).saving".utf8)
+            let place = FilePath.url(CanonicalPath.join(CanonicalPath.parent(of: path), temporary), isDirectory: url.hasDirectoryPath)
+            do {
+                if old != nil, try !mayCreate(temporary, in: directory) { return try write(url, false) }
+                try write(place, old != nil)
+                try finish(temporary, in: directory, like: old)
+                try exchange(temporary, name, in: directory, old, isNew: isNew)
+            } catch {
+                try? FileManager.default.removeItem(at: place)
+                throw error
+            }
+        } catch let error as Errno {
+            throw CocoaError(error, url: url, isWriting: true)
+        }
+    }
+
+    private struct Old {
+        let status: FileStatus
+        let attributes: [FileAttributes.Extended]
+        var isDirectory: Bool { status.st.st_mode & S_IFMT == S_IFDIR }
+    }
+
+    /// Returns what is there now; nil if nothing is. A link is an error: the caller has resolved those that it follows.
+    private static func old(_ name: [UInt8], in directory: borrowing FileDescriptor) throws(Errno) -> Old? {
+        let file: FileDescriptor
+        do throws(Errno) {
+            file = try FileDescriptor.openAt(directory.number, name, OpenFlags.path | O_NOFOLLOW)
+        } catch {
+            if error == Errno(ENOENT) { return nil }
+            throw error
+        }
+        let status = try file.status()
+        if status.st.st_mode & S_IFMT == S_IFLNK { throw Errno(ELOOP) }
+        do throws(Errno) {
+            return Old(status: status, attributes: try FileAttributes.extended(of: file))
+        } catch {
+            if error != Errno(EOPNOTSUPP) { throw error }
+            return Old(status: status, attributes: [])
+        }
+    }
+
+    /// Whether a file can be made in the directory.
+    private static func mayCreate(_ name: [UInt8], in directory: borrowing FileDescriptor) throws(Errno) -> Bool {
+        do throws(Errno) {
+            _ = try FileDescriptor.openAt(directory.number, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: 0o600)
+        } catch {
+            if error == Errno(EACCES) || error == Errno(EPERM) { return false }
+            throw error
+        }
+        if withCString(name, { unlinkat(directory.number, $0, 0) }) != 0 { throw Errno(errno) }
+        return true
+    }
+
+    /// Gives what was written the old one's attributes.
+    private static func finish(_ name: [UInt8], in directory: borrowing FileDescriptor, like old: Old?) throws(Errno) {
+        let written = try FileDescriptor.openAt(directory.number, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
+        let kind = try written.status().st.st_mode & S_IFMT
+        guard kind == S_IFREG || kind == S_IFDIR else { throw Errno(EINVAL) }
+        if let old {
+            guard old.status.st.st_mode & S_IFMT == kind else { throw Errno(kind == S_IFDIR ? ENOTDIR : EISDIR) }
+            try FileAttributes.carry(old.status, old.attributes, over: written)
+        }
+        if fsync(written.number) != 0, errno != EINVAL { throw Errno(errno) }
+    }
+
+    /// Gives what was written its name. A directory changes places with the old one, which is then removed.
+    private static func exchange(
+        _ temporary: [UInt8], _ name: [UInt8], in directory: borrowing FileDescriptor, _ old: Old?, isNew: Bool
+    ) throws {
+        let number = directory.number
+        if isNew {
+            try DirectoryEntry.rename(number, temporary, to: name)
+        } else if old?.isDirectory == true {
+            try DirectoryEntry.exchange(number, temporary, with: number, name)
+        } else {
+            let result = withCString(temporary) { from in withCString(name) { renameat(number, from, number, $0) } }
+            if result != 0 { throw Errno(errno) }
+        }
+        guard old?.isDirectory == true else { return }
+        try FileManager.default.removeItem(at: FilePath.url(CanonicalPath.join(try directory.path(), temporary), isDirectory: true))
+    }
+}
+
+extension CocoaError {
+    /// The error for a failed system call on a file.
+    init(_ error: Errno, url: URL, isWriting: Bool) {
         let code: CocoaError.Code =
             switch error.rawValue {
             case EACCES, EPERM: isWriting ? .fileWriteNoPermission : .fileReadNoPermission
@@ -118,6 +175,6 @@ enum DocumentFile {
             case ECANCELED: .userCancelled
             default: isWriting ? .fileWriteUnknown : .fileReadUnknown
             }
-        return CocoaError(code, userInfo: [NSURLErrorKey: url, NSUnderlyingErrorKey: error])
+        self.init(code, userInfo: CocoaErrorText(error, url: url, isWriting: isWriting).userInfo(underlying: error))
     }
 }

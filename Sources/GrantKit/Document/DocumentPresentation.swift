@@ -5,20 +5,24 @@ import GrantSystem
 /// answers at once.
 final class DocumentPresentation: NSObject, NSFilePresenter, @unchecked Sendable {
     // Safe to share: mutable state is behind `url`; `document` is set before this is shared, and read by the main actor alone.
-    private let url: Lock<URL>
+    private let url: Lock<(named: URL, presented: URL)>
     nonisolated(unsafe) weak var document: UIDocument?
     let presentedItemOperationQueue = OperationQueue()
     /// The environment of the code that made the document: work that others cause runs in it, too.
     let environment = GrantEnvironment.current
 
     init(_ url: URL) {
-        self.url = Lock(url)
+        self.url = Lock((url, url))
         super.init()
         presentedItemOperationQueue.maxConcurrentOperationCount = 1
     }
 
-    var presentedItemURL: URL? { url.withLock { $0 } }
-    func move(to new: URL) { url.withLock { $0 = new } }
+    /// The file itself, where the document's URL is a link to it.
+    var presentedItemURL: URL? { url.withLock { $0.presented } }
+    var namedURL: URL { url.withLock { $0.named } }
+    func move(to new: URL) { url.withLock { $0 = (new, new) } }
+    /// Sets where the document's URL leads.
+    func present(_ place: URL) { url.withLock { $0.presented = place } }
 
     /// Runs work on the document on the main actor.
     private func ask(_ work: @escaping @MainActor @Sendable (UIDocument) async -> Void, gone: @escaping @Sendable () -> Void = {}) {
@@ -74,16 +78,14 @@ extension UIDocument {
         guard hasUnsavedChanges, !documentState.contains(.closed), !documentState.contains(.inConflict) else { return answer(nil) }
         do {
             let token = changeCountToken(for: .forOverwriting)
-            guard let data = try contents(forType: fileType ?? "") as? Data else { throw CocoaError(.featureUnsupported) }
-            let url = fileURL
+            // `writeContents` may use them on any thread: nothing else does until it returns.
+            nonisolated(unsafe) let contents = try contents(forType: fileType ?? "")
+            let url = presentation.presentedItemURL ?? fileURL
             if let seen, let now = DocumentVersion(of: url), now != seen {
                 documentState.insert(.inConflict)
                 return answer(nil)
             }
-            let version = try await Task.detached {
-                try DocumentFile.write(data, to: url, isNew: false, Progress(totalUnitCount: 1))
-                return DocumentVersion(of: url)
-            }.value
+            let version = try await writeUnclaimed(contents, to: url)
             (seen, fileModificationDate) = (version, version?.date)
             updateChangeCount(withToken: token, for: .forOverwriting)
             documentState.remove(.savingError)
@@ -92,6 +94,14 @@ extension UIDocument {
             documentState.insert(.savingError)
             answer(error)
         }
+    }
+
+    @concurrent private nonisolated func writeUnclaimed(_ contents: sending Any, to url: URL) async throws -> DocumentVersion? {
+        let own = PresenterRegistry.process.presenters(of: PresenterRegistry.purpose(of: presentation))
+        for presenter in own { presenter.beginWriting() }
+        defer { for presenter in own { presenter.endWriting() } }
+        try writeContents(contents, safelyTo: url, for: .forOverwriting)
+        return DocumentVersion(of: url)
     }
 
     /// The file is about to be deleted: nothing more is saved to it, and the contents stay here to be saved elsewhere.
@@ -104,7 +114,7 @@ extension UIDocument {
     func didMove() {
         // A rename over another file, or a copy in its place, is another version.
         if let now = DocumentVersion(of: fileURL), now != seen { Task { await didChange() } }
-        NotificationCenter.default.post(name: UIDocument.stateChangedNotification, object: self)
+        tellState()
     }
 
     /// Others have changed the file, or may have: it is read again, unless there are unsaved changes.

@@ -12,9 +12,9 @@ struct DocumentVersion: Equatable, Sendable {
     /// Whether a name leads to the file. In a mount, the kernel's cached name may lead to a file that has been replaced.
     let isLinked: Bool
 
-    /// Asks the filesystem itself. nil if there is no such file, or it may not be looked up.
+    /// Asks the filesystem itself. A link is followed, as the document does. nil if there is no such file, or it may not be looked up.
     init?(of url: URL) {
-        guard let path = try? FilePath.words(url), let file = try? FileDescriptor.open(path, OpenFlags.path | O_NOFOLLOW),
+        guard let path = try? FilePath.words(url), let file = try? FileDescriptor.open(path, OpenFlags.path),
             let status = try? file.freshStatus().st
         else { return nil }
         (inode, size) = (UInt64(status.st_ino), Int64(status.st_size))
@@ -25,10 +25,48 @@ struct DocumentVersion: Equatable, Sendable {
     var date: Date { Date(timeIntervalSince1970: Double(seconds) + Double(nanoseconds) / 1e9) }
 }
 
+// The methods with a completion handler, without one. In Swift 5, code outside of functions would take these where it awaits the
+// asynchronous ones of the same names.
+@available(swift, introduced: 6)
+extension UIDocument {
+    /// The same without a handler.
+    public final func open() { open(completionHandler: nil) }
+    /// The same without a handler.
+    public final func save(to url: URL, for operation: SaveOperation) { save(to: url, for: operation, completionHandler: nil) }
+    /// The same without a handler.
+    public final func autosave() { autosave(completionHandler: nil) }
+    /// The same without a handler.
+    public final func close() { close(completionHandler: nil) }
+    /// The same without a handler.
+    public final func revert(toContentsOf url: URL) { revert(toContentsOf: url, completionHandler: nil) }
+}
+
 // Opening, saving, closing.
 extension UIDocument {
     /// Reads the file. Returns false on failure, after calling `handleError`. The document is a presenter from then on, until `close`.
-    public func open() async -> Bool {
+    public final func open() async -> Bool { await answer { open(completionHandler: $0) } }
+
+    /// Saves to `url`, as a new file or over the document's own. Afterwards the document is at `url`, and open. Returns false on
+    /// failure, after calling `handleError`; the changes are kept.
+    public final func save(to url: URL, for operation: SaveOperation) async -> Bool {
+        await answer { save(to: url, for: operation, completionHandler: $0) }
+    }
+
+    /// Saves unsaved changes, if there are any and no conflict. Returns false on failure.
+    public final func autosave() async -> Bool { await answer { autosave(completionHandler: $0) } }
+
+    /// Saves unsaved changes, and ends the document's part in coordination. Returns false if that fails: the document stays open, with
+    /// its changes.
+    public final func close() async -> Bool { await answer { close(completionHandler: $0) } }
+
+    /// Replaces the contents by those at `url`, usually its own file. Unsaved changes are lost, and a conflict ends.
+    public final func revert(toContentsOf url: URL) async -> Bool { await answer { revert(toContentsOf: url, completionHandler: $0) } }
+
+    private func answer(_ begin: (@escaping @MainActor @Sendable (Bool) -> Void) -> Void) async -> Bool {
+        await withCheckedContinuation { continuation in begin { continuation.resume(returning: $0) } }
+    }
+
+    func performOpen() async -> Bool {
         do {
             try await read(fileURL, registering: true)
             return true
@@ -38,19 +76,10 @@ extension UIDocument {
         }
     }
 
-    /// The same with a completion handler.
-    public func open(completionHandler: (@Sendable (Bool) -> Void)?) {
-        Task { @MainActor in
-            let isOpen = await open()
-            completionHandler?(isOpen)
-        }
-    }
-
-    /// Saves to `url`, as a new file or over the document's own. Afterwards the document is at `url`, and open. Returns false on
-    /// failure, after calling `handleError`; the changes are kept.
-    public func save(to url: URL, for operation: SaveOperation) async -> Bool {
+    /// `isNew`: a file that exists at `url` is not replaced.
+    func performSave(to url: URL, for operation: SaveOperation, isNew: Bool = false) async -> Bool {
         do {
-            try await write(to: url, for: operation)
+            try await write(to: url, for: operation, isNew: isNew)
             return true
         } catch {
             handleError(error, userInteractionPermitted: true)
@@ -58,16 +87,7 @@ extension UIDocument {
         }
     }
 
-    /// The same with a completion handler.
-    public func save(to url: URL, for operation: SaveOperation, completionHandler: (@Sendable (Bool) -> Void)?) {
-        Task { @MainActor in
-            let isSaved = await save(to: url, for: operation)
-            completionHandler?(isSaved)
-        }
-    }
-
-    /// Saves unsaved changes, if there are any and no conflict. Returns false on failure.
-    public func autosave() async -> Bool {
+    func performAutosave() async -> Bool {
         guard hasUnsavedChanges else { return true }
         guard !documentState.contains(.closed), !documentState.contains(.inConflict) else { return false }
         do {
@@ -79,9 +99,7 @@ extension UIDocument {
         }
     }
 
-    /// Saves unsaved changes, and ends the document's part in coordination. Returns false if that fails: the document stays open, with
-    /// its changes.
-    public func close() async -> Bool {
+    func performClose() async -> Bool {
         autosaving?.cancel()
         if documentState.contains(.closed) { return true }
         guard await autosave() else { return false }
@@ -92,16 +110,7 @@ extension UIDocument {
         return true
     }
 
-    /// The same with a completion handler.
-    public func close(completionHandler: (@Sendable (Bool) -> Void)?) {
-        Task { @MainActor in
-            let isClosed = await close()
-            completionHandler?(isClosed)
-        }
-    }
-
-    /// Replaces the contents by those at `url`, usually its own file. Unsaved changes are lost, and a conflict ends.
-    public func revert(toContentsOf url: URL) async -> Bool {
+    func performRevert(toContentsOf url: URL) async -> Bool {
         documentState.insert(.editingDisabled)
         disableEditing()
         defer {
@@ -114,14 +123,6 @@ extension UIDocument {
         } catch {
             handleError(error, userInteractionPermitted: true)
             return false
-        }
-    }
-
-    /// The same with a completion handler.
-    public func revert(toContentsOf url: URL, completionHandler: (@Sendable (Bool) -> Void)?) {
-        Task { @MainActor in
-            let isReverted = await revert(toContentsOf: url)
-            completionHandler?(isReverted)
         }
     }
 
@@ -141,34 +142,35 @@ extension UIDocument {
         for one in next { one.resume() }
     }
 
-    private func begin() -> Progress {
-        let started = Progress(totalUnitCount: 1)
-        progress = started
+    private func begin(isNew: Bool = false) -> DocumentAccess {
+        let access = DocumentAccess(isNew: isNew)
+        progress = access.progress
         documentState.insert(.progressAvailable)
-        return started
+        return access
     }
 
     private func read(_ url: URL, registering: Bool) async throws {
         await turn()
         defer { endTurn() }
-        let (progress, presentation) = (begin(), presentation)
-        let read: Result<(Data, DocumentVersion?), any Error>
+        let (access, presentation, isOwn) = (begin(), presentation, url == fileURL)
+        let options: NSFileCoordinator.ReadingOptions = registering ? .resolvesSymbolicLink : [.resolvesSymbolicLink, .withoutChanges]
+        let read: Result<DocumentVersion?, any Error>
         do {
-            read = try await CoordinatedFiles.read(url, options: registering ? [] : .withoutChanges, purpose: .init(of: presentation)) {
-                place in
+            read = try await CoordinatedFiles.read(url, options: options, purpose: .init(of: presentation)) { place in
                 // Under one claim, so that no change is missed.
                 let version = DocumentVersion(of: place)
-                let data = try DocumentFile.read(place, progress)
+                try access.run { try self.read(from: place) }
+                if isOwn { presentation.present(place) }
                 if registering { NSFileCoordinator.addFilePresenter(presentation) }
-                return (data, version)
+                return version
             }
         } catch {
             throw CocoaError.error(error, url: url, isWriting: false)
         }
         do {
-            let (data, version) = try read.get()
-            try load(fromContents: data, ofType: fileType)
-            if url == fileURL { (seen, fileModificationDate) = (version, version?.date) }
+            let version = try read.get()
+            if let data = access.state.withLock({ $0.data }) { try load(fromContents: data, ofType: fileType) }
+            if isOwn { (seen, fileModificationDate) = (version, version?.date) }
             savedChanges = changes
             documentState.subtract([.closed, .inConflict, .savingError])
         } catch {
@@ -178,24 +180,24 @@ extension UIDocument {
     }
 
     /// Waits for writers: their changes are noticed before this save overwrites them, as a conflict.
-    private func write(to url: URL, for operation: SaveOperation) async throws {
+    private func write(to url: URL, for operation: SaveOperation, isNew: Bool = false) async throws {
         await turn()
         defer { endTurn() }
         let token = changeCountToken(for: operation)
-        guard let data = try contents(forType: fileType ?? "") as? Data else {
-            throw CocoaError(
-                .featureUnsupported, userInfo: [NSURLErrorKey: url, NSDebugDescriptionErrorKey: "contents(forType:) gave no Data"])
-        }
-        let (progress, presentation, isNew) = (begin(), presentation, operation == .forCreating)
+        // `writeContents` may use them on any thread: nothing else does until it returns.
+        nonisolated(unsafe) let contents = try contents(forType: fileType ?? "")
+        let (access, presentation) = (begin(isNew: isNew), presentation)
         // A deliberate save over others' changes replaces them.
-        let expected = documentState.contains(.inConflict) || url != fileURL || isNew ? nil : seen
+        let expected = documentState.contains(.inConflict) || url != fileURL || operation == .forCreating ? nil : seen
         do {
-            let version: DocumentVersion?
+            let intent = NSFileAccessIntent.writing(url, options: .forReplacing, followsLink: true)
+            let saved: (DocumentVersion?, URL)
             do {
-                version = try await CoordinatedFiles.write(url, options: .forReplacing, purpose: .init(of: presentation)) { place in
+                saved = try await CoordinatedFiles.claim([intent], purpose: .init(of: presentation)) { places in
+                    let place = places[0]
                     if let expected, let now = DocumentVersion(of: place), now != expected { throw Conflict() }
-                    try DocumentFile.write(data, to: place, isNew: isNew, progress)
-                    return DocumentVersion(of: place)
+                    try access.run { try self.writeContents(contents, safelyTo: place, for: operation) }
+                    return (DocumentVersion(of: place), place)
                 }.get()
             } catch let error as CoordinationError {
                 throw CocoaError.error(error, url: url, isWriting: true)
@@ -203,9 +205,10 @@ extension UIDocument {
             if url != fileURL || documentState.contains(.closed) {
                 NSFileCoordinator.removeFilePresenter(presentation)
                 presentation.move(to: url)
+                presentation.present(saved.1)
                 NSFileCoordinator.addFilePresenter(presentation)
             }
-            (seen, fileModificationDate) = (version, version?.date)
+            (seen, fileModificationDate) = (saved.0, saved.0?.date)
             updateChangeCount(withToken: token, for: operation)
             documentState.subtract([.closed, .inConflict, .savingError])
             if hasUnsavedChanges { scheduleAutosave() }
@@ -213,7 +216,12 @@ extension UIDocument {
             documentState.insert(.inConflict)
             throw CocoaError(
                 .fileWriteUnknown,
-                userInfo: [NSURLErrorKey: url, NSDebugDescriptionErrorKey: "somebody else has changed the file meanwhile"])
+                userInfo: [
+                    NSURLErrorKey: url, NSDebugDescriptionErrorKey: "another program has changed the file meanwhile",
+                    NSLocalizedDescriptionKey: "“\(url.lastPathComponent)” could not be saved.",
+                    NSLocalizedFailureReasonErrorKey: "Another program has changed it meanwhile.",
+                    NSLocalizedRecoverySuggestionErrorKey: "Save this version, or return to the other one.",
+                ])
         } catch {
             documentState.insert(.savingError)
             throw error
@@ -226,10 +234,13 @@ extension UIDocument {
     func scheduleAutosave() {
         guard autosaving == nil || autosaving?.isCancelled == true else { return }
         let delay = autosaveDelay
-        autosaving = Task { @MainActor [weak self] in
-            guard (try? await Task.sleep(for: delay)) != nil, let self else { return }
-            autosaving = nil
-            GrantEnvironment.$current.withValue(presentation.environment) { autosave(completionHandler: nil) }
+        // It is work of its own, even if the change is made under a claim.
+        autosaving = CoordinatedWork.apart {
+            Task { @MainActor [weak self] in
+                guard (try? await Task.sleep(for: delay)) != nil, let self else { return }
+                autosaving = nil
+                GrantEnvironment.$current.withValue(presentation.environment) { autosave(completionHandler: nil) }
+            }
         }
     }
 }

@@ -14,10 +14,13 @@ import GrantSystem
 /// }
 /// ```
 ///
-/// **Here.** Reading and saving wait for other claims. A save replaces the file atomically. The document is a presenter of its file: it
-/// saves before others read, writes nothing while others write, reads their changes, and follows moves. When the grant is revoked a
-/// save fails with `fileWriteNoPermission`, and the changes are kept. The save is tried again when the grant is restored and something
-/// is changed, or `autosave` is called.
+/// **Here.** Reading and saving wait for other claims. A save replaces the file atomically, and keeps its owner, mode, ACL and extended
+/// attributes where permitted. A symbolic link is followed: its target is read, replaced and presented. The document is a presenter of
+/// its file: it saves before others read, writes nothing while others write, reads their changes, and follows moves. When the grant is
+/// revoked a save fails with `fileWriteNoPermission`, and the changes are kept. The save is tried again when the grant is restored and
+/// something is changed, or `autosave` is called.
+///
+/// The document works on the main actor. A program whose main thread runs another loop than Foundation's serves it with `MainLoop`.
 ///
 /// **Differences.** Contents are `Data` (there is no `FileWrapper`). There is no `undoManager` on Linux, so changes are reported with
 /// `updateChangeCount(_:)`. If others change a file with unsaved changes, that is a conflict: `documentState` contains `.inConflict`
@@ -26,7 +29,7 @@ import GrantSystem
 @MainActor open class UIDocument: NSObject {
     /// The purpose of a save.
     public enum SaveOperation: Int, Sendable {
-        /// Creates a new file, which must not exist.
+        /// Saves for the first time. A file that exists is replaced, as there.
         case forCreating
         /// Overwrites the document's own file.
         case forOverwriting
@@ -77,7 +80,7 @@ import GrantSystem
     // MARK: what it is
 
     /// The file's URL; it follows moves.
-    public nonisolated var fileURL: URL { presentation.presentedItemURL ?? URL(fileURLWithPath: "/") }
+    public nonisolated var fileURL: URL { presentation.namedURL }
     /// The name for people, without the extension.
     open var localizedName: String { fileURL.deletingPathExtension().lastPathComponent }
     /// The file extension; nil if there is none.
@@ -88,9 +91,18 @@ import GrantSystem
     public internal(set) var progress: Progress?
 
     public internal(set) var documentState: State = .closed {
-        didSet {
-            guard documentState != oldValue else { return }
+        didSet { if documentState != oldValue { tellState() } }
+    }
+
+    /// Posts `stateChangedNotification`. An observer with the main queue would be waited for, so it is posted where that queue is the
+    /// current one: in an asynchronous `main` the main actor runs on another thread.
+    func tellState() {
+        if OperationQueue.current === OperationQueue.main {
             NotificationCenter.default.post(name: UIDocument.stateChangedNotification, object: self)
+        } else {
+            OperationQueue.main.addOperation { [self] in
+                NotificationCenter.default.post(name: UIDocument.stateChangedNotification, object: self)
+            }
         }
     }
 
@@ -116,13 +128,89 @@ import GrantSystem
     open func disableEditing() {}
     open func enableEditing() {}
 
-    /// Called before an autosave. An override calls `super`, or the handler.
-    open func autosave(completionHandler: (@Sendable (Bool) -> Void)?) {
+    /// Reads the file or directory at the URL, not on the main actor. By default it reads a file, for `load(fromContents:ofType:)`. An
+    /// override that does not call `super` keeps what it reads by itself; `load(fromContents:ofType:)` is not called then.
+    nonisolated open func read(from url: URL) throws {
+        let access = DocumentAccess.current
+        let data = try DocumentFile.read(url, access.progress)
+        access.state.withLock { $0.data = data }
+    }
+
+    /// Replaces the item at the URL atomically, not on the main actor. By default it has `writeContents(_:to:for:originalContentsURL:)`
+    /// write beside it, and keeps the old one's owner, mode, ACL and extended attributes where permitted. `additionalFileAttributes` has
+    /// no effect here.
+    nonisolated open func writeContents(
+        _ contents: Any, andAttributes additionalFileAttributes: [AnyHashable: Any]? = nil, safelyTo url: URL,
+        for saveOperation: SaveOperation
+    ) throws {
+        let access = DocumentAccess.current
+        try DocumentFile.replace(url, isNew: access.isNew) { place, isPrivate in
+            access.state.withLock { $0.isPrivate = isPrivate }
+            try writeContents(contents, to: place, for: saveOperation, originalContentsURL: isPrivate ? url : nil)
+        }
+    }
+
+    /// Writes the contents to the URL, not on the main actor: usually a new file that is put in the place of the old one afterwards. By
+    /// default they are `Data`. An override may make a directory instead.
+    nonisolated open func writeContents(
+        _ contents: Any, to url: URL, for saveOperation: SaveOperation, originalContentsURL: URL?
+    ) throws {
+        guard let data = contents as? Data else {
+            throw CocoaError(
+                .featureUnsupported, userInfo: [NSURLErrorKey: url, NSDebugDescriptionErrorKey: "contents(forType:) gave no Data"])
+        }
+        let access = DocumentAccess.current
+        try DocumentFile.fill(url, data, isPrivate: access.state.withLock { $0.isPrivate }, access.progress)
+    }
+
+    /// Opens the document, then calls the handler with whether that worked. `open()` calls it, so an override applies to both.
+    open func open(completionHandler: (@MainActor @Sendable (Bool) -> Void)?) {
         Task { @MainActor in
-            let isSaved = await autosave()
+            let isOpen = await performOpen()
+            completionHandler?(isOpen)
+        }
+    }
+
+    /// Saves to `url`, then calls the handler with whether that worked. `save(to:for:)` calls it, so an override applies to both.
+    open func save(
+        to url: URL, for operation: SaveOperation, completionHandler: (@MainActor @Sendable (Bool) -> Void)?
+    ) {
+        Task { @MainActor in
+            let isSaved = await performSave(to: url, for: operation)
             completionHandler?(isSaved)
         }
     }
+
+    /// Closes the document, then calls the handler with whether that worked. `close()` calls it, so an override applies to both.
+    open func close(completionHandler: (@MainActor @Sendable (Bool) -> Void)?) {
+        Task { @MainActor in
+            let isClosed = await performClose()
+            completionHandler?(isClosed)
+        }
+    }
+
+    /// Reverts the document, then calls the handler with whether that worked. `revert(toContentsOf:)` calls it, so an override applies to
+    /// both.
+    open func revert(toContentsOf url: URL, completionHandler: (@MainActor @Sendable (Bool) -> Void)?) {
+        Task { @MainActor in
+            let isReverted = await performRevert(toContentsOf: url)
+            completionHandler?(isReverted)
+        }
+    }
+
+    /// Called before an autosave. An override calls `super`, or the handler.
+    open func autosave(completionHandler: (@MainActor @Sendable (Bool) -> Void)?) {
+        Task { @MainActor in
+            let isSaved = await performAutosave()
+            completionHandler?(isSaved)
+        }
+    }
+
+    /// There is none here.
+    @available(
+        *, unavailable, message: "Foundation has no UndoManager on Linux: call updateChangeCount(_:) when something was done or undone"
+    )
+    public var undoManager: UndoManager? { nil }
 
     // MARK: changes
 
@@ -143,4 +231,21 @@ import GrantSystem
     open func updateChangeCount(withToken changeCountToken: Any, for saveOperation: SaveOperation) {
         if let count = changeCountToken as? Int64 { savedChanges = max(savedChanges, min(count, changes)) }
     }
+}
+
+/// What a read or save of a document has beside the parameters of the methods that a subclass may override.
+final class DocumentAccess: Sendable {
+    let progress = Progress(totalUnitCount: 1)
+    /// Whether nothing may exist where it is saved.
+    let isNew: Bool
+    let state = Lock<(data: Data?, isPrivate: Bool)>((nil, false))
+
+    @TaskLocal private static var bound: DocumentAccess?
+
+    init(isNew: Bool = false) { self.isNew = isNew }
+
+    /// That of the current task; one of its own where a program calls such a method by itself.
+    static var current: DocumentAccess { bound ?? DocumentAccess() }
+
+    func run<Result>(_ body: () throws -> Result) rethrows -> Result { try DocumentAccess.$bound.withValue(self, operation: body) }
 }

@@ -1,0 +1,87 @@
+import Foundation
+import GrantSystem
+import TestSupport
+import Testing
+
+@testable import GrantKit
+
+/// What starting access and waiting cost, by the number of the steps that are too expensive to be taken each time.
+@Suite(.serialized) struct CostTests {
+    @Test("Access to a directory that was found is started without another look at all grants")
+    func foundDirectory() throws {
+        let bench = try Bench()
+        let url = try bench.plain("found")
+        try bench.program {
+            for number in 0..<60 { _ = try GrantedDirectory.grant(bench.plain("other\(number)")) }
+            _ = try GrantedDirectory.grant(url)
+            func time(_ url: URL, _ count: Int) throws -> Int {
+                let start = Machine.milliseconds
+                for _ in 0..<count { try #require(url.startAccessingSecurityScopedResource()) }
+                for _ in 0..<count { url.stopAccessingSecurityScopedResource() }
+                return Int(Machine.milliseconds - start)
+            }
+            _ = try time(url, 1)
+            let found = try time(url, 200)
+            // Each of these comes after a change of the store, so the grants are read again.
+            var looked = 0
+            for number in 0..<10 {
+                _ = try GrantedDirectory.grant(bench.plain("more\(number)"))
+                looked += try time(url, 1)
+            }
+            #expect(found < looked * 10, "200 starts: \(found) ms; 10 after a change: \(looked) ms")
+        }
+    }
+
+    @Test("A directory that was found is not granted once this or another process has revoked its grant, or it has expired")
+    func revokedMeanwhile() throws {
+        let bench = try Bench()
+        let url = try bench.granted("docs")
+        try bench.program {
+            func isGranted() -> Bool {
+                guard url.startAccessingSecurityScopedResource() else { return false }
+                url.stopAccessingSecurityScopedResource()
+                return true
+            }
+            #expect(isGranted() && isGranted())
+            let granted = try GrantedDirectory(containing: url)
+            try granted.revoke()
+            #expect(!isGranted())
+            #expect(try granted.restore().id == granted.id && isGranted())
+            try bench.fixture.grantfs("revoke", "docs").orThrow()
+            #expect(!isGranted())
+            try bench.fixture.restore("docs")
+            #expect(isGranted())
+            try bench.fixture.grantfs("set", "docs", "--expires", "1s").orThrow()
+            #expect(isGranted())
+            try eventually("it has expired") { !isGranted() }
+        }
+    }
+
+    @Test("Coordinations that wait for one item have no thread each")
+    func waiting() throws {
+        let bench = try Bench()
+        let url = try bench.plain("folder").appendingPathComponent("note")
+        try bench.programWithoutStore {
+            let queue = OperationQueue()
+            queue.maxConcurrentOperationCount = 4
+            let done = Lock(0)
+            func threads() throws -> Int { try FileManager.default.contentsOfDirectory(atPath: "/proc/self/task").count }
+            let before = try threads()
+            var error: NSError?
+            NSFileCoordinator().coordinate(writingItemAt: url, error: &error) { _ in
+                do {
+                    for _ in 0..<1000 {
+                        NSFileCoordinator().coordinate(with: [.writingIntent(with: url)], queue: queue) { _ in done.withLock { $0 += 1 } }
+                    }
+                    try waitForClaims(1000, on: url)
+                    // Other tests of this process have threads, too.
+                    #expect(try threads() - before < 200)
+                } catch {
+                    Issue.record(error)
+                }
+            }
+            #expect(error == nil)
+            try eventually("all have run") { done.withLock { $0 } == 1000 }
+        }
+    }
+}

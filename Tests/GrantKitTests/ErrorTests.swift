@@ -1,0 +1,60 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import GrantKit
+
+@Suite struct ErrorTests {
+    private func check(_ error: any Error) throws {
+        let shown = try #require(error as? any LocalizedError)
+        for text in [shown.errorDescription, shown.failureReason, shown.recoverySuggestion, error.localizedDescription] {
+            let text = try #require(text)
+            #expect(text.hasSuffix(".") && !text.contains("grantfs ") && !text.contains("--"), "“\(text)”")
+        }
+        #expect(error.localizedDescription == shown.errorDescription)
+    }
+
+    @Test(
+        "Every grant error has a description, a reason and a suggestion for a window, without a command",
+        arguments: GrantError.Code.allCases)
+    func grantErrors(code: GrantError.Code) throws {
+        try check(GrantError(code, "it cannot be used"))
+        try check(GrantError(code, "grantfs pick has ended", cause: "it needs --desktop", advice: "grantfs mount"))
+    }
+
+    @Test("Every coordination error has a description, a reason and a suggestion for a window, without a command")
+    func coordinationErrors() throws {
+        let all: [CoordinationError] = [
+            .outside([]), .revoked([]), .noMount, .deadlock, .timedOut, .cancelled, .daemonDied(mountpoint: []), .failed("it broke"),
+        ]
+        for error in all {
+            try check(error)
+            let shown = CocoaError.error(error, url: nil, isWriting: true)
+            #expect(!shown.localizedDescription.isEmpty && shown.localizedFailureReason != nil && shown.localizedRecoverySuggestion != nil)
+        }
+    }
+
+    @Test("Each code of a grant error has the Cocoa code that the documentation gives")
+    func codes() {
+        let table: [GrantError.Code: CocoaError.Code] = [
+            .permission: .fileReadNoPermission, .notFound: .fileNoSuchFile, .invalidDirectory: .fileNoSuchFile,
+            .invalidBookmark: .fileReadCorruptFile, .invalidFile: .fileReadCorruptFile, .usage: .fileReadUnsupportedScheme,
+            .unsupported: .featureUnsupported, .alreadyExists: .fileWriteFileExists,
+        ]
+        for code in GrantError.Code.allCases {
+            #expect(CocoaError(GrantError(code, "it cannot be used")).code == table[code] ?? .fileReadUnknown, "\(code)")
+        }
+        #expect(CocoaError(GrantError(.notFound, "it is not there"), isMaking: true).code == .fileReadNoSuchFile)
+    }
+
+    @Test("A store that is not there is no missing directory, for making and for resolving")
+    func missingStore() throws {
+        let bench = try Bench()
+        let url = try bench.granted("docs")
+        let data = try bench.program { try url.bookmarkData(options: .withSecurityScope) }
+        bench.programWithoutStore {
+            #expect(bench.failure(data) == .fileReadUnknown)
+            #expect(cocoaCode { _ = try url.bookmarkData(options: .withSecurityScope) } == .fileReadUnknown)
+        }
+    }
+}
