@@ -122,6 +122,8 @@ let package = Package(
             name: "ClaimProbe", dependencies: ["GrantAdministration", "GrantControl", "GrantModel", "GrantStore", "GrantSystem"],
             path: "Tests/ClaimProbe", swiftSettings: strict),
         .executableTarget(
+            name: "LibraryStress", dependencies: ["GrantKit"], path: "Tests/LibraryStress", swiftSettings: strict),
+        .executableTarget(
             name: "FakePortal", path: "Tests/FakePortal",
             cSettings: strictC,
             linkerSettings: [.linkedLibrary("systemd")]),

@@ -24,7 +24,7 @@ struct BookmarkData: Equatable {
         /// Through a grant of a store; `below` is the path within the grant.
         case grant(GrantID, store: UInt64, below: [UInt8], Item)
         /// By name in a mounted view, for a program that sees the mount and not the store. `directory` is the granted directory's inode
-        /// number without the upper 16 bits, which each mount assigns anew. It is needed because other stores may have views and grants
+        /// number without the upper 16 bits, which each mount assigns. It is needed because other stores may have views and grants
         /// of the same names.
         case view(name: [UInt8], grant: [UInt8], directory: UInt64, below: [UInt8])
     }

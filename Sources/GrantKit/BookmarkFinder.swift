@@ -20,7 +20,7 @@ enum BookmarkFinder {
     }
 
     /// Resolves a bookmark. `.invalidBookmark`; `.permission` for a grant that is revoked, expired or removed, and for an item that has
-    /// left it; `.notFound` for what is missing or replaced; `.ambiguous`; the store's errors.
+    /// left it; `.notFound` for a missing or replaced item; `.ambiguous`; the store's errors.
     static func find(_ bytes: [UInt8], in environment: GrantEnvironment) throws(GrantError) -> Found {
         let (data, sealed, seal) = try BookmarkData.decoded(bytes)
         switch data.route {
@@ -144,7 +144,7 @@ enum BookmarkFinder {
     }
 
     /// Returns the file where its name leads, or else where it was moved: in its directory, below the granted directory or, without a
-    /// grant, near the nearest directory above that still exists. It is the same file there, whatever its name.
+    /// grant, near the nearest directory above that still exists. It is the same file there by any name.
     private static func find(
         _ leaf: BookmarkData.Leaf, in directory: [UInt8]?, of item: BookmarkData.Item, below top: [UInt8]?
     ) throws(GrantError) -> [UInt8] {

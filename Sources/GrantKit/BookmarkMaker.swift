@@ -77,10 +77,10 @@ enum BookmarkMaker {
         return try BookmarkResolver().bookmark(directory: directory).bookmark
     }
 
-    /// The inode number of a directory in a mount, without the part that each mount assigns anew.
+    /// The inode number of a directory in a mount, without the part that each mount assigns.
     static func number(_ directory: [UInt8]) throws(GrantError) -> UInt64 { try look(directory).identity.inode & ((1 << 48) - 1) }
 
-    /// Looks up what is at a canonical path.
+    /// Looks up the item at a canonical path.
     static func look(_ path: [UInt8]) throws(GrantError) -> (isDirectory: Bool, identity: FileIdentity) {
         do throws(Errno) {
             let status = try FileDescriptor.open(path, OpenFlags.path | O_NOFOLLOW).status()

@@ -52,7 +52,7 @@ extension GrantFleetTests {
             for (contents, mode, said) in cases {
                 try contents.write(toFile: file, atomically: false, encoding: .utf8)
                 chmod(file, mode)
-                let output = try fleet.on("fresh", "fleet", "join", file)
+                let output = try fleet.on("fresh", "fleet", "join", file, "--timeout", "2")
                 #expect(output.status == 1 && output.errors.contains(said), "\(said): \(output)")
                 #expect(access(fleet.store("fresh") + "/fleet/host.json", F_OK) != 0, "\(said)")
             }

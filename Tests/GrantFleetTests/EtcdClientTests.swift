@@ -1,6 +1,7 @@
 import GrantFleet
 import Foundation
 import GrantModel
+import GrantSystem
 import TestSupport
 import Testing
 
@@ -41,6 +42,28 @@ struct AnEtcdClient {
             }
         }
         #expect(try EtcdClient(settings).read("counter").entry?.value == Array("100".utf8))
+    }
+
+    @Test("A patient client waits for an etcd that starts later")
+    func patience() throws {
+        let scratch = try MountFixture()
+        let servers = try EtcdServers(in: scratch.base)
+        let client = try EtcdClient(EtcdSettings(endpoints: servers.endpoints))
+        servers.kill(servers.members[0])
+        client.endRequests(at: Clock.monotonic + 1_000_000_000)
+        #expect(Self.failure { () throws(EtcdFailure) in _ = try client.read("key") }?.isSilence == true)
+        client.endRequests(at: Clock.monotonic + 60_000_000_000, isPatient: true)
+        let found = Lock<Bool?>(nil)
+        let thread = Thread {
+            let isRead = (try? client.read("key")) != nil
+            found.withLock { $0 = isRead }
+        }
+        thread.start()
+        // By then the first attempts have failed.
+        pause(milliseconds: 500)
+        #expect(found.withLock { $0 } == nil)
+        try servers.start(servers.members[0])
+        try scratch.wait(until: "the client has its answer") { found.withLock { $0 } == true }
     }
 
     @Test("goes on with a watch behind what it brought last, when the server was killed meanwhile")

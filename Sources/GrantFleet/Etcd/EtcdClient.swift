@@ -24,6 +24,8 @@ public final class EtcdClient: @unchecked Sendable {
         var clock: Int64?
         /// By `Clock.monotonic`: no request lasts longer. nil: each endpoint has its own time.
         var deadline: Int64?
+        /// Whether endpoints that cannot be reached are tried again until the deadline.
+        var isPatient = false
     }
 
     /// Loads the libraries. `.unsupported` if they are not installed.
@@ -61,8 +63,15 @@ public final class EtcdClient: @unchecked Sendable {
     /// How far the server's clock was ahead of this one's at its last answer, in seconds and to the second. nil if unknown.
     public var clockDifference: Int64? { state.withLock { $0.clock } }
 
-    /// Lets no request last beyond a time by `Clock.monotonic`; nil: each endpoint has `timeout`.
-    public func endRequests(at deadline: Int64?) { state.withLock { $0.deadline = deadline } }
+    /// Ends every request at `deadline`, a time of `Clock.monotonic`. nil: each endpoint has `timeout`.
+    ///
+    /// `isPatient`: endpoints that cannot be reached are tried again until then.
+    public func endRequests(at deadline: Int64?, isPatient: Bool = false) {
+        state.withLock { ($0.deadline, $0.isPatient) = (deadline, isPatient) }
+    }
+
+    /// The pause before all endpoints are tried again: nanoseconds.
+    private static let pause: Int64 = 200_000_000
 
     /// The milliseconds for the next request to an endpoint. `.unreachable` if the time is over.
     private func timeLeft(_ state: State) throws(EtcdFailure) -> Int {
@@ -128,6 +137,20 @@ public final class EtcdClient: @unchecked Sendable {
     /// Tries the endpoints in turn, beginning with the one that answered last.
     private func send(_ path: String, _ body: JSONValue, _ state: inout State) throws(EtcdFailure) -> JSONValue {
         let text = body.text
+        while true {
+            do throws(EtcdFailure) {
+                return try sendOnce(path, text, &state)
+            } catch {
+                // A request without an answer may have been executed.
+                guard case .unreachable = error, state.isPatient, let deadline = state.deadline,
+                    deadline - Clock.monotonic > Self.pause
+                else { throw error }
+                usleep(UInt32(Self.pause / 1_000))
+            }
+        }
+    }
+
+    private func sendOnce(_ path: String, _ text: [UInt8], _ state: inout State) throws(EtcdFailure) -> JSONValue {
         var reasons: [String] = []
         var (worst, mayBeDone): (EtcdFailure?, Bool) = (nil, false)
         for _ in settings.endpoints {

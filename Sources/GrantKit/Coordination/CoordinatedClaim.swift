@@ -150,7 +150,7 @@ final class CoordinatedClaim: Sendable {
             return parts
         }
         guard let local else { return }
-        // What was added in the accessor hears of everything from here on.
+        // Presenters added in the accessor receive every event from here on.
         PresenterRegistry.process.settle(addedIn: work, within: environment.timeouts.presenter)
         for presenter in own { presenter.endWriting() }
         daemons?.end()

@@ -13,7 +13,7 @@ extension NSFileCoordinator {
         public static let withoutChanges = ReadingOptions(rawValue: 1 << 0)
         /// A symbolic link is resolved once, before the claim is made; the accessor gets its target's URL.
         public static let resolvesSymbolicLink = ReadingOptions(rawValue: 1 << 1)
-        /// Reads only names, sizes, times and the like: it conflicts only with those who change them, or displace the item. There: it
+        /// Reads only names, sizes, times and the like: it conflicts only with accesses that change them or displace the item. There: it
         /// does not download the item first.
         public static let immediatelyAvailableMetadataOnly = ReadingOptions(rawValue: 1 << 2)
         /// The accessor gets a snapshot of the item, while the item is free for writers again. The snapshot is removed when the
@@ -31,15 +31,15 @@ extension NSFileCoordinator {
         /// Unknown bits have no effect.
         public init(rawValue: UInt) { self.rawValue = rawValue }
 
-        /// Deletes the item: presenters are asked to let go of it, and everybody else is excluded, readers of metadata too.
+        /// Deletes the item: presenters are asked to release it, and all others are excluded, readers of metadata too.
         public static let forDeleting = WritingOptions(rawValue: 1 << 0)
-        /// Moves the item: everybody else is excluded. Report the new place with `item(at:didMoveTo:)`.
+        /// Moves the item: all others are excluded. Report the new place with `item(at:didMoveTo:)`.
         public static let forMoving = WritingOptions(rawValue: 1 << 1)
         /// Merges: presenters are asked to save first, so that their changes can be merged.
         public static let forMerging = WritingOptions(rawValue: 1 << 2)
-        /// Replaces the item by another one: everybody else is excluded.
+        /// Replaces the item by another one: all others are excluded.
         public static let forReplacing = WritingOptions(rawValue: 1 << 3)
-        /// Changes only names, times and the like: it conflicts only with those who read or change them, or displace the item.
+        /// Changes only names, times and the like: it conflicts only with accesses that read or change them, or displace the item.
         public static let contentIndependentMetadataOnly = WritingOptions(rawValue: 1 << 4)
     }
 }
@@ -52,7 +52,7 @@ extension CoordinatedAccess {
             savesFirst: !isMetadata && !options.contains(.withoutChanges), followsLink: options.contains(.resolvesSymbolicLink))
     }
 
-    /// Of several options, the one that excludes most counts.
+    /// Of several options, the most exclusive counts.
     static func writing(_ path: [UInt8], _ options: NSFileCoordinator.WritingOptions) -> CoordinatedAccess {
         let intents: [(NSFileCoordinator.WritingOptions, Intent)] = [
             (.forDeleting, .deleting), (.forMoving, .moving), (.forReplacing, .replacing), (.forMerging, .merging),

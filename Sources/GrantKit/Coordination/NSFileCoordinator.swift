@@ -12,7 +12,7 @@ public typealias NSErrorPointer = UnsafeMutablePointer<NSError?>?
 /// a file, or to a directory with everything in it.
 ///
 /// **Here.** An item that is granted and mounted is coordinated by the daemons of its mounts, with every process that uses the store,
-/// by whatever path it names the item. After `grantfs set NAME --coordination mandatory`, programs that know nothing of claims wait as
+/// by whatever path it names the item. After `grantfs set NAME --coordination mandatory`, programs without claims wait as
 /// well, if they come through the mount. The claim ends with the process, and with the grant: a caller that waits when the grant is
 /// revoked gets `fileReadNoPermission` or `fileWriteNoPermission`. Any other item (outside of every grant, nothing mounted, a store
 /// that cannot be read) is coordinated among the threads of this process.

@@ -3,10 +3,10 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// Hears of changes by programs that do not coordinate, and tells presenters.
+/// Reports changes by programs that do not coordinate to presenters.
 ///
-/// It watches directories (inotify(7)) where a presenter names its item, and on the host. What is changed through another mount, or by
-/// another machine, does not show there. Where nothing can be watched, presenters hear of coordinated work alone.
+/// It watches directories (inotify(7)) where a presenter names its item, and on the host. A change through another mount, or by
+/// another machine, is not reported there. Where nothing can be watched, presenters receive events of coordinated work only.
 ///
 /// Locking: `reading` while news are read; `state` for an access, also within `reading`.
 final class PlainChanges: Sendable {
@@ -17,7 +17,7 @@ final class PlainChanges: Sendable {
         /// The directory on the host, and where it is watched.
         let host: [UInt8]
         let place: [UInt8]
-        /// The one name to hear of; nil for everything below.
+        /// The name to watch; nil for everything below.
         let name: [UInt8]?
     }
 

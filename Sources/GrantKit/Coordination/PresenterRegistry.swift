@@ -140,7 +140,7 @@ extension NSFileCoordinator {
     /// no change.
     public static func addFilePresenter(_ filePresenter: any NSFilePresenter) { PresenterRegistry.process.add(filePresenter) }
 
-    /// Nothing more comes to it, but what is on its queue already. Nothing happens when it is not registered.
+    /// It receives nothing more than its queue already holds. Nothing happens when it is not registered.
     public static func removeFilePresenter(_ filePresenter: any NSFilePresenter) { PresenterRegistry.process.remove(filePresenter) }
 
     /// The presenters of this process that are registered.

@@ -145,7 +145,7 @@ final class RegisteredPresenter: @unchecked Sendable {
     /// A coordinated writer, or the presenter's own work, begins.
     func beginWriting() { state.withLock { $0.writers += 1 } }
 
-    /// It has ended. What it has changed is no news of another program.
+    /// It has ended. What it has changed is not a change by another program.
     func endWriting() {
         guard state.withLock({ $0.writers > 0 }) else { return }
         PlainChanges.process.takeNews()
@@ -190,7 +190,7 @@ final class RegisteredPresenter: @unchecked Sendable {
         }
     }
 
-    // MARK: What must be answered
+    // MARK: Questions
 
     func relinquish(toWriter isWriter: Bool, _ done: @escaping @Sendable () -> Void) {
         // A writer has the item until `reacquire`.

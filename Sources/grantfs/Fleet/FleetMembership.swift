@@ -26,7 +26,10 @@ enum FleetMembership {
             throw GrantError(
                 .alreadyExists, "this host is in a fleet already, as “\(own.host ?? "")”", advice: "grantfs fleet leave takes it out")
         }
-        _ = try FleetStore(try EtcdClient(credentials.settings))
+        let client = try EtcdClient(credentials.settings)
+        // At boot etcd may start after this host, or elect a leader.
+        client.endRequests(at: Clock.deadline(seconds: max(try arguments.timeout(), 2)), isPatient: true)
+        _ = try FleetStore(client)
         try makePlace(store)
         try credentials.write(to: place)
         let isStarted = start(store)
