@@ -69,7 +69,7 @@ public final class FairQuota: @unchecked Sendable {
     /// Call it before an operation that must not leave a partial result.
     public func hasRoom(scope: UInt32, user: UInt32) -> Bool { limit - inUse - 1 >= needed(scope: scope, user: user, more: 1) }
 
-    /// How much must be left for others when two holders have `more` than now.
+    /// How much must be left when a scope and a user hold `more` than now.
     func needed(scope: UInt32, user: UInt32, more: Int = 0) -> Int {
         needed(
             Self.place(scope, in: scopes).pointee.load(ordering: .relaxed) + more,
