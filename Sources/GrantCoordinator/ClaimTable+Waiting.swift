@@ -1,12 +1,14 @@
 // The wait-for graph.
 extension ClaimTable {
-    /// The claims that block `id`; empty when it is held.
+    /// The claims that block `id`. Empty if it is held.
     public func blockers(of id: ClaimID) -> [ClaimID] {
         guard let claim = self[id], !claim.isHeld else { return [] }
         return blockers(of: claim).map(\.id)
     }
 
-    /// Whether any claim blocks this one. Checks held claims first: nearly always one of them does.
+    /// Whether any claim blocks this one.
+    ///
+    /// Checks held claims first, because nearly always one of them does.
     func isBlocked(_ claim: Claim) -> Bool {
         if claims.contains(where: { $0.isHeld && $0.conflicts(with: claim) }) { return true }
         var overtaken: Set<ClaimID>?
@@ -27,8 +29,10 @@ extension ClaimTable {
         }
     }
 
-    /// Claims that wait, directly or transitively, for a claim held by this claimant or purpose, or for the answer of a presenter
-    /// of this purpose.
+    /// Claims that wait, directly or transitively, for this claimant or purpose.
+    ///
+    /// They wait for a claim that the claimant or the purpose holds, or for the answer of a
+    /// presenter of this purpose.
     private func waitersOnRelated(of claim: Claim) -> Set<ClaimID> {
         let own = claims.filter { $0.isHeld && $0.isRelated(to: claim) }
         let asking = claims.filter { other in claim.purpose.map { other.awaited?.contains($0) == true } ?? false }
@@ -37,7 +41,7 @@ extension ClaimTable {
         var causes = own + asking
         while let cause = causes.popLast() {
             for other in claims where !other.isHeld && other.id != claim.id && !result.contains(other.id) {
-                // What is held blocks everybody, what waits blocks those behind it.
+                // A held claim blocks all others, a waiting claim blocks later ones.
                 guard cause.isHeld || cause.id < other.id, cause.conflicts(with: other) else { continue }
                 result.insert(other.id)
                 causes.append(other)
@@ -48,7 +52,7 @@ extension ClaimTable {
 
     /// Whether granting `claim`, which waits, would need its own claimant to wait for itself.
     func wouldDeadlock(_ claim: Claim) -> Bool {
-        // Nobody can wait for who has nothing else; most claims are seen off by this.
+        // No claim waits for a claimant without other claims. This check suffices for most claims.
         guard claims.contains(where: { $0.claimant == claim.claimant && $0.id != claim.id }) else { return false }
         var seen: Set<ClaimID> = []
         var asked: Set<ClaimantID> = []
@@ -57,7 +61,7 @@ extension ClaimTable {
             guard seen.insert(waiting.id).inserted else { continue }
             for blocker in blockers(of: waiting) {
                 if blocker.claimant == claim.claimant { return true }
-                // Whoever stands in the way goes on when everything that its claimant waits for has come true.
+                // A blocking claimant continues when all claims that it waits for are granted.
                 if asked.insert(blocker.claimant).inserted {
                     open += claims.filter { !$0.isHeld && $0.claimant == blocker.claimant }
                 }
