@@ -6,7 +6,7 @@
 
 // The parts of libfuse that differ between versions, under one name each.
 //
-// The version of the header tells what can be compiled. Libraries with the same soname differ
+// The version of the header decides which code compiles. Libraries with the same soname differ
 // (libfuse3.so.3 is 3.0 to 3.16, libfuse3.so.4 is 3.17 and later), so the loaded library's version
 // is checked as well.
 
