@@ -1,4 +1,4 @@
-// Attributes of what an O_PATH descriptor stands for.
+// Attributes of the inode behind an O_PATH descriptor.
 #include "clinux_fs.h"
 #include "clinux_call.h"
 #include <fcntl.h>
@@ -28,11 +28,13 @@ int clinux_may_write(int fd) {
     return RETRY(faccessat(AT_FDCWD, path, W_OK, 0));
 }
 int clinux_may_make_in(int fd) {
-    // AT_EACCESS: as it acts, and not as the process's real user. The C library takes no empty path.
+    // AT_EACCESS: with the thread's rights, and not those of the process's real user. The C library
+    // takes no empty path.
     return RETRY((int)syscall(SYS_faccessat2, fd, "", W_OK | X_OK, AT_EACCESS | AT_EMPTY_PATH));
 }
 int clinux_utimens_descriptor(int fd, const struct timespec times[2]) {
-    // Linux 5.8 and later take an empty path; before that the magic link does, but not for a symbolic link.
+    // Linux 5.8 and later take an empty path. Before, the magic link works, except for a symbolic
+    // link.
     int result = RETRY(utimensat(fd, "", times, AT_EMPTY_PATH));
     if (result != -EINVAL) return result;
     char path[40];

@@ -1,16 +1,17 @@
-// How the files of this target call the system. Not part of what Swift sees.
+// How the files of this target make system calls. Swift does not import it.
 #pragma once
 #include <errno.h>
 #include <stdio.h>
 
-// Returns errno negated, 1 to 4095; -EIO for a number outside of that range.
+// Returns errno negated, 1 to 4095, or -EIO for a number outside of that range.
 static inline int negative_errno(void) { return errno >= 1 && errno <= 4095 ? -errno : -EIO; }
 
-// Repeats a call that was interrupted (EINTR). close(2) is the exception, see clinux_close.
+// Repeats a call that was interrupted (EINTR), except close(2): see clinux_close.
 //
-// The result is 0 or more, or -1 to -4095. A filesystem can make a call return something else: tmpfs answers a search for a hole
-// near 2^63 with the lowest offset there is, a server may answer an ioctl(2) with any number, and the C library takes that for a
-// result. It becomes -EOVERFLOW here, so that nobody negates it.
+// The result is 0 or more, or -1 to -4095. A filesystem can make a call return another number. For
+// example, tmpfs answers a search for a hole near 2^63 with the lowest offset there is. A server
+// may answer an ioctl(2) with any number, which the C library takes for a result. Such a number
+// becomes -EOVERFLOW here, so that no caller negates it.
 #define RETRY(call)                                            \
     ({                                                         \
         __typeof__(call) result_;                              \
@@ -18,7 +19,7 @@ static inline int negative_errno(void) { return errno >= 1 && errno <= 4095 ? -e
         result_ >= 0 ? result_ : (__typeof__(call))(result_ == -1 ? negative_errno() : -EOVERFLOW); \
     })
 
-// The directory of this process's descriptors (O_PATH), opened once; -1 where there is no /proc.
+// The directory of this process's descriptors (O_PATH), opened once. -1 without /proc.
 int clinux_own_descriptors(void);
 
 // The magic link of an open descriptor, for calls that take no descriptor.

@@ -9,7 +9,8 @@
 int clinux_capabilities_keep(uint64_t kept) {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[2];
-    // While CAP_SETPCAP is there. A capability that the kernel does not know is past the last one.
+    // While the thread has CAP_SETPCAP. A capability that the kernel does not know is past the last
+    // one.
     for (int capability = 0; capability < 64; capability++) {
         if (kept >> capability & 1) continue;
         int is_set = prctl(PR_CAPBSET_READ, capability, 0, 0, 0);
@@ -61,17 +62,17 @@ int clinux_become_user(uid_t user, gid_t group, const gid_t *groups, size_t coun
     int result = clinux_no_new_privileges();
     if (result != 0) return result;
     if (syscall(SYS_setgroups, count, groups) == -1 || syscall(SYS_setresgid, group, group, group) == -1) return -errno;
-    // CAP_SETUID is needed once more.
+    // CAP_SETUID is needed again.
     if ((result = clinux_capabilities_keep((uint64_t)1 << CAP_SETUID)) != 0) return result;
     if (syscall(SYS_setresuid, user, user, user) == -1) return -errno;
     if ((result = clinux_capabilities_keep(0)) != 0) return result;
-    // The kernel does so at a change of user, unless fs.suid_dumpable says otherwise.
+    // The kernel does that at a change of user, unless fs.suid_dumpable prevents it.
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == -1) return -errno;
     return syscall(SYS_setresuid, 0, 0, 0) == 0 ? -EPERM : 0;
 }
 
 int clinux_become_nobody(void) {
-    // The highest number of the old 16 bits, which systems give to nobody.
+    // The highest number of the old 16 bits, which systems assign to the user `nobody`.
     const uid_t nobody = 65534;
     return geteuid() == 0 ? clinux_become_user(nobody, nobody, NULL, 0) : clinux_no_new_privileges();
 }

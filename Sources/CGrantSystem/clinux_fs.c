@@ -25,8 +25,8 @@ int clinux_open_beneath(int dirfd, const char *path, int flags, mode_t mode, boo
         .mode = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE ? mode & 07777 : 0,
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | (cross_mounts ? 0 : RESOLVE_NO_XDEV),
     };
-    // A link as the last component is what O_PATH | O_NOFOLLOW asks for; RESOLVE_NO_SYMLINKS allows exactly that.
-    // EAGAIN: the kernel could not rule out a race with a rename; the walk is one component, so it is made again.
+    // RESOLVE_NO_SYMLINKS allows a final link under O_PATH | O_NOFOLLOW. EAGAIN: the kernel could
+    // not rule out a race with a rename, so the walk is repeated.
     for (int attempt = 0;; attempt++) {
         long fd = RETRY(syscall(SYS_openat2, dirfd, path, &how, sizeof how));
         if (fd != -EAGAIN || attempt == 64) return (int)fd;
@@ -40,12 +40,14 @@ int clinux_openat(int dirfd, const char *path, int flags, mode_t mode) {
 }
 
 int clinux_close(int fd) {
-    // Linux releases the number before it can return EINTR, so a second close could hit somebody else's descriptor.
+    // Linux releases the number before it can return EINTR, so a second close could hit another
+    // file.
     return close(fd) == -1 && errno != EINTR ? -errno : 0;
 }
 
 int clinux_open_nothing(void) {
-    // A socket's magic link gives a path to it and nothing else: ENXIO to every other open(2), EBADF to every use of O_PATH.
+    // A socket's magic link gives a path to it and nothing else: ENXIO to every other open(2),
+    // EBADF to every use of O_PATH.
     int made = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (made < 0) return -errno;
     int result = clinux_reopen(made, O_PATH);
@@ -54,12 +56,14 @@ int clinux_open_nothing(void) {
 }
 
 int clinux_replace(int fd, int by) {
-    // EBUSY: the number is just being opened by another thread, which cannot be while it is ours.
+    // EBUSY: another thread is opening the number, which cannot be while it is ours.
     return RETRY(dup3(by, fd, O_CLOEXEC));
 }
 
-// The directory of this process's descriptors, opened once: from there a magic link is one name, and from the root it is six, two of
-// them symbolic links. All threads that come here share one table of descriptors. -1 where there is no /proc.
+// The directory of this process's descriptors, opened once. -1 without /proc.
+//
+// From there a magic link is one name. From the root it is six names, two of them symbolic links.
+// All threads that come here share one table of descriptors.
 int clinux_own_descriptors(void) {
     static atomic_int known = 0;
     int fd = atomic_load_explicit(&known, memory_order_acquire);
@@ -108,7 +112,7 @@ static int look(int dirfd, const char *path, int sync, struct clinux_statx *out)
     out->birth_seconds = x.stx_btime.tv_sec;
     out->birth_nanoseconds = x.stx_btime.tv_nsec;
     out->has_mount_id = (x.stx_mask & 0x1000) != 0;
-    // The field follows stx_dev_minor in the kernel's struct; older headers call it spare.
+    // The field follows stx_dev_minor in the kernel's struct. Older headers call it spare.
     memcpy(&out->mount_id, (char *)&x + 0x90, sizeof out->mount_id);
     out->is_mount_root = (x.stx_attributes & 0x2000 /* STATX_ATTR_MOUNT_ROOT */) != 0;
     return 0;

@@ -1,4 +1,4 @@
-// What tells one inode from another, and the flags that it carries.
+// The identity of an inode, and the flags that it carries.
 #include "clinux_fs.h"
 #include "clinux_call.h"
 #include <fcntl.h>
@@ -28,7 +28,7 @@ int clinux_open_by_handle(int mount_fd, const struct clinux_handle *handle, int 
 }
 
 int clinux_fs_uuid(int fd, uint8_t out[16]) {
-    // struct fsuuid2 of linux 6.9: { __u8 len; __u8 uuid[16]; }, _IOR(0x15, 0, struct fsuuid2)
+    // struct fsuuid2 of linux 6.9 (__u8 len, __u8 uuid[16]), _IOR(0x15, 0, struct fsuuid2)
     struct { uint8_t len; uint8_t uuid[16]; } u = {0};
     int result = RETRY(ioctl(fd, _IOR(0x15, 0, __typeof__(u)), &u));
     if (result < 0) return result;
@@ -38,7 +38,7 @@ int clinux_fs_uuid(int fd, uint8_t out[16]) {
 }
 
 int clinux_generation(int fd, uint32_t *out) {
-    // The kernel writes an int, whatever the ioctl's number says about a long.
+    // The kernel writes an int, although the ioctl's number encodes a long.
     unsigned long value = 0;
     int result = RETRY(ioctl(fd, FS_IOC_GETVERSION, &value));
     if (result < 0) return result;

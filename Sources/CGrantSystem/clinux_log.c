@@ -20,7 +20,7 @@ static void load(void) {
 }
 
 bool clinux_journal_is_there(void) {
-    // Without a journald, sd_journal_sendv says that all is well.
+    // Without a journald, sd_journal_sendv reports success.
     if (access("/run/systemd/journal/socket", W_OK) != 0) return false;
     pthread_once(&loading, load);
     return journal_sendv != NULL;

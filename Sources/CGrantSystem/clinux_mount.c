@@ -13,7 +13,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-// <linux/mount.h> and <linux/stat.h> of 6.8; older headers lack them.
+// <linux/mount.h> and <linux/stat.h> of 6.8, for older headers that lack them.
 #define MOUNT_ID 0x1000U
 #define MOUNT_ID_UNIQUE 0x4000U
 #ifdef SYS_statmount
@@ -21,13 +21,13 @@
 #else
 #define STATMOUNT_CALL 457
 #endif
-// <sys/mount.h>, which does not go with <linux/mount.h> everywhere.
+// <sys/mount.h>, which conflicts with <linux/mount.h> on some systems.
 #define UNMOUNT_DETACH 2
 #define UNMOUNT_NOFOLLOW 8
 // <linux/magic.h> of 5.10 has no name for it: fs/fuse/control.c.
 #define FUSE_CONTROL_MAGIC 0x65735543
 
-// stx_mnt_id follows stx_dev_minor in the kernel's struct; older headers call it spare.
+// stx_mnt_id follows stx_dev_minor in the kernel's struct. Older headers call it spare.
 static uint64_t mount_field(const struct statx *x) {
     uint64_t value;
     memcpy(&value, (const char *)x + 0x90, sizeof value);
@@ -54,7 +54,8 @@ int clinux_mount_is_there(uint64_t number) {
 int clinux_mount_filesystem_of(uint64_t number, struct clinux_mount_filesystem *out) {
     enum { BASIC = 0x1, TYPE = 0x20, SUBTYPE = 0x100, SOURCE = 0x200 };
     struct { uint32_t size, spare; uint64_t mount, parameter; } request = {24, 0, number, BASIC | TYPE | SUBTYPE | SOURCE};
-    // struct statmount of Linux 6.14; of what an older kernel does not know it says nothing in `mask`. The words are behind it, each by its place there.
+    // struct statmount of Linux 6.14. `mask` omits fields that the kernel does not know. Strings
+    // follow it, each at its offset in `words`.
     struct {
         uint32_t size, options; uint64_t mask; uint32_t major, minor; uint64_t magic; uint32_t flags, type; uint64_t others[10];
         uint32_t subtype, source; uint64_t spare[48]; char words[8192];
@@ -76,7 +77,7 @@ int clinux_mount_filesystem_of(uint64_t number, struct clinux_mount_filesystem *
 int clinux_mount_place_of(int dirfd, const char *path, struct clinux_mount_place *out) {
     struct statx x;
     int flags = AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT | (*path == 0 ? AT_EMPTY_PATH : 0);
-    // An empty mask: a FUSE filesystem of another user refuses whatever else it is asked for.
+    // An empty mask: a FUSE filesystem of another user refuses every other request.
     if (statx(dirfd, path, flags, 0, &x) == -1) return -errno;
     out->major = x.stx_dev_major;
     out->minor = x.stx_dev_minor;
@@ -105,7 +106,7 @@ static int set_word(int fs, const char *word, unsigned *attributes) {
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         if (strcmp(word, flags[i].word)) continue;
         *attributes = (*attributes | flags[i].set) & ~flags[i].clear;
-        // Of the filesystem as well, as mount(2) does.
+        // For the filesystem as well, as mount(2) does.
         return strcmp(word, "ro") ? 0 : configure(fs, "ro", NULL);
     }
     return configure(fs, word, NULL);
@@ -164,7 +165,7 @@ int clinux_unmount_in(int parent, const char *name) {
     return (int)RETRY(syscall(SYS_umount2, path, UNMOUNT_NOFOLLOW));
 }
 
-// Without a word about times of access the kernel would leave those flags as they are.
+// Without a flag for access times the kernel would not change those flags.
 int clinux_remount(int fd, bool read_only, bool set_id, bool devices, bool no_execute, bool no_access_time, bool no_directory_access_time) {
     unsigned long flags = MS_REMOUNT | (read_only ? MS_RDONLY : 0) | (set_id ? 0 : MS_NOSUID) | (devices ? 0 : MS_NODEV) |
                           (no_execute ? MS_NOEXEC : 0) | (no_access_time ? MS_NOATIME : MS_RELATIME) |
@@ -175,7 +176,8 @@ int clinux_remount(int fd, bool read_only, bool set_id, bool devices, bool no_ex
 }
 
 int clinux_fuse_generation(const char *path, uint32_t *generation) {
-    // AT_HANDLE_FID of Linux 6.5: a handle that is compared and never opened. Before, there were handles without it.
+    // AT_HANDLE_FID of Linux 6.5: a handle that is compared and never opened. Older kernels had
+    // such handles without it.
     struct { struct file_handle handle; uint32_t words[32]; } space;
     int result = -1;
     for (int attempt = 0; attempt < 2 && result != 0; attempt++) {
@@ -185,7 +187,8 @@ int clinux_fuse_generation(const char *path, uint32_t *generation) {
         if (result != 0 && (attempt == 1 || errno != EINVAL)) return -errno;
     }
     uint32_t words[3];
-    // FILEID_INO64_GEN (fs/fuse/inode.c, fuse_encode_fh): two words of the node's id, and its generation.
+    // FILEID_INO64_GEN (fs/fuse/inode.c, fuse_encode_fh): two words of the node's id, and its
+    // generation.
     if (space.handle.handle_type != 0x81 || space.handle.handle_bytes != sizeof words) return -EOPNOTSUPP;
     memcpy(words, space.handle.f_handle, sizeof words);
     *generation = words[2];

@@ -31,11 +31,11 @@ int clinux_openings_wakeup_open(void) {
 
 void clinux_openings_wakeup(int wakeup) {
     uint64_t one = 1;
-    // Fails only when it has been rung 2^64 - 2 times unheard.
+    // Fails only after 2^64 - 2 signals that were not read.
     if (write(wakeup, &one, sizeof one) == -1) return;
 }
 
-// Nothing is where standard output and error are elsewhere: what the runtime says there must not become an answer to the kernel.
+// Fills closed standard numbers: otherwise the runtime's output could become a reply to the kernel.
 static int fill_standard_numbers(void) {
     for (;;) {
         int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -99,7 +99,7 @@ bool clinux_openings_next(int group, pid_t *process, int *fd) {
     struct fanotify_event_metadata event;
     for (int tries = 0; tries < 64; tries++) {
         ssize_t length = read(group, &event, sizeof event);
-        // Other errors are about one event, which the kernel has answered then.
+        // Other errors concern one event, which the kernel has answered then.
         if (length == -1 && errno != EAGAIN) continue;
         if (length < (ssize_t)sizeof event) return false;
         if (event.fd < 0) continue;
@@ -112,13 +112,13 @@ bool clinux_openings_next(int group, pid_t *process, int *fd) {
 
 void clinux_openings_allow(int group, int fd) {
     struct fanotify_response response = {fd, FAN_ALLOW};
-    // Fails when whoever waited was killed.
+    // Fails if the waiting process was killed.
     if (write(group, &response, sizeof response) == -1) errno = 0;
     close(fd);
 }
 
 bool clinux_is_sole_opening(int fd) {
-    // Should a lease be broken in its moment, the signal is one that is ignored by itself.
+    // If the lease is broken in this moment, the signal is one that is ignored by default.
     if (fcntl(fd, F_SETSIG, SIGURG) == -1 || fcntl(fd, F_SETLEASE, F_WRLCK) == -1) return false;
     fcntl(fd, F_SETLEASE, F_UNLCK);
     return true;
@@ -133,7 +133,7 @@ bool clinux_is_on_own_disk(int fd) {
     case BTRFS_SUPER_MAGIC:
     case F2FS_SUPER_MAGIC:
     case TMPFS_MAGIC: return true;
-    // Not overlayfs: what is mapped through it is another inode, whose openers are not counted here.
+    // Not overlayfs: a file mapped through it is another inode, whose openers are not counted here.
     default: return false;
     }
 }

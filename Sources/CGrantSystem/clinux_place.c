@@ -1,5 +1,6 @@
-// Where an open file lies, as the kernel says by the names that lead to it. No filesystem is asked, so this waits for nobody; and the kernel
-// reads a path in one piece (fs/d_path.c, under rename_lock), so a rename cannot tear it apart.
+// The place of an open file, by the kernel's own names for it. No filesystem is called, so this
+// does not block. The kernel reads a path in one piece (fs/d_path.c, under rename_lock), so a
+// rename cannot tear it apart.
 #include "clinux_fs.h"
 #include "clinux_call.h"
 #include <fcntl.h>
@@ -7,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// As long as /proc writes one.
+// The longest path that /proc writes.
 enum { PATH_BYTES = 4096, ATTEMPTS = 16 };
 
 static const char removed[] = " (deleted)";
@@ -20,12 +21,12 @@ static ssize_t path_of(int fd, char path[PATH_BYTES]) {
 
 static int is_below(const char *top, size_t length, const char *path, size_t count) {
     if (length == 1 && *top == '/') return 1;
-    // So the kernel shows a file that was opened by handle and of which it knows no name.
+    // The kernel shows this for a file that was opened by handle and has no known name.
     if (count == 1 && *path == '/') return -ENOENT;
     return count >= length && memcmp(top, path, length) == 0 && (count == length || path[length] == '/');
 }
 
-// A directory that was removed is shown with a word behind its name, and what lay in it without.
+// A removed directory is shown with a word behind its name, and its former entries without.
 static size_t without_word(int root, const char *top, size_t length) {
     size_t word = sizeof removed - 1;
     if (length <= word || memcmp(top + length - word, removed, word) != 0) return length;
@@ -50,7 +51,7 @@ int clinux_lies_below(int root, int fd) {
         if (count < 0) return (int)count;
         int result = is_below(top, (size_t)length, path, (size_t)count);
         if (result != 0) return result;
-        // Outside only if the directory itself was not renamed between the two looks.
+        // Outside only if the directory itself was not renamed between the two reads.
         ssize_t second = path_of(root, again);
         if (second != length || memcmp(top, again, (size_t)length) != 0) continue;
         return is_below(top, without_word(root, top, (size_t)length), path, (size_t)count);

@@ -32,7 +32,7 @@ int clinux_socket_listen(int directory, const char *name, int backlog) {
     if (result < 0) return result;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd == -1) return -errno;
-    // bind(2) gives the name the mode of the socket: there is no moment in which others could connect.
+    // bind(2) gives the name the mode of the socket: others cannot connect at any moment.
     if (fchmod(fd, 0600) == -1 || bind(fd, (struct sockaddr *)&address, sizeof address) == -1 || listen(fd, backlog) == -1) {
         result = -errno;
         close(fd);
@@ -131,7 +131,7 @@ int clinux_socket_receive_descriptors(int fd, int *descriptors, int most) {
         }
     }
     if (is_whole && count > 0) return count;
-    // The kernel leaves out what there was no room for in the table of descriptors (RLIMIT_NOFILE).
+    // The kernel omits descriptors for which the table has no room (RLIMIT_NOFILE).
     for (int index = 0; index < count; index++) close(descriptors[index]);
     return -EBADMSG;
 }
@@ -191,7 +191,7 @@ pid_t clinux_spawn(const char *path, char *const arguments[], char *const enviro
         posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
         posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
     }
-    // Out of the way of the numbers that they are to have.
+    // Away from the numbers that they will get.
     int *high = calloc((size_t)count + 1, sizeof *high);
     int error = high == NULL ? ENOMEM : 0, moved = 0;
     for (; error == 0 && moved < count; moved++) {
@@ -232,7 +232,7 @@ void clinux_await_end_of_child(pid_t pid) {
     while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == -1 && errno == EINTR) continue;
 }
 
-// <linux/kcmp.h>, from 3.5 on; in no header that libc6-dev brings by itself.
+// <linux/kcmp.h>, from 3.5 on. libc6-dev installs no header with it.
 enum { KCMP_OF_FILES = 2, KCMP_OF_VM = 1, KCMP_OF_FS = 3 };
 
 bool clinux_threads_share(pid_t one, pid_t other, int what) {
@@ -253,7 +253,8 @@ int clinux_process_signal(int fd, int signal) { return syscall(PIDFD_SEND_SIGNAL
 
 void clinux_keep_memory_small(void) {
 #ifdef __GLIBC__
-    // The default value, but set: otherwise it grows to twice the largest block that was ever freed, for each of the heaps that threads have.
+    // The default value, but set: otherwise it grows to twice the largest block that was ever
+    // freed, for each thread's heap.
     mallopt(M_TRIM_THRESHOLD, 128 << 10);
 #endif
 }

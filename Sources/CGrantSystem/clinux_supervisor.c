@@ -19,9 +19,10 @@
 
 extern char **environ;
 
-// What runs here after clone(2) is a copy of a process that may have had locks: nothing is called but the kernel.
+// The code here runs after clone(2) in a copy of a process that may have held locks. It makes only
+// system calls.
 
-// How long what was killed may take to end.
+// How long a killed process may take to end.
 enum { END_SECONDS = 30 };
 
 static int64_t now(void) {
@@ -30,7 +31,7 @@ static int64_t now(void) {
     return (int64_t)time.tv_sec;
 }
 
-// Its /proc/PID/stat, open.
+// Opens /proc/PID/stat of a daemon.
 static int open_status(pid_t daemon) {
     char path[32] = "/proc/";
     int at = 6, digits = 0;
@@ -41,7 +42,9 @@ static int open_status(pid_t daemon) {
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-// Whether all that is left of a process is a leader that has ended: what other threads are in the kernel still never come back from there.
+// Whether only a dead leader is left of a process.
+//
+// Threads that are still in the kernel then never return from there.
 static bool is_over(int status) {
     char text[512];
     ssize_t size = pread(status, text, sizeof text - 1, 0);
@@ -51,7 +54,11 @@ static bool is_over(int status) {
     return end != NULL && end[1] == ' ' && (end[2] == 'Z' || end[2] == 'X');
 }
 
-// What a thread does in the kernel may take a moment longer than its process lives, on a busy disk: who is told that it may not have been done is to find it done or not done. What never ends is not waited for.
+// Waits for a daemon's death.
+//
+// On a busy disk a thread's system call may end a moment after its process. A caller that is told
+// that its request may not have been done must find it done or not done. Calls that never end are
+// not waited for.
 static void await_death(int pidfd, int status) {
     for (int turns = 0; turns < 8;) {
         struct pollfd end = {.fd = pidfd, .events = POLLIN};
@@ -87,7 +94,9 @@ static bool pass_on(int fd, const int *descriptors, int count, int64_t deadline)
     return result == 1 && receive(fd, &answer, 1, deadline);
 }
 
-// Passes on what the next daemon asks for. Its last word, or 0 when it has died or takes too long.
+// Passes on the descriptors that the next daemon requests.
+//
+// Returns the daemon's last word, or 0 if it has died or takes too long.
 static char serve(int fd, const struct clinux_supervised *page) {
     while (true) {
         int64_t deadline = now() + page->patience;
@@ -113,7 +122,9 @@ static char serve(int fd, const struct clinux_supervised *page) {
     }
 }
 
-// Starts a daemon with a socket to here, in a process group and with a table of descriptors of its own. Its number.
+// Starts a daemon with a socket to this process, and returns its process ID.
+//
+// It has a process group and a table of descriptors of its own.
 static pid_t start(char *const *arguments, int ends[2]) {
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == -1) return -1;
     pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
@@ -139,7 +150,9 @@ static bool may_go_on(struct clinux_supervised *page) {
     return recent <= (int)page->crashes_allowed;
 }
 
-// Waits until what was killed has ended, or only its threads are left in the kernel. False when it does not end.
+// Waits until a killed process has ended, or only its threads are left in the kernel.
+//
+// False if it does not end.
 static bool await_end(pid_t next) {
     int status = open_status(next);
     bool has_ended = false;
@@ -152,7 +165,9 @@ static bool await_end(pid_t next) {
     return has_ended;
 }
 
-// Ends all locks that this table of descriptors has in these files: closing any descriptor of a file does (fcntl(2), F_SETLK).
+// Ends all locks that this table of descriptors has in these files.
+//
+// Closing any descriptor of a file does that (fcntl(2), F_SETLK).
 static void unlock(char *const *locked) {
     for (; *locked != NULL; locked++) {
         int file = open(*locked, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC);
@@ -160,7 +175,10 @@ static void unlock(char *const *locked) {
     }
 }
 
-// `reserve`: descriptors that are given up for those that are needed then. What is open here is what the daemon had open, and that may be all that there can be.
+// Supervises a daemon.
+//
+// `reserve`: descriptors that are closed to make room for those that are needed later. The table
+// has the daemon's open descriptors, and may be full.
 static void supervise(struct clinux_supervised *page, struct clinux_supervised *previous, char *const *arguments, char goodbye,
                       char *const *locked, int pidfd, int status, const int reserve[4]) {
     sigset_t none;
@@ -172,10 +190,10 @@ static void supervise(struct clinux_supervised *page, struct clinux_supervised *
     setsid();
     prctl(PR_SET_NAME, "grantfs-superv");
     await_death(pidfd, status);
-    // Nobody else is there who could take their places.
+    // No other process exists that could take the freed numbers.
     for (int place = 0; place < 4; place++) close(reserve[place]);
     unlock(locked);
-    // It never had the mount: who has started it goes on.
+    // It never had the mount: the daemon that started it continues.
     if (previous != NULL && __atomic_load_n(&previous->armed, __ATOMIC_SEQ_CST) != CLINUX_ARMED_NOT) return;
     int64_t died = now();
     while (__atomic_load_n(&page->armed, __ATOMIC_SEQ_CST) == CLINUX_ARMED && may_go_on(page) && now() - died <= page->longest_alone) {
@@ -185,11 +203,11 @@ static void supervise(struct clinux_supervised *page, struct clinux_supervised *
         char word = serve(ends[0], page);
         uint32_t expected = CLINUX_ARMED;
         if (!__atomic_compare_exchange_n(&page->armed, &expected, CLINUX_ARMED_TAKEN_BACK, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
-            // The next daemon has the mount, whatever has become of it since.
+            // The next daemon has the mount, even if it has died since.
             if (page->keeper >= 0) (void)!write(page->keeper, &goodbye, 1);
             return;
         }
-        // Whatever it was about to do: nobody serves the mount but one.
+        // Killed in any state, because only one daemon may serve the mount.
         kill(next, SIGKILL);
         if (!await_end(next)) return;
         close(ends[0]);
@@ -230,7 +248,7 @@ bool clinux_take_from(struct clinux_supervised *page) {
     return __atomic_compare_exchange_n(&page->armed, &expected, CLINUX_ARMED_NOT, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
-// All of it. Swift sees the first part alone, because it takes arrays for tuples.
+// The whole file. Swift sees only the first part, because it imports arrays as tuples.
 struct whole {
     struct clinux_supervised page;
     struct clinux_suspect suspects[CLINUX_SUSPECTS];
@@ -249,7 +267,7 @@ struct clinux_suspect *clinux_supervised_suspects(struct clinux_supervised *page
 
 int clinux_receive_journaled(int device, struct clinux_request *request, void **memory, size_t size) {
     if (*memory == NULL && (*memory = malloc(size)) == NULL) return -ENOMEM;
-    // The kernel writes where the next daemon looks: there is no moment in which only this process knows of it.
+    // The kernel writes where the next daemon reads, so a request is never in this process alone.
     struct iovec parts[2] = {{request->received, CLINUX_JOURNALED_BYTES}, {(char *)*memory + CLINUX_JOURNALED_BYTES, size - CLINUX_JOURNALED_BYTES}};
     ssize_t result = readv(device, parts, 2);
     if (result < 0) return -errno;

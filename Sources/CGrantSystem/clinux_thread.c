@@ -19,7 +19,7 @@
 
 int clinux_thread_unshare_fs(void) { return unshare(CLONE_FS) == -1 ? -errno : 0; }
 
-// setfsuid(2) reports nothing; the second call reads back what holds now.
+// setfsuid(2) reports nothing. The second call reads back the present value.
 int clinux_thread_setfsuid(uid_t uid) {
     syscall(SYS_setfsuid, uid);
     return (uid_t)syscall(SYS_setfsuid, (uid_t)-1) == uid ? 0 : -EPERM;
@@ -60,7 +60,8 @@ int clinux_thread_limit_capabilities(uint64_t allowed, uint64_t *before) {
     data[1].effective = data[1].permitted & (__u32)(allowed >> 32);
     return syscall(SYS_capset, &header, data) == -1 ? -errno : 0;
 }
-// The root of a proc of the process's own, or -1 for /proc. Written once, before there are threads.
+// The root of a proc mount of the process's own, or -1 for /proc. Written once, before there are
+// threads.
 static int own_proc = -1;
 int clinux_open_own_proc(void) {
     int fs = (int)syscall(SYS_fsopen, "proc", FSOPEN_CLOEXEC), root = -1;
@@ -73,13 +74,15 @@ int clinux_open_own_proc(void) {
     if (root != -1) own_proc = root;
     return result;
 }
-// -1 when it is not there, or not to be seen.
+// -1 if the thread does not exist, or is not visible.
 static int open_of_thread(pid_t tid, const char *file) {
     char path[40];
     snprintf(path, sizeof path, "%s%d/%s", own_proc == -1 ? "/proc/" : "", (int)tid, file);
     return tid > 0 ? openat(own_proc, path, O_RDONLY | O_CLOEXEC) : -1;
 }
-// What /proc/TID/status says behind `field`, which begins a line; NULL when that cannot be found out.
+// The text behind `field` in /proc/TID/status. NULL if it cannot be read.
+//
+// `field` begins a line.
 static const char *status_of(pid_t tid, const char *field, char text[4096]) {
     int fd = open_of_thread(tid, "status");
     if (fd == -1) return NULL;
@@ -94,9 +97,12 @@ static ssize_t read_small(int fd, char text[1024]) {
     if (fd != -1) close(fd);
     return length;
 }
-// A thread in a user namespace of its own has every capability there, and none outside. Namespaces are told apart by their maps
-// (user_namespaces(7)), which everybody may read; /proc/PID/ns would take CAP_SYS_PTRACE. The same map as the first namespace's can be made
-// by its root alone.
+// Whether a thread is in this process's user namespace.
+//
+// A thread in a user namespace of its own has every capability there, and none outside. Namespaces
+// are distinguished by their maps (user_namespaces(7)), which every user may read. Reading
+// /proc/PID/ns would take CAP_SYS_PTRACE. Only root of the first namespace can make the same map as
+// that namespace's.
 static bool shares_user_namespace(pid_t tid) {
     char own[1024], other[1024];
     ssize_t length = read_small(open("/proc/thread-self/uid_map", O_RDONLY | O_CLOEXEC), own);
@@ -131,7 +137,7 @@ int clinux_thread_take_groups(pid_t tid) {
 }
 char clinux_other_state(pid_t tid) {
     char text[4096];
-    // Asked first, because it costs little. A hidden thread looks as if it were not there.
+    // Called first, because it costs little. A hidden thread looks like a missing one.
     if (syscall(SYS_tkill, tid, 0) == -1 && errno == ESRCH) return 0;
     const char *state = status_of(tid, "\nState:\t", text);
     return state != NULL ? *state : '?';
@@ -167,7 +173,7 @@ static bool is_time_shared(const struct clinux_scheduling *scheduling) {
 int clinux_other_hasten(pid_t tid, bool realtime, struct clinux_scheduling *before) {
     int result = get_scheduling(tid, before);
     if (result != 0) return result;
-    // A thread with a real-time policy waits for nobody whom this could help against.
+    // A thread with a real-time policy does not wait for the programs that this could help against.
     if (!is_time_shared(before)) return -EINVAL;
     result = -EPERM;
     if (syscall(SYS_sched_getaffinity, tid, sizeof before->processors, before->processors) > 0) {
@@ -178,12 +184,14 @@ int clinux_other_hasten(pid_t tid, bool realtime, struct clinux_scheduling *befo
     }
     struct clinux_scheduling wanted = *before;
     hastened(&wanted, realtime);
-    // Nothing that it starts meanwhile keeps the priority.
+    // Processes that it starts meanwhile do not keep the priority.
     wanted.attributes.flags = RESET_ON_FORK;
     if (syscall(SYS_sched_setattr, tid, &wanted.attributes, 0) == 0) result = 0;
     return result;
 }
-// Whether a thread has more than before. It may have changed what it was given, which takes no right as long as that gets less.
+// Whether a thread still has more than before.
+//
+// It may have changed its own settings, which takes no right if it lowers them.
 static bool has_more(const struct clinux_scheduling *now, const struct clinux_scheduling *before) {
     if (!is_time_shared(now) || now->attributes.nice < before->attributes.nice) return true;
     return before->attributes.policy == SCHED_IDLE && now->attributes.policy != SCHED_IDLE;
@@ -207,7 +215,7 @@ void clinux_other_restore(pid_t tid, const struct clinux_scheduling *before) {
     if (before->has_processors) syscall(SYS_sched_setaffinity, tid, sizeof before->processors, before->processors);
 }
 pid_t clinux_gettid(void) { return (pid_t)syscall(SYS_gettid); }
-// What it does is done by the kernel: the system call that it comes upon ends (signal(7), no SA_RESTART).
+// The handler does nothing: the kernel ends the interrupted system call (signal(7), no SA_RESTART).
 static void on_wake(int number) { (void)number; }
 
 int clinux_thread_allow_wake(void) {

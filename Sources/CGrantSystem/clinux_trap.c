@@ -12,10 +12,10 @@ static bool (*give_up)(void);
 static void on_trap(int number, siginfo_t *info, void *context) {
     (void)context;
     int error = errno;
-    // What the processor met at an instruction of this very thread; anybody may send the signal.
+    // Only a trap of an instruction of this very thread. Other processes may send the signal too.
     if (info->si_code > 0 && clinux_own_locks == 0 && give_up())
         for (;;) sleep(1000);
-    // As without us: the instruction is met once more.
+    // As without this handler: the instruction traps again.
     struct sigaction plain;
     memset(&plain, 0, sizeof plain);
     plain.sa_handler = SIG_DFL;

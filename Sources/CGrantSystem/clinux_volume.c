@@ -5,7 +5,7 @@
 #include <sys/ioctl.h>
 #include <sys/vfs.h>
 
-// EXT4_IOC_GETFSUUID (6.0) and XFS_IOC_FSGEOMETRY_V1 are in no header that libc6-dev brings.
+// EXT4_IOC_GETFSUUID (6.0) and XFS_IOC_FSGEOMETRY_V1, for which libc6-dev installs no header.
 struct ext4_fsuuid { uint32_t length, flags; uint8_t uuid[16]; };
 struct xfs_geometry {
     uint32_t sizes[8];

@@ -8,7 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// Linux 6.5: a handle for comparing only, which more filesystems have than handles that can be opened.
+// Linux 6.5: a handle for comparing only, which more filesystems have than handles that can be
+// opened.
 #ifndef AT_HANDLE_FID
 #define AT_HANDLE_FID 0x200
 #endif
@@ -16,8 +17,11 @@
 #define FAN_REPORT_TARGET_FID 0x1000
 #endif
 
-// A process that ends closes its descriptors from the lowest on, and the kernel takes tens of milliseconds to close these. Whoever uses the
-// mount would wait that long to hear that the daemon is gone.
+// Moves a group to a high number, so that it is closed late.
+//
+// A process that ends closes its descriptors from the lowest on, and the kernel takes tens of
+// milliseconds to close these. Programs that use the mount would wait that long to notice that the
+// daemon is gone.
 static int last_to_close(int group) {
     int moved = fcntl(group, F_DUPFD_CLOEXEC, 512);
     if (moved == -1) return group;
@@ -28,7 +32,7 @@ static int last_to_close(int group) {
 int clinux_fanotify_open(bool data) {
     unsigned report = FAN_REPORT_FID | (data ? FAN_REPORT_DIR_FID : FAN_REPORT_DFID_NAME);
     unsigned flags = FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK | report;
-    // With names also which file the entry led to: Linux 5.17.
+    // Also reports the file of the entry, if names are reported: Linux 5.17.
     long group = syscall(SYS_fanotify_init, data ? flags : flags | FAN_REPORT_TARGET_FID, O_RDONLY);
     if (group < 0 && errno == EINVAL && !data) group = syscall(SYS_fanotify_init, flags, O_RDONLY);
     return group < 0 ? -errno : last_to_close((int)group);
@@ -56,7 +60,7 @@ int clinux_fanotify_watch_data(int group, int fd, bool on) {
 }
 
 static uint64_t handle_key(int type, const unsigned char *bytes, unsigned length) {
-    // FNV-1a. Two directories with one key cost a needless look, nothing else.
+    // FNV-1a. Two directories with one key cost a needless check, and nothing else.
     uint64_t key = 0xcbf29ce484222325u ^ (uint32_t)type;
     for (unsigned i = 0; i < length; i++) key = (key ^ bytes[i]) * 0x100000001b3u;
     return key;
@@ -76,7 +80,8 @@ int clinux_directory_key(int fd, uint64_t *key) {
     return 0;
 }
 
-// struct fanotify_event_info_fid: header, fsid, then a struct file_handle, then the name in records that have one.
+// struct fanotify_event_info_fid: header, fsid, then a struct file_handle, then the name in records
+// that have one.
 static void take_handle(struct clinux_handle *out, const struct file_handle *handle, const unsigned char *bytes) {
     if (handle->handle_bytes > sizeof out->bytes) return;
     out->type = handle->handle_type;

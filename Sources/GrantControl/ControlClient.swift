@@ -2,19 +2,19 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// Asks the daemon of one mount.
+/// Sends requests to the daemon of one mount.
 public enum ControlClient {
-    /// What can be wrong with a daemon's answer.
+    /// Why there is no valid reply from a daemon.
     public enum Failure: Error, Sendable, Equatable {
-        /// Nobody listens there.
+        /// No process listens there.
         case absent
-        /// It did not answer within the time.
+        /// The daemon did not answer within the time.
         case timedOut
-        /// It closed the connection, or ended.
+        /// The daemon closed the connection, or ended.
         case hungUp
-        /// Whoever listens there is another user.
+        /// The listening process belongs to another user.
         case stranger(uid: UInt32)
-        /// What it sent is no answer.
+        /// The reply is malformed.
         case nonsense
         case system(Errno)
 
@@ -30,7 +30,9 @@ public enum ControlClient {
         }
     }
 
-    /// Sends `request` to `socket` in `directory` and waits for the answer, `seconds` at most.
+    /// Sends `request` to `socket` in `directory` and waits for the reply.
+    ///
+    /// - Parameter seconds: The longest wait.
     public static func send(
         _ request: ControlRequest, to socket: String, in directory: String, timeout seconds: Double
     ) throws(GrantError) -> ControlReply {
@@ -42,7 +44,9 @@ public enum ControlClient {
         }
     }
 
-    /// The same with a deadline in nanoseconds of `Clock.monotonic`, and with failures that a program tells apart.
+    /// Does the same with a deadline, and with failures that a program can distinguish.
+    ///
+    /// - Parameter deadline: In nanoseconds of `Clock.monotonic`.
     public static func ask(
         _ request: ControlRequest, socket name: String, directory path: String, deadline: Int64
     ) throws(Failure) -> ControlReply {
@@ -63,7 +67,9 @@ public enum ControlClient {
         }
     }
 
-    /// A connection to who may answer there: this user, root, or whom the directory belongs to.
+    /// Opens a connection to a server that may answer there.
+    ///
+    /// The server must be this user's, root's, or the owner's of the directory.
     public static func open(_ name: String, in path: String, deadline: Int64) throws(Failure) -> UnixSocket {
         do {
             let directory = try FileDescriptor.open(path.utf8, OpenFlags.path | O_DIRECTORY)
@@ -86,7 +92,8 @@ public enum ControlClient {
             do throws(Errno) {
                 return try UnixSocket.connect(directory: directory, name: name)
             } catch {
-                // The queue of a server that is busy or stopped is full. There is nothing to wait on, so it is tried again.
+                // The queue of a busy or stopped server is full. No event reports room in it, so it
+                // is tried again.
                 guard error == Errno(EAGAIN) || error == Errno(EINTR) else { throw error }
                 if Clock.monotonic >= deadline { throw Errno(ETIMEDOUT) }
                 usleep(5_000)

@@ -1,66 +1,84 @@
 import GrantModel
 import GrantSystem
 
-/// What a command asks of the daemon of one mount.
+/// A command's request to the daemon of one mount.
 public enum ControlRequest: Sendable, Equatable {
-    /// The store has changed: read it again, make what it says true for these grants and all others, and answer when that is
-    /// in force, or when the time has passed with what was reached until then.
+    /// The store has changed: read it again, and apply it to these grants and all others.
+    ///
+    /// Answer when that is in force. When the time has passed, answer with the state that was
+    /// reached.
     case apply(grants: [GrantID], timeoutMilliseconds: UInt32)
-    /// Let go of every descriptor of these grants, so that their filesystem can be unmounted; they stay away until it was.
+    /// Close every descriptor of these grants, so that their filesystem can be unmounted.
+    ///
+    /// They stay closed until it was unmounted.
     case release(grants: [GrantID], timeoutMilliseconds: UInt32)
-    /// The withdrawal of these grants could not be recorded: shut them all the same, until the store says otherwise.
+    /// Shut these grants although their withdrawal could not be recorded.
+    ///
+    /// They stay shut until the store changes them.
     case shut(grants: [GrantID], timeoutMilliseconds: UInt32)
     case status
-    /// What the mount counts.
+    /// The mount's counters.
     case metrics
-    /// Where are the directories of these grants now? Answered with `located`.
+    /// The present directories of these grants. Answered with `located`.
     case locate(grants: [GrantID])
-    /// How far are the withdrawals of these grants that are under way? Answered with `progress`.
+    /// The progress of running withdrawals of these grants. Answered with `progress`.
     case progress(grants: [GrantID])
-    /// Whom do the claims of this claimant wait for? Answered with `waits`.
+    /// The claimants for which the claims of this claimant wait. Answered with `waits`.
     case waits(claimant: GrantID)
     /// Answered with `done`, by a daemon that is able to answer.
     case ping
     /// Unmount and end.
     case unmount
-    /// Answered with `done`; from then on the connection is a session, on which messages go both ways: `SessionRequest`, `SessionNews`.
+    /// Make the connection a session. Answered with `done`.
+    ///
+    /// From then on messages go both ways: `SessionRequest`, `SessionNews`.
     case session
-    /// Hand the mount over to the process that asks, which is a daemon of this or a later version. What follows on the connection is `HandoverMessage`, and descriptors.
+    /// Hand the mount over to the requesting process.
+    ///
+    /// It is a daemon of this or a later version.
+    ///
+    /// `HandoverMessage`s and descriptors follow on the connection.
     case handOver
 }
 
-/// What the daemon answers.
+/// A daemon's reply.
 public enum ControlReply: Sendable, Equatable {
     /// An outcome for each grant of the request.
     case applied([GrantOutcome])
     case status(MountStatus)
     case metrics(MountMetrics)
-    /// A place for each grant that the mount holds open; the others are left out.
+    /// A place for each grant that the mount holds open. Other grants are omitted.
     case located([GrantPlace])
-    /// For each grant whose withdrawal is under way; the others are left out.
+    /// The progress of each grant with a running withdrawal. Other grants are omitted.
     case progress([GrantProgress])
-    /// Whether the claimant holds anything in the mount, and whom it waits for there.
+    /// Whether the claimant holds a claim in the mount, and which claimants it waits for.
     case waits(holds: Bool, [ClaimBlock])
-    /// It could not be done; the text is for people.
+    /// The request failed. The text is for people.
     case failed(String)
     case done
 }
 
-/// What came of a change to one grant, in one mount. The counts are 0 where nothing was withdrawn.
+/// The outcome of a change to one grant, in one mount.
+///
+/// The counts are 0 if nothing was withdrawn.
 public struct GrantOutcome: Sendable, Equatable {
     public var grant: GrantID
     /// Whether the change is in force.
     public var confirmed: Bool
     public var milliseconds: Double
-    /// Operations that were under way and have ended or were answered.
+    /// Operations that were running and have ended or were answered.
     public var drained: UInt64
     public var flushedBytes: UInt64
     public var invalidatedInodes: UInt64
-    /// Operations whose backing filesystem hangs; their callers were released and their results will be thrown away.
+    /// Operations whose backing filesystem hangs.
+    ///
+    /// Their callers were released, and their results will be discarded.
     public var pending: UInt64
-    /// Names below the granted directory of which the kernel has something cached yet, because a program holds a lock of the kernel's.
+    /// Names below the granted directory of which the kernel still has cached data.
+    ///
+    /// A program holds a kernel lock that their invalidation needs.
     public var unforgotten: [[UInt8]]
-    /// Processes that have yet to process a reply from before, and get no processor.
+    /// Processes that have yet to process an earlier reply, and get no processor.
     public var processes: [Int32]
 
     public init(
@@ -79,12 +97,12 @@ public struct GrantOutcome: Sendable, Equatable {
     }
 }
 
-/// A claim that waits, and one that it waits for.
+/// A waiting claim, and a claim that it waits for.
 public struct ClaimBlock: Sendable, Equatable {
     /// The ids of `ClaimRequest`.
     public var waiting: GrantID
     public var blocker: GrantID
-    /// Whose the blocker is.
+    /// The blocker's claimant.
     public var claimant: GrantID
 
     public init(waiting: GrantID, blocker: GrantID, claimant: GrantID) {
@@ -92,7 +110,9 @@ public struct ClaimBlock: Sendable, Equatable {
     }
 }
 
-/// Where a mount holds a grant's directory open. A hint: whoever uses it compares what is there with the bookmark.
+/// Where a mount holds a grant's directory open.
+///
+/// A hint: its user must compare the directory there with the bookmark.
 public struct GrantPlace: Sendable, Equatable {
     public var grant: GrantID
     /// Absolute, in the daemon's mount namespace.
@@ -104,15 +124,17 @@ public struct GrantPlace: Sendable, Equatable {
     }
 }
 
-/// Who tells a mount of changes that are made in a granted directory beside it.
+/// How a mount notices changes that are made in a granted directory on the host.
 public enum HostChangeMeans: UInt8, Sendable, CaseIterable {
-    /// The filesystem or this user cannot be watched: changes show when the kernel's time is over.
+    /// The filesystem or this user cannot be watched.
+    ///
+    /// Changes show when the kernel's timeouts expire.
     case nobody = 0
     /// fanotify(7), for the whole filesystem.
     case fanotify = 1
-    /// inotify(7), for each directory that the kernel knows, as far as the user's watches go.
+    /// inotify(7), for each directory that the kernel knows, within the user's limit of watches.
     case inotify = 2
-    /// Nobody needs to: the kernel keeps nothing (`cache=none`).
+    /// Not needed, because the kernel caches nothing (`cache=none`).
     case notNeeded = 3
 }
 
@@ -121,14 +143,14 @@ public struct GrantStatus: Sendable, Equatable {
     public var id: GrantID
     public var name: GrantName
     public var state: GrantState
-    /// Where the directory is now; nil when it cannot be found.
+    /// The directory's present path. nil if it cannot be found.
     public var path: [UInt8]?
     /// Inodes of it that the kernel knows.
     public var inodes: UInt64
-    /// Operations under way.
+    /// Running operations.
     public var inFlight: UInt64
     public var traffic: GrantTraffic
-    /// nil where its directory is not open, and of a daemon that does not say.
+    /// nil if its directory is not open, and from a daemon that does not report it.
     public var hostChanges: HostChangeMeans?
 
     public init(
@@ -146,7 +168,7 @@ public struct GrantStatus: Sendable, Equatable {
     }
 }
 
-/// What has gone through a grant in one mount, since it was last made active there.
+/// The operations and bytes of a grant in one mount, since its last activation there.
 public struct GrantTraffic: Sendable, Equatable {
     public var operations: UInt64
     public var readBytes: UInt64
@@ -169,7 +191,7 @@ public struct MountStatus: Sendable, Equatable {
     public var inodes: UInt64
     /// Open descriptors of the daemon.
     public var descriptors: UInt64
-    /// Requests of the kernel since the mount was made, by their kind.
+    /// Requests of the kernel since the mount was made, by kind.
     public var requests: [RequestCount]
 
     public init(
@@ -187,7 +209,9 @@ public struct MountStatus: Sendable, Equatable {
     }
 }
 
-/// How many requests of one kind (linux/fuse.h, enum fuse_opcode) a mount has received.
+/// How many requests of one kind a mount has received.
+///
+/// The kind is an opcode of linux/fuse.h, enum fuse_opcode.
 public struct RequestCount: Sendable, Equatable {
     public var opcode: UInt32
     public var count: UInt64
@@ -209,11 +233,13 @@ public struct Peer: Sendable, Equatable {
     }
 }
 
-/// What a daemon does with requests.
+/// A daemon's handling of requests.
 public protocol ControlHandler: Sendable {
-    /// Called on a thread for each connection; it may block.
+    /// Handles one request. Called on a thread for each connection, so it may block.
     func handle(_ request: ControlRequest, peer: Peer) -> ControlReply
-    /// Hands over what is served to the process at the other end (`ControlRequest.handOver`), by `HandoverMessage`s. Called in the same way.
+    /// Hands the mount over to the process at the other end, by `HandoverMessage`s.
+    ///
+    /// See `ControlRequest.handOver`. Called in the same way.
     func handOver(over socket: borrowing UnixSocket, of server: ControlServer)
 }
 

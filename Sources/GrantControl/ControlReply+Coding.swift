@@ -2,7 +2,7 @@ import GrantModel
 
 extension ControlReply: WireMessage {
     package static let cases: [WireCase<ControlReply>] = [
-        // Commands of before know no other kind of outcome, and nearly always need none.
+        // Earlier commands know no other kind of outcome, and nearly always need none.
         WireCase(1, applied) {
             if case .applied(let outcomes) = $0, outcomes.allSatisfy({ $0.unforgotten.isEmpty && $0.processes.isEmpty }) {
                 outcomes
@@ -16,7 +16,7 @@ extension ControlReply: WireMessage {
         WireCase(10, { (outcomes: [HeldOutcome]) in .applied(outcomes.map(\.outcome)) }) {
             if case .applied(let outcomes) = $0 { outcomes.map(HeldOutcome.init) } else { nil }
         },
-        // The means have come later; where there are none it is what daemons of before say.
+        // The means were added later. Without any, the form is that of earlier daemons.
         WireCase(2, status) {
             if case .status(let status) = $0, status.grants.allSatisfy({ $0.hostChanges == nil }) { status } else { nil }
         },
@@ -78,7 +78,7 @@ extension MountStatus {
     /// A number for each grant.
     fileprivate var means: [UInt8] { grants.map { $0.hostChanges?.rawValue ?? Self.unknownMeans } }
 
-    /// With a number for each grant, of which at least one is known.
+    /// Returns the status with a number for each grant, of which at least one is known.
     fileprivate func adding(_ means: [UInt8]) throws(CodingFlaw) -> MountStatus {
         guard means.count == grants.count, means.contains(where: { $0 != Self.unknownMeans }) else { throw .badValue }
         var status = self

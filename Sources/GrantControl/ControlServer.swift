@@ -2,25 +2,29 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// Answers the commands of one mount, on a socket that only this user and root can use.
+/// Answers commands of one mount, on a socket for only this user and root.
 ///
 /// Locking: `connections` is held for table changes alone, never while a request is handled.
 public final class ControlServer: Sendable {
-    /// How long a client may take to send its request, or to take its answer: nanoseconds.
+    /// Nanoseconds for a client to send its request, or to take its reply.
     private static let patience: Int64 = 10_000_000_000
-    /// More at once than any use has. For a further one room is made by ending who has been connected longest without a whole request; when there is
-    /// nobody like that it waits in the socket's queue.
+    /// The limit of connections, more than any use has.
+    ///
+    /// At the limit the oldest connection without a whole request is ended to make room. If there
+    /// is none, a new client waits in the socket's queue.
     private static let mostConnections = 64
 
-    /// So many threads are there before any client, for when none can be made: a command that withdraws a grant is to be heard whatever has run out.
+    /// Threads made before any client, in case none can be made later.
+    ///
+    /// A command that withdraws a grant must be served even if threads have run out.
     private static let spareThreads = 2
 
     private struct State {
         var connections: [Int32: ControlConnection] = [:]
-        /// Those of which no whole request has come yet, in the order in which they came.
+        /// Connections without a whole request, in order of arrival.
         var silent: [Int32] = []
         var isStopped = false
-        /// Nobody is let in: see `pause`.
+        /// No client is accepted: see `pause`.
         var isPaused = false
         /// For the spare threads.
         var waiting: [ControlConnection] = []
@@ -31,18 +35,21 @@ public final class ControlServer: Sendable {
     private let listening: UnixSocket
     private let wakeUp: PipePair
     private let handler: any ControlHandler
-    /// nil for who has no sessions.
+    /// nil if this server has no sessions.
     private let hub: SessionHub?
     private let state = Lock(State())
     private let accepting = Lock<WorkerThread?>(nil)
     private let spare = Semaphore()
 
-    /// Listens at `name` in `directory`, which is made (0700) when it is missing; what a dead daemon left there is replaced.
-    /// Requests are handled on threads of its own, with all signals blocked, until `stop`.
+    /// Listens at `name` in `directory`, and handles requests until `stop`.
     ///
-    /// `sessions`: who serves the connections on which messages go both ways.
+    /// The directory is made (0700) if it is missing. A dead daemon's socket is replaced. Requests
+    /// are handled on threads of the server's own, with all signals blocked.
     ///
-    /// `listener`: what listens there already, handed over by another daemon; `begin` lets the first client in then.
+    /// - Parameters:
+    ///   - sessions: Serves the connections on which messages go both ways.
+    ///   - listener: A listening socket that another daemon handed over. `begin` then accepts the
+    ///     first client.
     public init(
         directory path: String, name: String, handler: any ControlHandler, sessions: (any SessionHandler)? = nil,
         listener: consuming FileDescriptor? = nil
@@ -74,8 +81,10 @@ public final class ControlServer: Sendable {
         }
     }
 
-    /// Takes no further requests and removes the socket. Answers that are being given still go out; a handler that blocks is
-    /// not waited for. It may be called from a handler, and more than once.
+    /// Takes no further requests and removes the socket.
+    ///
+    /// Replies that are being sent are completed. Does not wait for a handler that blocks. A
+    /// handler may call it, and it may be called more than once.
     public func stop() {
         let thread = accepting.withLock { (thread) -> WorkerThread? in
             defer { thread = nil }
@@ -108,13 +117,14 @@ public final class ControlServer: Sendable {
             do throws(Errno) {
                 try serve(try accept())
             } catch {
-                // Descriptors or threads have run out, or the client is gone: what is in the queue is tried again.
+                // Descriptors or threads have run out, or the client is gone: the queue is tried
+                // again.
                 if error != Errno(EAGAIN) { usleep(10_000) }
             }
         }
     }
 
-    /// The next connection, on the list. EAGAIN when there is none, or nobody is let in.
+    /// The next connection, added to the list. EAGAIN if there is none, or during a pause.
     private func accept() throws(Errno) -> ControlConnection {
         try state.withLock { (state) throws(Errno) in
             if state.isStopped || state.isPaused { throw Errno(EAGAIN) }
@@ -134,7 +144,7 @@ public final class ControlServer: Sendable {
         }
     }
 
-    /// A spare thread: serves clients for whom none could be made.
+    /// Serves, on a spare thread, clients for which no thread could be made.
     private func answerWaiting() {
         while true {
             spare.wait()
@@ -172,11 +182,14 @@ public final class ControlServer: Sendable {
 // MARK: handing over
 
 extension ControlServer {
-    /// The socket at which clients arrive, for the daemon that comes next. It stays this one's.
+    /// The socket at which clients arrive, for the next daemon. The server keeps ownership.
     public var listener: Int32 { listening.number }
 
-    /// Lets no client in, waits until all others than the caller's are gone, and has nothing more be said on sessions. Those that come meanwhile wait in the socket's queue. False when
-    /// somebody has stayed until `deadline` (`Clock.monotonic`): then there is no pause.
+    /// Stops accepting clients and sending on sessions, and waits for all other clients.
+    ///
+    /// The caller's own connection may stay. Clients that arrive meanwhile wait in the socket's
+    /// queue. False if a client has stayed until `deadline` (`Clock.monotonic`). There is then no
+    /// pause.
     public func pause(until deadline: Int64) -> Bool {
         state.withLock { $0.isPaused = true }
         while state.withLock({ $0.connections.count }) > 1 {
@@ -196,18 +209,20 @@ extension ControlServer {
     /// Writes all sessions. During a pause.
     public func handOverSessions(to state: inout HandoverWriter) { hub?.handOver(to: &state) }
 
-    /// Has the sessions that another daemon has written, by their numbers. Before `begin`, in a server with a handed over listener.
+    /// Restores the sessions that another daemon has written, by their numbers.
+    ///
+    /// Call it before `begin`, in a server with a handed over listener.
     public func takeOverSessions(from state: inout HandoverReader) throws(Errno) -> [UInt64: ControlSession] {
         try hub?.takeOver(from: &state) ?? [:]
     }
 
-    /// Goes on with the session on a connection that a daemon had which has died. Before `begin`.
+    /// Continues the session on a connection of a dead daemon. Call it before `begin`.
     public func restoreSession(_ descriptor: consuming FileDescriptor) throws(Errno) -> ControlSession {
         guard let hub else { throw Errno(EINVAL) }
         return try hub.restore(descriptor)
     }
 
-    /// Lets clients in: ends a pause.
+    /// Accepts clients: ends a pause.
     public func begin() {
         hub?.resume()
         state.withLock { $0.isPaused = false }

@@ -1,7 +1,9 @@
 import Glibc
 import GrantSystem
 
-/// A connection on which messages go both ways, as the daemon sees it. It lives until the client goes, `end`, or the server's end.
+/// A connection on which messages go both ways, as the daemon sees it.
+///
+/// It lives until the client goes, `end`, or the server's end.
 ///
 /// Locking: `outgoing` is held while bytes are given to the socket, which never waits.
 public final class ControlSession: Sendable {
@@ -19,7 +21,7 @@ public final class ControlSession: Sendable {
         var isHeld = false
     }
 
-    /// More than this is kept for nobody: a client that does not take its messages is left.
+    /// The limit of unsent bytes. A client that does not take its messages is disconnected.
     private static let mostKept = 4 << 20
 
     init(number: UInt64, peer: Peer, connection: ControlConnection, outgoing: [UInt8] = [], wake: @escaping @Sendable () -> Void) {
@@ -30,10 +32,10 @@ public final class ControlSession: Sendable {
         self.wake = wake
     }
 
-    /// Of its socket, for as long as the session lives.
+    /// The number of its socket, for as long as the session lives.
     public var descriptor: Int32 { connection.socket.number }
 
-    /// Sends, from any thread and without waiting. To a client that is gone nothing is sent.
+    /// Sends, from any thread and without waiting. Does nothing if the client is gone.
     public func send(_ news: SessionNews) {
         let message = Frame.framed(news.encoded)
         let needsHub = outgoing.withLock { outgoing -> Bool in
@@ -54,7 +56,7 @@ public final class ControlSession: Sendable {
     /// Whether there is something left to send.
     func hasMore() -> Bool { outgoing.withLock { !$0.bytes.isEmpty } }
 
-    /// Keeps from now on what is to be sent. What is there to be sent already.
+    /// Stops sending, and returns the unsent bytes. Later messages are kept.
     func hold() -> [UInt8] {
         outgoing.withLock { outgoing in
             outgoing.isHeld = true
@@ -69,7 +71,7 @@ public final class ControlSession: Sendable {
 
     func sendMore() { _ = outgoing.withLock { flush(&$0) } }
 
-    /// Gives the socket what it takes. True when nothing is left.
+    /// Sends as much as the socket accepts. True if nothing is left.
     private func flush(_ outgoing: inout Outgoing) -> Bool {
         if outgoing.isHeld { return true }
         var sent = 0
@@ -92,9 +94,11 @@ final class ControlConnection: Sendable {
     init(_ socket: consuming UnixSocket) { self.socket = socket }
 }
 
-/// What a daemon does with sessions. Called by one thread, which serves all of them: it must not wait.
+/// A daemon's handling of sessions.
+///
+/// Called by one thread, which serves all of them, so it must not wait.
 public protocol SessionHandler: Sendable {
     func received(_ request: SessionRequest, from session: ControlSession)
-    /// The client is gone; nothing more comes of it.
+    /// Called when the client is gone. No further request follows.
     func ended(_ session: ControlSession)
 }

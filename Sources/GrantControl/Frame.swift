@@ -2,12 +2,14 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// A message on the wire: its length in four bytes, the most significant first, then itself.
+/// A message on the wire: its length in four bytes, most significant first, then itself.
 package enum Frame {
-    /// Far more than any message has; a larger length is nonsense and ends the connection.
+    /// Far more than any message has. A larger length is malformed and ends the connection.
     static let largest = 64 << 20
 
-    /// `deadline` in nanoseconds of `Clock.monotonic`. Throws EMSGSIZE, ETIMEDOUT, EPIPE.
+    /// Sends one message. Throws EMSGSIZE, ETIMEDOUT, EPIPE.
+    ///
+    /// `deadline`: in nanoseconds of `Clock.monotonic`.
     package static func send(_ message: [UInt8], over socket: borrowing UnixSocket, deadline: Int64) throws(Errno) {
         guard message.count <= largest else { throw Errno(EMSGSIZE) }
         try socket.send(framed(message), deadline: deadline)
@@ -19,15 +21,19 @@ package enum Frame {
         return writer.bytes
     }
 
-    /// Throws EMSGSIZE for a length above `most`, ETIMEDOUT, ECONNRESET when the other end is gone.
+    /// Receives one message.
+    ///
+    /// Throws EMSGSIZE for a length above `most`, ETIMEDOUT, and ECONNRESET if the other end is
+    /// gone.
     package static func receive(
         over socket: borrowing UnixSocket, deadline: Int64, most: Int = .max
     ) throws(Errno) -> [UInt8] {
         try socket.receive(try length(try socket.receive(4, deadline: deadline)[...], most: most), deadline: deadline)
     }
 
-    /// The first message in `bytes`, without its length, so that the next one begins where it ends; nil when it has not come whole.
-    /// Throws EMSGSIZE for a length above `most`.
+    /// The first message in `bytes`, without its length. nil if it is not complete.
+    ///
+    /// The next message begins where it ends. Throws EMSGSIZE for a length above `most`.
     static func first(in bytes: ArraySlice<UInt8>, most: Int = .max) throws(Errno) -> ArraySlice<UInt8>? {
         guard bytes.count >= 4 else { return nil }
         let (length, message) = (try length(bytes.prefix(4), most: most), bytes.dropFirst(4))

@@ -1,21 +1,21 @@
 import GrantModel
 
-/// How far the withdrawal of a grant has come in one mount.
+/// The progress of a grant's withdrawal in one mount.
 public struct GrantProgress: Sendable, Equatable {
     /// In the order in which they come.
     public enum Stage: String, Sendable, CaseIterable {
-        /// Operations that were under way end.
+        /// Running operations end.
         case draining
-        /// What was written before is written back; counted in bytes.
+        /// Earlier writes are written back. Counted in bytes.
         case flushing
-        /// The kernel forgets; counted in inodes.
+        /// The kernel's caches are invalidated. Counted in inodes.
         case forgetting
     }
 
     public var grant: GrantID
     public var stage: Stage
     public var done: UInt64
-    /// nil where it is not known.
+    /// nil if it is not known.
     public var total: UInt64?
 
     public init(grant: GrantID, stage: Stage, done: UInt64, total: UInt64?) {

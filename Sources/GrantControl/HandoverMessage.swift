@@ -2,29 +2,32 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// What two daemons say to each other when one hands a mount over to the other, after `ControlRequest.handOver`.
+/// The messages of two daemons during a handover, after `ControlRequest.handOver`.
 ///
-/// The old one says `state`, sends it as descriptors, and waits, paused. It goes on as if nothing had been asked unless it hears `ready`, and again unless it hears
-/// `serving` after `yours`; from `yours` to then neither serves.
+/// The old daemon sends `state` and descriptors with its content, and waits, paused. Without
+/// `ready` it continues as before. After `yours` it continues unless it gets `serving`. From
+/// `yours` on neither serves until then.
 public enum HandoverMessage: Sendable, Equatable {
-    /// By the old one: it goes on; the text is for people.
+    /// From the old daemon: it continues. The text is for people.
     case refused(String)
-    /// By the old one: a file of so many bytes follows, and then so many other descriptors.
+    /// From the old daemon: a file of this many bytes follows, and then the other descriptors.
     case state(bytes: UInt64, descriptors: UInt32)
-    /// By the new one: it could go on now.
+    /// From the new daemon: it could continue now.
     case ready
-    /// By the new one: it cannot; the text is for people.
+    /// From the new daemon: it cannot. The text is for people.
     case cannot(String)
-    /// By the old one: it does nothing any more with the mount.
+    /// From the old daemon: it does not use the mount any more.
     case yours
-    /// By the new one: the mount is its own.
+    /// From the new daemon: the mount is its own.
     case serving
 
     public func send(over socket: borrowing UnixSocket, deadline: Int64) throws(Errno) {
         try Frame.send(encoded, over: socket, deadline: deadline)
     }
 
-    /// EBADMSG for what is no such message, ECONNRESET when the other daemon is gone.
+    /// Receives one message.
+    ///
+    /// - Throws: EBADMSG for a malformed message, ECONNRESET if the other daemon is gone.
     public static func receive(over socket: borrowing UnixSocket, deadline: Int64) throws(Errno) -> HandoverMessage {
         let bytes = try Frame.receive(over: socket, deadline: deadline)
         do throws(CodingFlaw) {
@@ -36,7 +39,7 @@ public enum HandoverMessage: Sendable, Equatable {
 }
 
 extension HandoverMessage: WireMessage {
-    /// Texts are for people: what is no UTF-8 in them is no reason to give up.
+    /// Texts are for people, so invalid UTF-8 in them is not an error.
     package static let cases: [WireCase<HandoverMessage>] = [
         WireCase(1, { (text: [UInt8]) in .refused(String(decoding: text, as: UTF8.self)) }) {
             if case .refused(let text) = $0 { Array(text.utf8) } else { nil }

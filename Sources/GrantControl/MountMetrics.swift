@@ -3,7 +3,7 @@ import GrantSystem
 
 /// Durations, counted by `DurationBuckets`.
 public struct DurationCounts: Sendable, Equatable {
-    /// Of each bucket by itself.
+    /// Each bucket counts only its own range.
     public var buckets: [UInt64]
     public var nanoseconds: UInt64
 
@@ -18,7 +18,7 @@ public struct DurationCounts: Sendable, Equatable {
     }
 }
 
-/// How long the timed requests of one kind took.
+/// The durations of timed requests of one kind.
 public struct RequestDurations: Sendable, Equatable {
     public var opcode: UInt32
     public var durations: DurationCounts
@@ -29,7 +29,7 @@ public struct RequestDurations: Sendable, Equatable {
     }
 }
 
-/// Withdrawals of one kind that a mount has carried through.
+/// Withdrawals of one kind that a mount has carried out.
 public struct WithdrawalCounts: Sendable, Equatable {
     public var durations = DurationCounts()
     public var flushedBytes: UInt64 = 0
@@ -56,17 +56,17 @@ public struct DenialCount: Sendable, Equatable {
     }
 }
 
-/// What a mount counts, since it was made, beside its status.
+/// A mount's counters since it was made, with its status.
 public struct MountMetrics: Sendable, Equatable {
     public var status: MountStatus
     public var timings: [RequestDurations]
     public var readBytes: UInt64
     public var writtenBytes: UInt64
     public var denials: [DenialCount]
-    /// Of everything, and of writing alone.
+    /// Withdrawals of all access, and of writing alone.
     public var revocations: WithdrawalCounts
     public var narrowings: WithdrawalCounts
-    /// Requests that wait for somebody else's lock, and those that wait for the end of a claim.
+    /// Requests that wait for another owner's lock, and for the end of a claim.
     public var waitingLocks: UInt64
     public var waitingForClaims: UInt64
     public var workers: UInt64

@@ -1,7 +1,8 @@
 import GrantSystem
 
 extension PresenterTelling {
-    /// What an event means for whoever presents `presented`; nil when it is no news there.
+    /// The message about an event for a presenter of `presented`. nil if the event does not affect
+    /// it.
     public init?(_ event: SessionEvent, to presenter: UInt64, of presented: [UInt8]) {
         let path = event.path
         let isBelow = path != presented && MountTable.path(path, isAtOrBelow: presented)

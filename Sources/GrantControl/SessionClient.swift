@@ -2,24 +2,29 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// A session with the daemon of one mount, as its client sees it. It ends with the last reference to it.
+/// A session with the daemon of one mount, as its client sees it.
 ///
-/// Locking: `incoming` is held while what has come is taken, which never waits; `outgoing` while a message is sent, which may, so that two threads' do not mix.
+/// It ends with the last reference to it.
+///
+/// Locking: `incoming` is held while received bytes are taken, which never waits. `outgoing` is
+/// held while a message is sent, which may wait, so that messages of two threads do not mix.
 public final class SessionClient: Sendable {
     private let socket: UnixSocket
     private let incoming = Lock<[UInt8]>([])
     private let outgoing = Lock(())
 
-    /// How long a daemon may take to accept what it is sent: nanoseconds.
+    /// Nanoseconds for a daemon to accept a message.
     private static let patience: Int64 = 10_000_000_000
 
-    /// Connects to `socket` in `directory`. `deadline` in nanoseconds of `Clock.monotonic`.
+    /// Connects to `socket` in `directory`.
+    ///
+    /// - Parameter deadline: In nanoseconds of `Clock.monotonic`.
     public init(socket name: String, directory: String, deadline: Int64) throws(ControlClient.Failure) {
         socket = try ControlClient.open(name, in: directory, deadline: deadline)
         guard try ControlClient.ask(.session, over: socket, deadline: deadline) == .done else { throw .nonsense }
     }
 
-    /// For waiting on it: readable when `next` has something to say.
+    /// A descriptor to wait on: readable when `next` has a message.
     public var descriptor: Int32 { socket.number }
 
     public func send(_ request: SessionRequest) throws(ControlClient.Failure) {
@@ -33,7 +38,9 @@ public final class SessionClient: Sendable {
         }
     }
 
-    /// What the daemon has said, one after the other; nil when there is nothing more now. Never waits. Throws `.hungUp` when it is gone.
+    /// The next message of the daemon. nil if there is none now. Never waits.
+    ///
+    /// - Throws: `.hungUp` if the daemon is gone.
     public func next() throws(ControlClient.Failure) -> SessionNews? {
         try incoming.withLock { incoming throws(ControlClient.Failure) -> SessionNews? in
             while true {

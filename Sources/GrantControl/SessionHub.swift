@@ -1,7 +1,9 @@
 import Glibc
 import GrantSystem
 
-/// Serves all sessions of a mount with one thread, so that a thousand that wait cost a thousand descriptors and nothing else.
+/// Serves all sessions of a mount with one thread.
+///
+/// So a thousand waiting sessions cost a thousand descriptors and nothing else.
 ///
 /// Locking: `arrivals` for a moment.
 final class SessionHub: Sendable {
@@ -15,31 +17,31 @@ final class SessionHub: Sendable {
         var isStopped = false
         /// Sessions that have not ended.
         var count = 0
-        /// Nothing is taken from anybody: see `pause`.
+        /// No message is taken from a client: see `pause`.
         var isPaused: Bool
-        /// While the thread rests: all sessions, and what of a message has come.
+        /// While the thread rests: all sessions, with their incomplete messages.
         var resting: [Client]?
-        /// Of another daemon.
+        /// Sessions of another daemon.
         var handedOver: [Client] = []
     }
 
     var isEmpty: Bool { arrivals.withLock { $0.count == 0 } }
 
-    /// A message that a client sends is no longer than this.
+    /// The limit of a client's message in bytes.
     private static let largest = 1 << 20
     private static let mostSessions = 16_384
 
-    /// `isPaused`: it serves nobody before `resume`.
+    /// `isPaused`: it serves no session before `resume`.
     init(_ handler: any SessionHandler, isPaused: Bool = false) throws(Errno) {
         self.handler = handler
         arrivals = Lock(Arrivals(isPaused: isPaused))
         wakeUp = try PipePair()
-        // Neither end may ever wait: whoever wakes needs no second byte while there is one.
+        // Neither end may ever block: one byte in the pipe is enough to wake the thread.
         for end in [wakeUp.reading.number, wakeUp.writing.number] { _ = fcntl(end, F_SETFL, O_NONBLOCK) }
         try WorkerThread.start("control-hub") { [self] in run() }.detach()
     }
 
-    /// Takes a connection over. False when there are too many, or the server has ended.
+    /// Takes a connection over. False if there are too many, or the server has ended.
     func adopt(_ connection: ControlConnection, peer: Peer, greeting: ControlReply) -> Bool {
         let message = Frame.framed(greeting.encoded)
         guard (try? connection.socket.sendSome(message[...])) == message.count else { return false }
@@ -64,8 +66,10 @@ final class SessionHub: Sendable {
 
     // MARK: pausing
 
-    /// Has nothing more be taken from anybody, and nothing sent, and waits until that is so. What clients send waits in their sockets, what they are told until `resume`. False when it
-    /// is not so by `deadline` (`Clock.monotonic`): then there is no pause.
+    /// Stops receiving and sending on all sessions, and waits until that is so.
+    ///
+    /// Messages of clients wait in their sockets, and messages to clients wait until `resume`.
+    /// False if that is not done by `deadline` (`Clock.monotonic`). There is then no pause.
     func pause(until deadline: Int64) -> Bool {
         arrivals.withLock { $0.isPaused = true }
         wake()
@@ -88,7 +92,7 @@ final class SessionHub: Sendable {
         wake()
     }
 
-    /// Writes all sessions, which say nothing from now on. During a pause.
+    /// Writes all sessions, which send nothing from now on. During a pause.
     func handOver(to state: inout HandoverWriter) {
         let (clients, last) = arrivals.withLock { ($0.resting ?? [], $0.last) }
         state.put(last)
@@ -101,7 +105,7 @@ final class SessionHub: Sendable {
         }
     }
 
-    /// Has the sessions of another daemon, by their numbers. Before `resume`.
+    /// Restores the sessions of another daemon, by their numbers. Call it before `resume`.
     func takeOver(from state: inout HandoverReader) throws(Errno) -> [UInt64: ControlSession] {
         let last: UInt64 = try state.take()
         var clients: [Client] = []
@@ -125,7 +129,10 @@ final class SessionHub: Sendable {
         return Dictionary(taken.map { ($0.session.number, $0.session) }, uniquingKeysWith: { first, _ in first })
     }
 
-    /// Goes on with a connection that a daemon had which has died: what that had not taken of a message, or not sent, is lost. Before `resume`.
+    /// Continues the connection of a dead daemon.
+    ///
+    /// Message parts that the daemon had received, or not yet sent, are lost. Call it before
+    /// `resume`.
     func restore(_ descriptor: consuming FileDescriptor) throws(Errno) -> ControlSession {
         let connection = ControlConnection(UnixSocket(connected: descriptor))
         let (uid, pid) = try connection.socket.peer()
@@ -140,9 +147,9 @@ final class SessionHub: Sendable {
         }
     }
 
-    /// On the hub's thread: waits while there is a pause.
+    /// Waits during a pause, on the hub's thread.
     private func rest(_ clients: [Client]) {
-        // Who has just come is one of them first.
+        // New sessions are added first.
         let isResting = arrivals.withLock { arrivals -> Bool in
             guard arrivals.isPaused, !arrivals.isStopped, arrivals.new.isEmpty, arrivals.handedOver.isEmpty else { return false }
             arrivals.resting = clients
@@ -180,7 +187,7 @@ final class SessionHub: Sendable {
             guard (try? set.wait(until: nil)) != nil else { break }
             if set.isReadable(0) { drainWakeUps() }
             var gone: [Int] = []
-            // What is there waits when there is a pause by now.
+            // During a pause messages stay in the sockets.
             if arrivals.withLock({ $0.isPaused }) { continue }
             for place in clients.indices {
                 if set.isWritable(place + 1) { clients[place].session.sendMore() }
@@ -202,7 +209,7 @@ final class SessionHub: Sendable {
         while read(wakeUp.reading.number, &bytes, bytes.count) == bytes.count {}
     }
 
-    /// Takes what has come. False when the client is gone or sends what makes no sense.
+    /// Receives messages. False if the client is gone or sends malformed bytes.
     private func receive(_ client: inout Client) -> Bool {
         do throws(Errno) {
             guard let bytes = try client.session.connection.socket.receiveSome(1 << 16) else { return true }

@@ -2,15 +2,15 @@ import GrantModel
 
 /// A presenter as it registers.
 public struct PresentRequest: Sendable, Equatable {
-    /// The client's number for it, once on each connection.
+    /// The client's number for it, unique on each connection.
     public var number: UInt64
-    /// Absolute, on the host, without links but for the last name, which need not exist.
+    /// Absolute, on the host. Only the last name may be a link, and it need not exist.
     public var path: [UInt8]
     /// Claims of this purpose do not ask it.
     public var purpose: [UInt8]?
-    /// How long its answers may take; 0 for what is usual.
+    /// How long its answers may take. 0 for the default.
     public var patienceMilliseconds: UInt32
-    /// Where it was in the events of the mount, if it was connected before.
+    /// Its position in the events of the mount, if it was connected before.
     public var since: EventMark?
 
     public init(number: UInt64, path: [UInt8], purpose: [UInt8]?, patienceMilliseconds: UInt32 = 0, since: EventMark? = nil) {
@@ -22,7 +22,7 @@ public struct PresentRequest: Sendable, Equatable {
     }
 }
 
-/// A question to a presenter, to be answered with `SessionRequest.answer`.
+/// A question to a presenter. `SessionRequest.answer` answers it.
 public struct PresenterAsk: Sendable, Equatable {
     public enum Kind: UInt8, Sendable, CaseIterable {
         case relinquishToReader = 1
@@ -36,11 +36,13 @@ public struct PresenterAsk: Sendable, Equatable {
     /// The daemon's number for the question.
     public var question: UInt64
     public var kind: Kind
-    /// Of the claim, or of the revocation: what several mounts ask about one is one question.
+    /// The id of the claim, or of the revocation.
+    ///
+    /// Several mounts may ask about the same cause, as one question.
     public var cause: GrantID
-    /// What is claimed, or withdrawn.
+    /// The path that is claimed or withdrawn.
     public var path: [UInt8]
-    /// Of the claimant; 0 before a revocation.
+    /// The claimant's process. 0 before a revocation.
     public var pid: Int32
     public var milliseconds: UInt32
 
@@ -55,10 +57,10 @@ public struct PresenterAsk: Sendable, Equatable {
     }
 }
 
-/// What a presenter is told.
+/// A message to a presenter.
 public struct PresenterTelling: Sendable, Equatable {
     public enum Kind: UInt8, Sendable, CaseIterable {
-        /// What it stepped aside for has ended.
+        /// The claim for which it relinquished has ended.
         case reacquired = 1
         case moved
         case changed
@@ -72,7 +74,7 @@ public struct PresenterTelling: Sendable, Equatable {
     }
 
     public var presenter: UInt64
-    /// The event's number in the mount; 0 for what is none.
+    /// The event's number in the mount. 0 without an event.
     public var event: UInt64
     public var kind: Kind
     public var path: [UInt8]

@@ -1,6 +1,6 @@
 import GrantModel
 
-/// What a claim does with one item.
+/// A claim's use of one item.
 public struct ItemRequest: Sendable, Equatable {
     public enum Intent: UInt8, Sendable, CaseIterable {
         case content = 1
@@ -9,17 +9,17 @@ public struct ItemRequest: Sendable, Equatable {
         case moving
         case merging
         case replacing
-        /// Reading, of which a copy is made that outlives the claim.
+        /// Reading to make a copy that outlives the claim.
         case uploading
     }
 
-    /// Absolute, on the host, without links but for the last name, which need not exist.
+    /// Absolute, on the host. Only the last name may be a link, and it need not exist.
     public var path: [UInt8]
     public var isWriting: Bool
     public var intent: Intent
     /// Whether presenters are asked to save before it is read.
     public var savesFirst: Bool
-    /// Of what is moved: where to.
+    /// The target of a move.
     public var newPath: [UInt8]?
 
     public init(path: [UInt8], isWriting: Bool, intent: Intent = .content, savesFirst: Bool = true, newPath: [UInt8]? = nil) {
@@ -31,17 +31,19 @@ public struct ItemRequest: Sendable, Equatable {
     }
 }
 
-/// A claim as it is asked for.
+/// A requested claim.
 public struct ClaimRequest: Sendable, Equatable {
-    /// The client's number for it, once on each connection.
+    /// The client's number for it, unique on each connection.
     public var number: UInt64
-    /// The same in every mount that is asked, and never used twice.
+    /// The same in every mount of the request, and never used twice.
     public var id: GrantID
-    /// Who waits, in 128 bits: the same in every mount that is asked.
+    /// The waiting claimant, in 128 bits: the same in every mount of the request.
     public var claimant: GrantID
     public var purpose: [UInt8]?
     public var items: [ItemRequest]
-    /// How long operations through a mandatory grant wait for it, until EAGAIN; 0 for as long as it lives.
+    /// How long operations through a mandatory grant wait for it, until EAGAIN.
+    ///
+    /// A value of 0 means as long as it lives.
     public var holdMilliseconds: UInt32
 
     public init(
@@ -56,7 +58,9 @@ public struct ClaimRequest: Sendable, Equatable {
     }
 }
 
-/// A place in the events of one mount: `epoch` is the mount's own, `number` that of the last event seen.
+/// A position in the events of one mount.
+///
+/// `epoch` is the mount's own. `number` is that of the last event seen.
 public struct EventMark: Sendable, Equatable {
     public var epoch: GrantID
     public var number: UInt64
@@ -67,22 +71,24 @@ public struct EventMark: Sendable, Equatable {
     }
 }
 
-/// What a client asks on a session.
+/// A client's request on a session.
 public enum SessionRequest: Sendable, Equatable {
     case claim(ClaimRequest)
-    /// Gives a claim back, held or waiting.
+    /// Ends a claim, held or waiting.
     case endClaim(UInt64)
     /// A claimed item was moved by its claimant.
     case moved(claim: UInt64, from: [UInt8], to: [UInt8])
-    /// Wants every event of the mount.
+    /// Requests every event of the mount.
     case watch(since: EventMark?)
     /// Registers a presenter.
     case present(PresentRequest)
     case endPresenting(UInt64)
-    /// To a question that was asked; `isDone` is false where a presenter could not do it.
+    /// Answers a question. `isDone` is false if the presenter could not do it.
     case answer(question: UInt64, isDone: Bool)
-    /// Presenters of a grant are told that it is about to be withdrawn, and asked to save, for so long at the most. `id` is the same in every
-    /// mount that is asked, and never used twice.
+    /// Warns presenters of a grant that it will be withdrawn, and asks them to save.
+    ///
+    /// `milliseconds` is the limit. `id` is the same in every mount of the request, and never used
+    /// twice.
     case prepareRevocation(number: UInt64, id: GrantID, grant: GrantID, milliseconds: UInt32)
 }
 
@@ -93,9 +99,9 @@ public enum ClaimRefusal: UInt8, Sendable, CaseIterable {
     /// The grant is revoked or expired.
     case revoked
     case deadlock
-    /// The client gave it back.
+    /// The client ended it.
     case ended
-    /// Anything else; the text says what.
+    /// Any other reason, as the text tells.
     case failed
 }
 
@@ -107,7 +113,7 @@ public enum ItemReach: UInt8, Sendable, CaseIterable {
     case revoked
 }
 
-/// Something that happened in a mount.
+/// An event in a mount.
 public struct SessionEvent: Sendable, Equatable {
     public enum Kind: UInt8, Sendable, CaseIterable {
         case claimWaits = 1
@@ -115,7 +121,7 @@ public struct SessionEvent: Sendable, Equatable {
         case claimEnded
         case moved
         case revoked
-        /// What a claim for writing has come to, when it ends.
+        /// Changes that a claim for writing has made, reported when it ends.
         case changed
         case appeared
         case removed
@@ -128,9 +134,9 @@ public struct SessionEvent: Sendable, Equatable {
     public var kind: Kind
     public var path: [UInt8]
     public var newPath: [UInt8]?
-    /// Who did it; 0 where that is not known.
+    /// The process that caused it. 0 if that is not known.
     public var pid: Int32
-    /// Of a claim or a grant, for people.
+    /// A text about a claim or a grant, for people.
     public var text: String
 
     public init(number: UInt64, time: Instant, kind: Kind, path: [UInt8], newPath: [UInt8]? = nil, pid: Int32, text: String = "") {
@@ -144,7 +150,7 @@ public struct SessionEvent: Sendable, Equatable {
     }
 }
 
-/// What a daemon says on a session.
+/// A daemon's message on a session.
 public enum SessionNews: Sendable, Equatable {
     /// The claim is held, for those of its items that the mount leads to.
     case granted(claim: UInt64, reach: [ItemReach])
@@ -152,17 +158,21 @@ public enum SessionNews: Sendable, Equatable {
     case waits(claim: UInt64, pids: [Int32])
     /// There is no claim of that number, or no longer.
     case refused(claim: UInt64, ClaimRefusal, text: String)
-    /// How far the work before a claim is granted has come.
+    /// The progress of the work before a claim is granted.
     case progress(claim: UInt64, stage: String, done: UInt64, total: UInt64)
     case tells(SessionEvent)
-    /// Events go on from here. `hasMissed`: more went by since the mark than is kept.
+    /// Events continue from here.
+    ///
+    /// `hasMissed`: more events have occurred since the mark than are kept.
     case listening(mark: EventMark, hasMissed: Bool)
-    /// The presenter is registered; what came after its mark follows.
+    /// The presenter is registered. Events after its mark follow.
     case presenting(UInt64, mark: EventMark, hasMissed: Bool)
     /// There is no presenter of that number.
     case notPresenting(UInt64, ClaimRefusal, text: String)
     case asks(PresenterAsk)
     case tellsPresenter(PresenterTelling)
-    /// How many presenters were asked before a revocation, and how many have answered all; `isOver`: nobody is waited for any more.
+    /// How many presenters were asked before a revocation, and how many have answered all.
+    ///
+    /// `isOver`: the revocation waits for no presenter any more.
     case preparing(UInt64, asked: UInt32, answered: UInt32, isOver: Bool)
 }

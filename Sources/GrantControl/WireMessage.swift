@@ -1,22 +1,26 @@
 import GrantModel
 
-/// One of several cases: a number, then the fields of that case. Both directions follow from `cases`:
+/// One of several cases: a number, then the fields of that case. Both directions follow from
+/// `cases`:
 ///
 ///     extension HandoverMessage: WireMessage {
 ///         package static let cases: [WireCase<HandoverMessage>] = [
-///             WireCase(2, state) { if case .state(let bytes, let descriptors) = $0 { (bytes, descriptors) } else { nil } },
+///             WireCase(2, state) {
+///                 if case .state(let bytes, let descriptors) = $0 { (bytes, descriptors) } else { nil }
+///             },
 ///             WireCase(3, .ready),
 ///         ]
 ///     }
 package protocol WireChoice: WireValue {
-    /// Each number once. The first that takes a value writes it.
+    /// Each number once. The first case that takes a value writes it.
     static var cases: [WireCase<Self>] { get }
 }
 
 extension WireChoice {
     package func write(to writer: inout BinaryWriter) {
         for form in Self.cases where form.write(self, &writer) { return }
-        // A case that is missing from the table: whoever reads this says that it does not know it. The tests have a sample of each.
+        // A case that is missing from the table: the receiver reports an unknown kind. The tests
+        // have a sample of each.
         writer.write(0 as UInt8)
     }
 
@@ -27,15 +31,19 @@ extension WireChoice {
     }
 }
 
-/// A case as it goes over the wire: its number, what it is made of its fields by, and what gives them, in the order of the wire.
+/// A case on the wire: its number, its constructor, and the function that takes its fields.
+///
+/// The fields are in the order of the wire.
 package struct WireCase<Value>: Sendable {
     /// Never 0, and never one that had another meaning in a release.
     let number: UInt8
-    /// Writes nothing, and says false, if the value is another case.
+    /// Writes the value. Writes nothing and returns false if the value is another case.
     fileprivate let write: @Sendable (Value, inout BinaryWriter) -> Bool
     fileprivate let read: @Sendable (inout BinaryReader) throws(CodingFlaw) -> Value
 
-    /// `make` throws what is wrong with fields that do not go together; `take` gives nil for another case.
+    /// Makes a case from its constructor and its accessor.
+    ///
+    /// `make` throws if the fields do not fit together. `take` returns nil for another case.
     package init<each Field: WireValue>(
         _ number: UInt8, _ make: @escaping @Sendable (repeat each Field) throws(CodingFlaw) -> Value,
         _ take: @escaping @Sendable (Value) -> (repeat each Field)?
@@ -62,7 +70,9 @@ package struct WireCase<Value>: Sendable {
     }
 }
 
-/// The version of the protocol. A daemon and a command of different versions do not talk; both say so.
+/// The version of the protocol.
+///
+/// A daemon and a command of different versions cannot communicate, and both report that.
 let protocolVersion: UInt8 = 1
 
 /// A choice that is sent: the protocol's version is before it.
@@ -76,7 +86,9 @@ extension WireMessage {
         return writer.bytes
     }
 
-    /// Reads one message that fills `bytes`. Any input is answered with a message or an error, never with a trap.
+    /// Reads one message that fills `bytes`.
+    ///
+    /// Any input gives a message or an error, never a trap.
     package static func decode(_ bytes: [UInt8]) throws(CodingFlaw) -> Self {
         var reader = BinaryReader(bytes[...])
         guard try UInt8.read(from: &reader) == protocolVersion else { throw .otherVersion }

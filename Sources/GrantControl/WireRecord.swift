@@ -1,6 +1,7 @@
 import GrantModel
 
-/// A value that goes over the wire as its fields, one after the other. Both directions follow from `fields`:
+/// A value that goes over the wire as its fields, one after the other. Both directions follow from
+/// `fields`:
 ///
 ///     extension GrantPlace: WireRecord {
 ///         static let fields = WireFields(GrantPlace.init(grant:path:)) { ($0.grant, $0.path) }
@@ -14,14 +15,16 @@ extension WireRecord {
     package static func read(from reader: inout BinaryReader) throws(CodingFlaw) -> Self { try fields.read(&reader) }
 }
 
-/// What a value is made of its fields by, and what gives them, in the order of the wire. Their types say how each is written.
+/// The constructor of a value, and the function that takes its fields.
+///
+/// The fields are in the order of the wire. Their types define how each is written.
 package struct WireFields<Value>: Sendable {
-    /// How many there are.
+    /// The number of fields.
     let count: Int
     fileprivate let write: @Sendable (Value, inout BinaryWriter) -> Void
     fileprivate let read: @Sendable (inout BinaryReader) throws(CodingFlaw) -> Value
 
-    /// `make` throws what is wrong with fields that do not go together.
+    /// `make` throws if the fields do not fit together.
     package init<each Field: WireValue>(
         _ make: @escaping @Sendable (repeat each Field) throws(CodingFlaw) -> Value,
         _ take: @escaping @Sendable (Value) -> (repeat each Field)

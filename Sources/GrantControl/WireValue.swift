@@ -1,6 +1,6 @@
 import GrantModel
 
-/// What is wrong with a message.
+/// The fault of a malformed message.
 package enum CodingFlaw: Error, Equatable {
     case endsEarly
     case hasMore
@@ -11,11 +11,16 @@ package enum CodingFlaw: Error, Equatable {
     init(_ flaw: BinaryReader.Flaw) { self = flaw == .endsEarly ? .endsEarly : .badValue }
 }
 
-/// A value with a form on the wire, which follows from its type: a number is big-endian; a text, and a list, has its length before it; what is optional has
-/// a byte before it that says whether it is there. What is put together of others is a `WireRecord`, or a `WireChoice`.
+/// A value with a form on the wire, which follows from its type.
+///
+/// A number is big-endian. A text or a list has its length before it. An optional has a byte before
+/// it that tells whether it has a value. A value composed of others is a `WireRecord` or a
+/// `WireChoice`.
 package protocol WireValue: Sendable {
     func write(to writer: inout BinaryWriter)
-    /// Any bytes give a value or a flaw, never a trap, and reserve no more memory than they are long, but for a factor.
+    /// Reads a value. Any bytes give a value or a flaw, never a trap.
+    ///
+    /// It reserves no more memory than a small multiple of their length.
     static func read(from reader: inout BinaryReader) throws(CodingFlaw) -> Self
 
     static func writeList(_ items: [Self], to writer: inout BinaryWriter)
@@ -28,7 +33,7 @@ extension WireValue {
         for item in items { item.write(to: &writer) }
     }
 
-    /// Nothing is reserved for a count that is only claimed.
+    /// Reserves nothing for a count that the message only claims.
     package static func readList(from reader: inout BinaryReader) throws(CodingFlaw) -> [Self] {
         let count = try UInt32.read(from: &reader)
         var items: [Self] = []
@@ -97,7 +102,7 @@ extension Optional: WireValue where Wrapped: WireValue {
     }
 }
 
-/// An enumeration of numbers or of words says `: WireValue {}` and nothing else.
+/// An enumeration of numbers or of words declares `: WireValue {}` and nothing else.
 extension WireValue where Self: RawRepresentable, RawValue: WireValue {
     package func write(to writer: inout BinaryWriter) { rawValue.write(to: &writer) }
 
@@ -106,7 +111,7 @@ extension WireValue where Self: RawRepresentable, RawValue: WireValue {
     }
 }
 
-/// A value that was read, unless it cannot be.
+/// Returns a value that was read, or throws if it is nil.
 package func valid<Value>(_ value: Value?) throws(CodingFlaw) -> Value {
     guard let value else { throw .badValue }
     return value

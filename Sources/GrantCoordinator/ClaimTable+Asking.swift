@@ -1,7 +1,10 @@
-// Claims whose presenters are being asked: after the last conflicting claim has ended, and before the claim is held.
+// Claims that wait for the answers of presenters: after the last conflicting claim has ended, and
+// before the claim is held.
 extension ClaimTable {
-    /// Defers a claim that is held until `answered`, while presenters of these purposes are asked. This may grant other claims,
-    /// which those presenters need before they answer. No effect for an id that is unknown or not held.
+    /// Defers a held claim until `answered`, while presenters of these purposes are asked.
+    ///
+    /// This may grant other claims, which those presenters need before they answer. No effect for
+    /// an id that is unknown or not held.
     public mutating func ask(_ id: ClaimID, of purposes: Set<[UInt8]>) -> Effect {
         guard let place = place(of: id), claims[place].isHeld else { return Effect() }
         claims[place].isHeld = false
@@ -15,7 +18,9 @@ extension ClaimTable {
         claims[place].awaited = awaited.intersection(purposes)
     }
 
-    /// Ends the deferral: the claim is granted, waits for claims that overtook it, or is found to deadlock.
+    /// Ends the deferral of a claim.
+    ///
+    /// The claim is granted, waits for claims that overtook it, or is found to deadlock.
     public mutating func answered(_ id: ClaimID) -> Effect {
         guard let place = place(of: id), claims[place].awaited != nil else { return Effect() }
         claims[place].awaited = nil

@@ -3,7 +3,11 @@ extension ClaimTable {
     /// The number of the newest claim, which may have ended.
     public var lastNumber: UInt64 { last }
 
-    /// Restores a table. `claims`: in table order; nil when they are inconsistent. `lastNumber`: that of the old table.
+    /// Restores a table. nil if the claims are inconsistent.
+    ///
+    /// - Parameters:
+    ///   - claims: In table order.
+    ///   - lastNumber: The number of the old table's newest claim.
     public init?(claims: [Claim], lastNumber: UInt64) {
         guard zip(claims, claims.dropFirst()).allSatisfy({ $0.id < $1.id }), claims.last.map({ $0.id.rawValue <= lastNumber }) ?? true
         else { return nil }
@@ -13,7 +17,7 @@ extension ClaimTable {
 }
 
 extension ClaimTable {
-    /// Grants claims that nothing blocks any more, after some were not restored.
+    /// Grants claims that no other claim blocks any more, after some were not restored.
     public mutating func reconsider() -> Effect { promoteAndBreakDeadlocks() }
 }
 

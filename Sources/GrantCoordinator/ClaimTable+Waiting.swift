@@ -1,12 +1,14 @@
 // The wait-for graph.
 extension ClaimTable {
-    /// The claims that block `id`; empty when it is held.
+    /// The claims that block `id`. Empty if it is held.
     public func blockers(of id: ClaimID) -> [ClaimID] {
         guard let claim = self[id], !claim.isHeld else { return [] }
         return blockers(of: claim).map(\.id)
     }
 
-    /// Whether any claim blocks this one. Checks held claims first: nearly always one of them does.
+    /// Whether any claim blocks this one.
+    ///
+    /// Checks held claims first, because nearly always one of them does.
     func isBlocked(_ claim: Claim) -> Bool {
         if claims.contains(where: { $0.isHeld && $0.conflicts(with: claim) }) { return true }
         var overtaken: Set<ClaimID>?
@@ -41,8 +43,10 @@ extension ClaimTable {
         }
     }
 
-    /// Claims that wait, directly or transitively, for a claim held by this claimant or purpose, or for the answer of a presenter
-    /// of this purpose.
+    /// Claims that wait, directly or transitively, for this claimant or purpose.
+    ///
+    /// They wait for a claim that the claimant or the purpose holds, or for the answer of a
+    /// presenter of this purpose.
     private func waitersOnRelated(of claim: Claim) -> Set<ClaimID> {
         let own = claims.filter { $0.isHeld && isRelated(claim, to: $0) }
         let asking = claims.filter { other in claim.purpose.map { other.awaited?.contains($0) == true } ?? false }
@@ -51,7 +55,7 @@ extension ClaimTable {
         var causes = own + asking
         while let cause = causes.popLast() {
             for other in claims where !other.isHeld && other.id != claim.id && !result.contains(other.id) {
-                // What is held blocks everybody, what waits blocks those behind it.
+                // A held claim blocks all others, a waiting claim blocks later ones.
                 guard cause.isHeld || cause.id < other.id, cause.conflicts(with: other) else { continue }
                 result.insert(other.id)
                 causes.append(other)
@@ -62,7 +66,7 @@ extension ClaimTable {
 
     /// Whether granting `claim`, which waits, would need its own claimant to wait for itself.
     func wouldDeadlock(_ claim: Claim) -> Bool {
-        // Nobody can wait for who has nothing else; most claims are seen off by this.
+        // No claim waits for a claimant without other claims. This check suffices for most claims.
         let hasOthers = claims.contains { $0.id != claim.id && isPart(claim.claimant, of: $0.claimant, isAwaited: true) }
         guard hasOthers else { return false }
         var seen: Set<ClaimID> = []
@@ -72,7 +76,7 @@ extension ClaimTable {
             guard seen.insert(waiting.id).inserted else { continue }
             for blocker in blockers(of: waiting) {
                 if isPart(claim.claimant, of: blocker.claimant, isAwaited: true) { return true }
-                // Whoever stands in the way goes on when everything that its claimant waits for has come true.
+                // A blocking claimant continues when all claims that it waits for are granted.
                 if asked.insert(blocker.claimant).inserted {
                     open += claims.filter { !$0.isHeld && isPart($0.claimant, of: blocker.claimant, isAwaited: true) }
                 }

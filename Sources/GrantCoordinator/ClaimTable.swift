@@ -5,33 +5,38 @@ public struct ClaimID: Hashable, Sendable, Comparable {
     public static func < (one: ClaimID, other: ClaimID) -> Bool { one.rawValue < other.rawValue }
 }
 
-/// Identifies a claimant, which waits for one claim at a time: a thread, a task, a command with its children. 128 random bits.
+/// Identifies a claimant, which waits for one claim at a time.
+///
+/// It is a thread, a task, or a command with its children. 128 random bits.
 public struct ClaimantID: Hashable, Sendable {
     public let (high, low): (UInt64, UInt64)
     public init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
 }
 
-/// The claims of one mount: who holds what, and who waits in which order. Pure value without I/O, clock or lock: its owner has
-/// those.
+/// The claims of one mount, held and waiting, in order of arrival.
 ///
-/// The rules:
-/// - Two claims conflict when an access of one conflicts with an access of the other. Held claims never conflict, except within one
-///   purpose.
-/// - A claim waits for every conflicting claim that is held or arrived earlier. So a waiting writer blocks later readers.
-/// - It overtakes a claim that waits, directly or transitively, for what its own claimant, one that has begun it, or its purpose
-///   holds: neither could ever proceed.
+/// Pure value without I/O, clock or lock: its owner has those. The rules:
+/// - Two claims conflict when an access of one conflicts with an access of the other. Held claims
+///   never conflict, except within one purpose.
+/// - A claim waits for every conflicting claim that is held or arrived earlier. So a waiting writer
+///   blocks later readers.
+/// - It overtakes a claim that waits, directly or transitively, for a claim of its own claimant, of
+///   one that has begun it, or of its purpose. Otherwise neither could ever proceed.
 /// - A claim is granted whole or not at all, so its parts never wait for each other.
 /// - A claim that would deadlock is refused when it arrives.
-/// - While a claim waits for presenters, claims of those presenters' purposes overtake it: to save, a presenter claims.
+/// - While a claim waits for presenters, claims of those presenters' purposes overtake it: to save,
+///   a presenter claims.
 public struct ClaimTable: Sendable {
     public struct Claim: Sendable {
         public let id: ClaimID
         public let claimant: ClaimantID
-        /// Claims of one purpose never block each other; nil conflicts with every other.
+        /// Claims of one purpose never block each other. A claim without one conflicts with all
+        /// others.
         public let purpose: [UInt8]?
         public internal(set) var accesses: [ItemAccess]
         public internal(set) var isHeld: Bool
-        /// The purposes of the presenters that must answer before the claim is held; nil when there are none.
+        /// The purposes of the presenters that must answer before the claim is held. nil if none
+        /// must.
         public internal(set) var awaited: Set<[UInt8]>?
 
         /// Whether this claim blocks `other` if it is held or arrived first.
@@ -54,7 +59,7 @@ public struct ClaimTable: Sendable {
         case deadlock
     }
 
-    /// What a change did to other claims.
+    /// The effect of a change on other claims.
     public struct Effect: Equatable, Sendable {
         /// In order of arrival.
         public var granted: [ClaimID] = []
@@ -75,7 +80,7 @@ public struct ClaimTable: Sendable {
     public subscript(_ id: ClaimID) -> Claim? { place(of: id).map { claims[$0] } }
 
     func place(of id: ClaimID) -> Int? {
-        // Ids grow, so the order of arrival is theirs.
+        // Ids grow, so their order is the order of arrival.
         var (low, high) = (0, claims.count)
         while low < high {
             let middle = (low + high) / 2
@@ -84,7 +89,7 @@ public struct ClaimTable: Sendable {
         return low < claims.count && claims[low].id == id ? low : nil
     }
 
-    /// Adds a claim. If it waits, a later `Effect` says when it is granted.
+    /// Adds a claim. If it waits, a later `Effect` reports when it is granted.
     public mutating func add(_ accesses: [ItemAccess], claimant: ClaimantID, purpose: [UInt8]?) -> Answer {
         last += 1
         let claim = Claim(id: ClaimID(rawValue: last), claimant: claimant, purpose: purpose, accesses: accesses, isHeld: false)
@@ -113,8 +118,10 @@ public struct ClaimTable: Sendable {
         return Effect(granted: promote())
     }
 
-    /// Updates the positions of claimed items after renames. Held claims stay held even if they conflict now; waiting ones may be
-    /// granted, or found to deadlock.
+    /// Updates the positions of claimed items after renames.
+    ///
+    /// Held claims stay held even if they conflict now. Waiting claims may be granted, or found to
+    /// deadlock.
     public mutating func update(_ accesses: [ClaimID: [ItemAccess]]) -> Effect {
         var hasChanged = false
         for (id, accesses) in accesses {
@@ -127,7 +134,7 @@ public struct ClaimTable: Sendable {
 
     mutating func promoteAndBreakDeadlocks() -> Effect {
         var effect = Effect(granted: promote())
-        // The youngest goes: the others have waited longer.
+        // The youngest is removed: the others have waited longer.
         while let stuck = claims.last(where: { !$0.isHeld && wouldDeadlock($0) }) {
             effect.deadlocked.append(stuck.id)
             effect.granted += remove(stuck.id).granted

@@ -22,10 +22,12 @@ public struct ItemPlace: Hashable, Sendable {
 
 /// The subject of a claim: a file, or a directory tree.
 ///
-/// It is matched by identity and by place. Identity follows a rename; place follows a replacement, which is how most programs save:
-/// a new file under the claimed name.
+/// It is matched by identity and by place. Identity follows a rename. Place follows a replacement,
+/// which is how most programs save: a new file under the claimed name.
 public struct ClaimedItem: Equatable, Sendable {
-    /// The file at the place when it was claimed, and the one there now; empty where there is none yet.
+    /// The file at the place when it was claimed, and the file there now.
+    ///
+    /// Empty if there is no file yet.
     public var identities: [ItemID]
     /// nil for the granted directory itself, which has no name inside the grant.
     public var place: ItemPlace?
@@ -47,7 +49,7 @@ public struct ClaimedItem: Equatable, Sendable {
     }
 }
 
-/// What a claim or an operation does with an item.
+/// How a claim or an operation uses an item.
 public enum ItemUse: UInt8, Sendable, CaseIterable {
     case readContent = 1
     case readMetadata
@@ -59,7 +61,9 @@ public enum ItemUse: UInt8, Sendable, CaseIterable {
     public var isReading: Bool { self == .readContent || self == .readMetadata }
     private var isMetadata: Bool { self == .readMetadata || self == .writeMetadata }
 
-    /// Readers share, a writer excludes. A metadata use conflicts only with metadata uses and with `displace`.
+    /// Whether this use excludes another: readers share, a writer excludes.
+    ///
+    /// A metadata use conflicts only with metadata uses and with `displace`.
     public func excludes(_ other: ItemUse) -> Bool {
         if isReading && other.isReading { return false }
         if self == .displace || other == .displace { return true }

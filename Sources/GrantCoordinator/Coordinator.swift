@@ -1,14 +1,16 @@
 import Synchronization
 
-/// Admits operations into scopes or refuses them, and tells a revoker who is inside.
+/// Admits operations into scopes or refuses them, and lists the operations inside.
 ///
-/// The protocol is Dekker's: an operation stores its mark and then loads the gate; a revoker stores to the gate and then reads the
-/// marks. Both are sequentially consistent, so at least one sees the other, and no operation is inside unseen once the gate is
-/// closed. Entering touches one cache line of the worker's own and reads one that all share.
+/// The protocol is Dekker's: an operation stores its mark and then loads the gate. A revoker stores
+/// to the gate and then reads the marks. Both are sequentially consistent, so at least one sees the
+/// other, and no operation is inside unseen once the gate is closed. Entering touches one cache
+/// line of the worker's own and reads one that all share.
 ///
-/// Locking: none on the way of an operation. `makeScope` is called by one thread at a time (the owner of the scope table).
+/// Locking: no lock on the path of an operation. `makeScope` is called by one thread at a time (the
+/// owner of the scope table).
 public final class Coordinator: @unchecked Sendable {
-    // Safe to share: the arrays are allocated once and never move; their elements are atomics.
+    // Sendable: the arrays are allocated once and never move. Their elements are atomics.
     public let slotCount: Int
     private let slots: UnsafeMutablePointer<Slot>
     let cells: ScopeCells
@@ -51,7 +53,9 @@ public final class Coordinator: @unchecked Sendable {
         UnsafeMutableRawPointer(slots).deallocate()
     }
 
-    /// Makes a scope whose gate refuses `refusals` from the start. nil after 16 million scopes: ids are never reused.
+    /// Makes a scope whose gate refuses `refusals` from the start.
+    ///
+    /// nil after 16 million scopes, because ids are never reused.
     public func makeScope(refusing refusals: Refusals) -> ScopeID? {
         let number = scopeCount.load(ordering: .relaxed)
         let chunk = Int(truncatingIfNeeded: number) / Self.gatesPerChunk
@@ -70,8 +74,10 @@ public final class Coordinator: @unchecked Sendable {
     /// The number of the next scope, for handover.
     public var nextScope: UInt32 { scopeCount.load(ordering: .acquiring) }
 
-    /// Reserves the scopes that another daemon made, all below `next`, so that no number is reused. Call it before the first
-    /// `makeScope`. False for an impossible number.
+    /// Reserves the scopes that another daemon made, all below `next`.
+    ///
+    /// So no number is reused. Call it before the first `makeScope`. False for an impossible
+    /// number.
     public func takeOver(nextScope next: UInt32) -> Bool {
         let last = Int(truncatingIfNeeded: next) / Self.gatesPerChunk
         guard next > 0, last < Self.chunkLimit, scopeCount.load(ordering: .relaxed) == 1 else { return false }
@@ -92,22 +98,24 @@ public final class Coordinator: @unchecked Sendable {
         gate.pointee.writtenBytes.store(counts.writtenBytes, ordering: .relaxed)
     }
 
-    /// The gate of a scope from `makeScope`; valid as long as the coordinator.
+    /// The gate of a scope from `makeScope`, valid as long as the coordinator.
     public func gate(_ scope: ScopeID) -> UnsafeMutablePointer<Gate> {
         let number = Int(truncatingIfNeeded: scope.rawValue)
         return chunks[number / Self.gatesPerChunk]! + number % Self.gatesPerChunk
     }
 
-    // MARK: the way of an operation
+    // MARK: operations
 
-    /// Enters `scope` on the thread that owns `slot`. After `.enter`, `.claimed` and `.congested` the thread is inside until
-    /// `leave(slot:)`; after any other verdict it is outside.
+    /// Enters `scope` on the thread that owns `slot`.
+    ///
+    /// After `.enter`, `.claimed` and `.congested` the thread is inside until `leave(slot:)`. After
+    /// any other verdict it is outside.
     @inline(__always)
     public func enter(_ scope: ScopeID, for entry: Entry, slot: Int) -> Verdict {
         let own = slots + slot
         let sequence = own.pointee.sequence.load(ordering: .relaxed) &+ 1
         own.pointee.sequence.store(sequence, ordering: .relaxed)
-        // The mark says what the operation is, not only where: a narrowing lets readers stay.
+        // The mark has the kind of operation, not only its scope: a narrowing lets readers stay.
         let mark =
             UInt64(truncatingIfNeeded: sequence & 0x1fff_ffff) << 35 | UInt64(truncatingIfNeeded: entry.rawValue) << 32
             | UInt64(truncatingIfNeeded: scope.rawValue)
@@ -117,7 +125,8 @@ public final class Coordinator: @unchecked Sendable {
             count(scope, slot: slot)
             return .enter
         }
-        // The mark stands while the operation looks at the claims, so a new claim either is seen by it or waits for it.
+        // The mark stays while the operation checks the claims, so a new claim either is seen by it
+        // or waits for it.
         if refused & entry.refusalMask & ~Refusals.slowPath.rawValue == 0 {
             count(scope, slot: slot)
             return refused & Refusals.congested.rawValue != 0 ? .congested : .claimed
@@ -126,8 +135,10 @@ public final class Coordinator: @unchecked Sendable {
         return refused & Refusals.read.rawValue != 0 ? .revoked : .readOnly
     }
 
-    /// Enters `scope` whatever the gate says, until `leave`: for operations that release a resource, which always pass and are not
-    /// counted. Returns whether the scope is congested.
+    /// Enters `scope` even if the gate is closed, until `leave`.
+    ///
+    /// For operations that release a resource, which always pass and are not counted. Returns
+    /// whether the scope is congested.
     @inline(__always)
     public func forceEnter(_ scope: ScopeID, slot: Int) -> Bool {
         let own = slots + slot
@@ -149,7 +160,7 @@ public final class Coordinator: @unchecked Sendable {
     /// Counts a refusal.
     public func countDenial(_ scope: ScopeID) {
         let gate = gate(scope)
-        // Counts first and sets the flag afterwards; the reader does it the other way round.
+        // Counts first and sets the flag afterwards. The reader uses the opposite order.
         gate.pointee.denials.wrappingAdd(1, ordering: .sequentiallyConsistent)
         if !denials.load(ordering: .sequentiallyConsistent) { denials.store(true, ordering: .sequentiallyConsistent) }
     }
@@ -160,13 +171,13 @@ public final class Coordinator: @unchecked Sendable {
     /// Whether any scope had refusals since the last call.
     public func takeHasDenials() -> Bool { denials.exchange(false, ordering: .sequentiallyConsistent) }
 
-    // MARK: the way of a revocation
+    // MARK: revocations
 
-    /// An operation that was inside a scope when a revoker looked.
+    /// An operation that was inside a scope when a revoker listed the operations.
     public struct Occupant: Hashable, Sendable {
         public let slot: Int
         let mark: UInt64
-        /// What it entered for.
+        /// The kind of operation for which it entered.
         public var entry: Entry { Entry(rawValue: UInt32(truncatingIfNeeded: mark >> 32) & 7) ?? .read }
     }
 
@@ -207,7 +218,9 @@ public final class Coordinator: @unchecked Sendable {
         }
     }
 
-    /// Calls `body` with slot and scope of every operation that is inside now, among the first `count` slots.
+    /// Calls `body` with slot and scope of every operation that is inside now.
+    ///
+    /// Only the first `count` slots are checked.
     public func forEachInside(upTo count: Int, _ body: (Int, ScopeID) -> Void) {
         for index in 0..<min(count, slotCount) {
             let mark = slots[index].mark.load(ordering: .relaxed)

@@ -6,15 +6,17 @@ public struct ScopeID: Hashable, Sendable {
     public init(rawValue: UInt32) { self.rawValue = rawValue }
 }
 
-/// What an operation does in a scope.
+/// The kind of an operation in a scope.
 public enum Entry: UInt32, Sendable {
     /// Reads names, attributes or data.
     case read = 1
-    /// Changes something.
+    /// Changes names, attributes or data.
     case write = 2
     /// Write-back of the kernel's cache: changes that were admitted before.
     case cacheWrite = 4
-    /// Reads as part of an operation that must not wait for a claim: unlocking, close(2), fsync(2).
+    /// Reads as part of an operation that must not wait for a claim.
+    ///
+    /// Such operations are unlocking, close(2) and fsync(2).
     case closing = 3
 
     /// The refusals that stop or divert this entry.
@@ -36,8 +38,10 @@ public enum Entry: UInt32, Sendable {
     public var isChange: Bool { self == .write || self == .cacheWrite }
 }
 
-/// The entries that a gate refuses. The set only grows, except for a widening of access, and for claims and congestion, which come
-/// and go.
+/// The entries that a gate refuses.
+///
+/// The set only grows, except for a widening of access, and for claims and congestion, which begin
+/// and end.
 public struct Refusals: OptionSet, Sendable {
     public let rawValue: UInt32
     public init(rawValue: UInt32) { self.rawValue = rawValue }
@@ -47,32 +51,34 @@ public struct Refusals: OptionSet, Sendable {
     public static let cacheWrite = Refusals(rawValue: 4)
     /// Claims are held here: readers and writers must check them first.
     public static let claimed = Refusals(rawValue: 8)
-    /// So many operations are inside, here or for one user, that others could be left without a worker: an operation must check the
-    /// quota first.
+    /// Operations must check the worker quota first.
+    ///
+    /// There are so many of them inside, here or for one user, that others could be left without a
+    /// worker.
     public static let congested = Refusals(rawValue: 16)
     /// Bits that divert operations to a slow path and refuse none.
     static let slowPath: Refusals = [.claimed, .congested]
 
     /// Refuses nothing.
     public static let none: Refusals = []
-    /// Read-only, while changes cached before are still written back.
+    /// Read-only, while earlier cached changes are still written back.
     public static let narrowing: Refusals = [.write]
     /// Read-only.
     public static let readOnly: Refusals = [.write, .cacheWrite]
-    /// Revoked, while changes cached before are still written back.
+    /// Revoked, while earlier cached changes are still written back.
     public static let flushing: Refusals = [.read, .write]
     /// Revoked.
     public static let shut: Refusals = [.read, .write, .cacheWrite]
 }
 
-/// The gate of one scope. Every operation reads it; a revocation writes it.
+/// The gate of one scope. Every operation reads it, and a revocation writes it.
 public struct Gate: ~Copyable {
     let refusals = Atomic<UInt32>(0)
     /// Refusals that were not reported yet.
     public let denials = Atomic<UInt64>(0)
     /// Bytes written back from the kernel's cache while the gate was closing.
     public let flushedBytes = Atomic<UInt64>(0)
-    /// Counts of workers whose cell went to another scope: `ScopeCells`.
+    /// Counts of workers whose cell now counts for another scope: `ScopeCells`.
     let operations = Atomic<UInt64>(0)
     let readBytes = Atomic<UInt64>(0)
     let writtenBytes = Atomic<UInt64>(0)
@@ -91,8 +97,8 @@ public enum Verdict {
     case revoked
     /// A change below a read-only grant: EROFS.
     case readOnly
-    /// Inside; must check the claims before it does anything.
+    /// Inside, and must check the claims first.
     case claimed
-    /// Inside; must check the quota before it does anything, and then the claims.
+    /// Inside, and must check the quota first, and then the claims.
     case congested
 }

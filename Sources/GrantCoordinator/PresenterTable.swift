@@ -5,7 +5,9 @@ public struct PresenterID: Hashable, Sendable, Comparable {
     public static func < (one: PresenterID, other: PresenterID) -> Bool { one.rawValue < other.rawValue }
 }
 
-/// Identifies a round: the questions asked for one claim, or before one revocation. Never reused.
+/// Identifies a round of questions. Never reused.
+///
+/// They belong to one claim, or precede one revocation.
 public struct RoundID: Hashable, Sendable {
     public let rawValue: UInt64
     public init(rawValue: UInt64) { self.rawValue = rawValue }
@@ -23,7 +25,7 @@ public enum PresenterQuestion: UInt8, Sendable, CaseIterable {
     var isRelinquishing: Bool { self == .relinquishToReader || self == .relinquishToWriter }
 }
 
-/// A claimed item, and what its presenters must do first.
+/// A claimed item, and the steps that its presenters must take first.
 public struct PresentedPart: Sendable {
     public var access: ItemAccess
     public var savesFirst: Bool
@@ -36,19 +38,20 @@ public struct PresentedPart: Sendable {
     }
 }
 
-/// The presenters of one mount: who presents what, which questions are open, and their deadlines. Pure value without I/O, clock or
-/// lock: its owner has those.
+/// The presenters of one mount, their items, and the open questions with deadlines.
 ///
-/// The rules:
-/// - Before a claim is granted, presenters of overlapping items are asked, except those of the claim's own purpose: once to
-///   relinquish (to a writer rather than to a reader), to save if a part wants that, and for each part that is to be deleted.
+/// Pure value without I/O, clock or lock: its owner has those. The rules:
+/// - Before a claim is granted, presenters of overlapping items are asked, except those of the
+///   claim's own purpose. They are asked once to relinquish (to a writer rather than to a reader),
+///   to save if a part needs that, and for each part that will be deleted.
 /// - A round is over when every open question was answered, expired, or lost its presenter.
-/// - After a missed deadline a presenter is still asked but not waited for, until it answers anything.
+/// - A presenter that missed a deadline is still asked. Rounds do not wait for it until it answers
+///   any question.
 /// - A presenter that relinquished, in time or not, is told when the claim has ended.
 public struct PresenterTable: Sendable {
     public struct Presenter: Sendable {
         public let id: PresenterID
-        /// Claims of this purpose do not ask it; nil: every claim does.
+        /// Claims of this purpose do not ask it. nil means that every claim does.
         public let purpose: [UInt8]?
         /// nil while no grant leads there.
         public internal(set) var item: ClaimedItem?
@@ -62,7 +65,7 @@ public struct PresenterTable: Sendable {
         public let number: UInt64
         public let presenter: PresenterID
         public let kind: PresenterQuestion
-        /// The index of the claim's part in question; 0 for a revocation.
+        /// The index of the claim's part in question. 0 for a revocation.
         public let part: Int
         public let patience: Int64
     }
@@ -71,13 +74,13 @@ public struct PresenterTable: Sendable {
     public struct Round: Sendable {
         public let id: RoundID
         public let questions: [Question]
-        /// No answer is waited for.
+        /// Whether the round waits for no answer.
         public let isOver: Bool
-        /// The purposes of the presenters that are waited for.
+        /// The purposes of the presenters whose answers the round waits for.
         public let purposes: Set<[UInt8]>
     }
 
-    /// A presenter whose answer is no longer waited for.
+    /// A presenter whose answer the round no longer waits for.
     public struct PassedOver: Sendable, Equatable {
         public let presenter: PresenterID
         public let kind: PresenterQuestion
@@ -106,7 +109,7 @@ public struct PresenterTable: Sendable {
 
     public init() {}
 
-    // MARK: who presents what
+    // MARK: presenters and their items
 
     public mutating func add(_ item: ClaimedItem, purpose: [UInt8]?, patience: Int64) -> PresenterID {
         last += 1
@@ -115,7 +118,9 @@ public struct PresenterTable: Sendable {
         return id
     }
 
-    /// Updates the item that a presenter presents; nil when no grant leads there any more, which closes its open questions.
+    /// Updates the item that a presenter presents.
+    ///
+    /// nil means that no grant leads there any more, which closes its open questions.
     public mutating func place(_ id: PresenterID, _ item: ClaimedItem?) -> Effect {
         guard presenters[id] != nil else { return Effect() }
         presenters[id]?.item = item
@@ -142,7 +147,7 @@ public struct PresenterTable: Sendable {
 
     // MARK: asking
 
-    /// Starts the round for a claim's items; nil when there is nobody to ask.
+    /// Starts the round for a claim's items. nil if there is no presenter to ask.
     public mutating func ask(for parts: [PresentedPart], purpose: [UInt8]?, at now: Int64) -> Round? {
         var wanted: [(PresenterID, PresenterQuestion, Int)] = []
         for (id, presenter) in presenters.sorted(by: { $0.key < $1.key }) {
@@ -157,8 +162,9 @@ public struct PresenterTable: Sendable {
         return begin(wanted) { $0.isLate ? nil : now + $0.patience }
     }
 
-    /// Starts the round before a revocation: presenters are told and asked to save. Waits for all, even those that missed a
-    /// deadline before.
+    /// Starts the round before a revocation: presenters are told and asked to save.
+    ///
+    /// Waits for all, even those that missed a deadline before.
     public mutating func ask(beforeRevocation presenters: [PresenterID], until deadline: Int64) -> Round? {
         let known = presenters.filter { self.presenters[$0]?.item != nil }
         return begin(known.flatMap { [($0, .revocation, 0), ($0, .save, 0)] }) { _ in deadline }
@@ -205,7 +211,7 @@ public struct PresenterTable: Sendable {
         return effect
     }
 
-    /// The next deadline; nil when no answer is waited for.
+    /// The next deadline. nil if no question is open.
     public var nextDeadline: Int64? { rounds.values.flatMap { $0.open.values.map(\.deadline) }.min() }
 
     /// Passes over presenters whose deadline has passed.
@@ -240,7 +246,9 @@ public struct PresenterTable: Sendable {
         rounds[round].map { ($0.asked.count, $0.answered.count) } ?? (0, 0)
     }
 
-    /// Removes a round, since its claim has ended. Returns the presenters that relinquished for it and still exist.
+    /// Removes a round, since its claim has ended.
+    ///
+    /// Returns the presenters that relinquished for it and still exist.
     public mutating func end(_ round: RoundID) -> [PresenterID] {
         (rounds.removeValue(forKey: round)?.aside ?? []).filter { presenters[$0] != nil }.sorted()
     }

@@ -1,9 +1,9 @@
 import Glibc
 import Synchronization
 
-/// What went through a scope since it was made.
+/// Counts of the operations and bytes of a scope since it was made.
 public struct ScopeCounts: Sendable, Equatable {
-    /// Operations admitted. One that waits for a claim counts on arrival and when it is served.
+    /// Operations admitted. An operation that waits for a claim counts on arrival and when served.
     public var operations: UInt64 = 0
     /// Bytes of files, read and written for programs and for the kernel's cache.
     public var readBytes: UInt64 = 0
@@ -14,17 +14,17 @@ public struct ScopeCounts: Sendable, Equatable {
     }
 }
 
-/// Counters per worker and scope, so that counting is an addition in memory of the worker's own.
+/// Counters per worker and scope, so that counting only adds in the worker's own memory.
 ///
-/// A worker has `width` cells, one per scope number modulo `width`. When a cell goes to another scope, its counts are added to the
-/// gate of the old one. So no worker needs room for every scope, and with fewer than `width` live grants no cell ever changes
-/// owner.
+/// A worker has `width` cells, one per scope number modulo `width`. When a cell goes to another
+/// scope, its counts are added to the gate of the old one. So no worker needs room for every scope,
+/// and with fewer than `width` live grants cells seldom change owner.
 struct ScopeCells {
     static let width = 32
 
     /// 32 bytes, written by one worker.
     struct Cell: ~Copyable {
-        /// `changes << 32 | scope`; scope 0, which does not exist, while the cell changes owner.
+        /// `changes << 32 | scope`. Scope 0 does not exist, and marks a cell that changes owner.
         let owner = Atomic<UInt64>(0)
         let operations = Atomic<UInt64>(0)
         let readBytes = Atomic<UInt64>(0)
@@ -34,8 +34,10 @@ struct ScopeCells {
     private let cells: UnsafeMutablePointer<Cell>
     private let size: Int
 
-    /// Uses mmap: the kernel gives zeroed pages on first touch, and no two workers share a cache line. An atomic counter begins as
-    /// zero bytes. `free` unmaps them.
+    /// Uses mmap: the kernel gives zeroed pages on first touch.
+    ///
+    /// No two workers share a cache line. An atomic counter begins as zero bytes. `free` unmaps
+    /// them.
     init(slotCount: Int) {
         size = slotCount * Self.width * MemoryLayout<Cell>.stride
         let pages = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
@@ -55,7 +57,9 @@ extension ScopeCells.Cell {
     @inline(__always)
     func isOf(_ scope: ScopeID) -> Bool { UInt32(truncatingIfNeeded: owner.load(ordering: .relaxed)) == scope.rawValue }
 
-    /// Adds to a counter that has one writer, so that no atomic read-modify-write is needed.
+    /// Adds to a counter that has one writer.
+    ///
+    /// So no atomic read-modify-write is needed.
     @inline(__always)
     static func add(_ count: UInt64, to counter: borrowing Atomic<UInt64>) {
         counter.store(counter.load(ordering: .relaxed) &+ count, ordering: .relaxed)
@@ -92,7 +96,7 @@ extension Coordinator {
         if written > 0 { ScopeCells.Cell.add(UInt64(clamping: written), to: cell.pointee.writtenBytes) }
     }
 
-    /// Adds a cell's counts to the gate of its scope, and gives the cell to another scope.
+    /// Adds a cell's counts to its scope's gate, and gives it to another scope.
     @inline(never)
     private func reassign(_ cell: UnsafeMutablePointer<ScopeCells.Cell>, to scope: ScopeID) {
         let owner = cell.pointee.owner.load(ordering: .relaxed)
@@ -112,7 +116,9 @@ extension Coordinator {
         cell.pointee.owner.store(changes << 32 | UInt64(truncatingIfNeeded: scope.rawValue), ordering: .releasing)
     }
 
-    /// The counts of a scope. Not a consistent snapshot: it may be slightly less than a moment ago.
+    /// The counts of a scope.
+    ///
+    /// Not a consistent snapshot: a result may be slightly less than an earlier one.
     public func counts(of scope: ScopeID) -> ScopeCounts {
         let gate = gate(scope)
         var sum = ScopeCounts(

@@ -2,22 +2,28 @@ import CGrantFUSE
 import CGrantSystem
 import Glibc
 
-/// Reads requests from /dev/fuse and writes replies to it, instead of the library's own functions. It sets flags in the reply to
-/// FUSE_INIT for which libfuse 3.14 has no name, or which it never sets; where a later library sets them, nothing changes.
+/// Reads requests from /dev/fuse and writes replies to it, in place of the library.
 ///
-/// - FUSE_HANDLE_KILLPRIV_V2: the kernel no longer asks for `security.capability` before each write, and says in each change
-///   whether set-id bits are to be cleared instead of clearing them.
-/// - FUSE_DIRECT_IO_ALLOW_MMAP: a file opened past the cache (FOPEN_DIRECT_IO) can be mapped shared all the same (Linux 6.6).
+/// It sets flags in the reply to FUSE_INIT for which libfuse 3.14 has no name, or which it never
+/// sets. If a later library sets them, nothing changes.
+/// - FUSE_HANDLE_KILLPRIV_V2: the kernel no longer asks for `security.capability` before each
+///   write. It marks each change that must clear set-id bits instead of clearing them.
+/// - FUSE_DIRECT_IO_ALLOW_MMAP: a file opened past the cache (FOPEN_DIRECT_IO) can still be mapped
+///   shared (Linux 6.6).
 enum DeviceIO {
-    /// libfuse 3.14 has a name for this flag and never sets it. Without it the kernel looks up one name at a time in each
-    /// directory, and one that waits blocks all others.
+    /// Allows concurrent lookups in a directory. libfuse 3.14 names this flag and never sets it.
+    ///
+    /// Without it the kernel looks up one name at a time in each directory, and one that waits
+    /// blocks all others.
     static let parallelDirectoryOperations: UInt64 = 1 << 18
     static let handleKillPrivilegesV2: UInt64 = 1 << 28
     /// Announces a second word of flags.
     static let extended: UInt64 = 1 << 30
     static let mapsDirectly: UInt64 = 1 << 36
 
-    /// Call it after the session was mounted and before it receives. `descriptor`: where it reads and writes.
+    /// Installs the functions, after the session was mounted and before it receives.
+    ///
+    /// `descriptor`: the descriptor for reads and writes.
     static func install(in session: OpaquePointer, on descriptor: Int32) -> Int32 {
         var functions = fuse_custom_io()
         functions.read = { descriptor, bytes, size, _ in Glibc.read(descriptor, bytes, size) }
@@ -37,7 +43,7 @@ enum DeviceIO {
         return fuse_session_custom_io(session, &functions, descriptor)
     }
 
-    /// Sets the flags in struct fuse_init_out, where both sides want them.
+    /// Sets the flags in struct fuse_init_out that both sides want.
     private static func complete(_ answer: inout iovec, _ context: borrowing SessionContext) {
         var wanted = parallelDirectoryOperations
         if context.options.killsSetID { wanted |= handleKillPrivilegesV2 }

@@ -2,24 +2,31 @@ import CGrantSystem
 import Glibc
 import GrantSystem
 
-/// The rights and the umask with which the calling worker acts: fsuid, fsgid and umask, changed by raw calls for this thread alone,
-/// and only when the caller differs from the previous one. Capabilities stay (SECBIT_NO_SETUID_FIXUP): the kernel in front has
-/// checked permissions with the caller's own groups (`default_permissions`), and created files must belong to the caller.
+/// The rights and the umask with which the calling worker acts.
+///
+/// They are fsuid, fsgid and umask, changed by raw calls for this thread alone, and only if the
+/// caller differs from the previous one. Capabilities stay (SECBIT_NO_SETUID_FIXUP): the kernel in
+/// front has checked permissions with the caller's own groups (`default_permissions`), and created
+/// files must belong to the caller.
 public enum Identity {
-    /// Whether the thread has root's access to files, whomever it acts for.
+    /// Whether the thread has root's access to files, independent of its caller.
     public static var isRoots: Bool { canChange }
 
-    /// Whether the daemon can take on other identities: it has CAP_SETUID and CAP_SETGID.
-    // Safe to share: written once, by `prepareProcess`, before there are threads.
+    /// Whether the daemon can assume other identities: it has CAP_SETUID and CAP_SETGID.
+    // Safe without a lock: written once, by `prepareProcess`, before there are threads.
     nonisolated(unsafe) static var canChange = false
 
-    /// Whether operations run with their caller's rights: the daemon takes on the identity, or it has no more rights than any user.
+    /// Whether operations run with no more than their caller's rights.
+    ///
+    /// The daemon assumes the identity, or it has no more rights than any user.
     public static var isSafeForOthers: Bool { canChange || geteuid() != 0 }
 
-    /// Whether threads can have umasks of their own, which a filter of system calls may forbid. Gives the calling thread one.
+    /// Whether threads can have umasks of their own. Gives the calling thread one.
+    ///
+    /// A filter of system calls may forbid that.
     public static var canHaveOwnMask: Bool { clinux_thread_unshare_fs() == 0 }
 
-    /// Call it once, before the first thread is made.
+    /// Prepares the process. Call it once, before the first thread is made.
     public static func prepareProcess() {
         let (setgid, setuid): (Int32, Int32) = (6, 7)
         guard ProcessCapability.has(setgid), ProcessCapability.has(setuid) else { return }
@@ -29,10 +36,11 @@ public enum Identity {
         if proc?.superOptions.contains("hidepid=") == true { _ = clinux_open_own_proc() }
     }
 
-    /// Makes the thread act as `caller`. Returns 0 or the error number of what the kernel refused.
+    /// Makes the thread act as `caller`. Returns 0 or the error number of the refused call.
     ///
-    /// `groups`: takes the caller's supplementary groups as well, for a server that checks by itself. That reads /proc each time: a
-    /// process can change its groups, and thread numbers are reused.
+    /// - Parameter groups: Assumes the caller's supplementary groups as well, for a server that
+    ///   checks permissions itself. That reads /proc each time, because a process can change its
+    ///   groups, and thread numbers are reused.
     @inline(__always)
     public static func assume(_ caller: Caller, groups: Bool = false) -> Int32 {
         let current = clinux_identity()
@@ -40,8 +48,10 @@ public enum Identity {
         return change(to: caller, groups: groups)
     }
 
-    /// Gives the thread the caller's umask: the backing filesystem applies it to new files, and ignores it where a default ACL
-    /// takes its place.
+    /// Gives the thread the caller's umask.
+    ///
+    /// The backing filesystem applies it to new files, and ignores it if a default ACL takes its
+    /// place.
     public static func assumeMask(_ mask: mode_t) {
         var current = clinux_identity()
         guard current.umask != mask else { return }
@@ -50,16 +60,18 @@ public enum Identity {
         clinux_set_identity(current)
     }
 
-    /// Sets whether the thread's changes keep set-id bits, as for callers with CAP_FSETID, or clear them as the backing filesystem
-    /// does for everybody else. File capabilities are cleared in both cases.
+    /// Sets whether the thread's changes keep set-id bits, as for callers with CAP_FSETID.
+    ///
+    /// Otherwise the backing filesystem clears them. File capabilities are cleared in both cases.
     @inline(__always)
     public static func keepSetID(_ keeps: Bool) {
         let current = clinux_identity()
         if current.keeps_set_id != keeps { change(toKeepSetID: keeps) }
     }
 
-    /// Runs `body` without capabilities that `caller` lacks: for what the kernel in front does not check, or did not on older
-    /// kernels.
+    /// Runs `body` without capabilities that `caller` lacks.
+    ///
+    /// Used for checks that the kernel in front does not make, or did not make on older kernels.
     public static func asPrivileged(as caller: Caller, _ body: () -> Int32) -> Int32 {
         var before: UInt64 = 0
         let result = clinux_thread_limit_capabilities(caller.capabilities, &before)
@@ -68,12 +80,14 @@ public enum Identity {
         return body()
     }
 
-    /// Runs `body`, which may allocate space, without the right to reserved space: workers act without CAP_SYS_RESOURCE. When there
-    /// is no space, runs it once more with what `caller` has: that capability, or the group for which a filesystem reserves space.
-    /// Returns what `body` does, a count or a negative error number.
+    /// Runs `body`, which may allocate space, at first without the right to reserved space.
     ///
-    /// Costs nothing while there is space. The filesystem decides about its reserve (ext4's reserved blocks, quota limits); it goes
-    /// by the thread's fsuid, which is the caller's.
+    /// Workers act without CAP_SYS_RESOURCE. If there is no space, `body` runs again with the
+    /// rights of `caller`: that capability, or the group for which a filesystem reserves space.
+    /// Returns the result of `body`, a count or a negative error number.
+    ///
+    /// Costs nothing while there is space. The filesystem decides about its reserve (ext4's
+    /// reserved blocks, quota limits) by the thread's fsuid, which is the caller's.
     @inline(__always)
     public static func withReserve<Result: FixedWidthInteger>(of caller: Caller, _ body: () -> Result) -> Result {
         let result = body()
@@ -83,7 +97,7 @@ public enum Identity {
 
     @inline(never)
     private static func again<Result: FixedWidthInteger>(as caller: Caller, _ result: Result, _ body: () -> Result) -> Result {
-        // Without this right the thread acts as the daemon's user, whoever asks.
+        // Without this right the thread acts as the daemon's user for every caller.
         guard canChange, caller.pid > 0 else { return result }
         let hadGroups = clinux_identity().has_groups
         guard change(to: caller, groups: true) == 0 else { return result }
@@ -98,7 +112,7 @@ public enum Identity {
     }
 
     private static func change(toKeepSetID keeps: Bool) {
-        // A daemon without the capability keeps no bits in any case; dropping it cannot fail.
+        // A daemon without the capability keeps no bits in any case. Dropping it cannot fail.
         _ = clinux_thread_use_capability(fsetid, keeps)
         var current = clinux_identity()
         current.keeps_set_id = keeps
@@ -119,22 +133,27 @@ public enum Identity {
             user = groups ? clinux_thread_take_groups(caller.pid) : clinux_thread_setgroups(nil, 0)
         }
         current.has_groups = groups || (user != 0 && current.has_groups)
-        // After a refusal the identity is unknown; a value that no caller has makes the next call try again.
+        // After a refusal the identity is unknown. A value that no caller has makes the next call
+        // try again.
         current.uid = user == 0 ? caller.uid : .max
         current.gid = user == 0 ? caller.gid : .max
         clinux_set_identity(current)
         return user < 0 ? Errno.number(of: user) : 0
     }
 
-    /// Starts a thread as the daemon itself. A thread inherits the identity of its creator, which may be a worker that acts for
-    /// somebody else, and shares its umask (clone(2), CLONE_FS), so it gets one of its own first. Without that no file could get
-    /// the right mode, so the daemon ends; it checks before it mounts (`canHaveOwnMask`).
+    /// Makes the calling thread act as the daemon itself.
+    ///
+    /// A thread inherits the identity of its creator, which may be a worker that acts for a caller.
+    /// It also shares its creator's umask (clone(2), CLONE_FS), so it gets one of its own first.
+    /// Without that no file could get the right mode, so the daemon ends. It checks this before it
+    /// mounts (`canHaveOwnMask`).
     public static func resetOnThisThread() {
         guard canHaveOwnMask else { fatalError("the kernel gives a thread no umask of its own") }
         _ = clinux_thread_umask(0)
-        // Threads that serve requests need no right to mount or to watch, or to change how others are scheduled.
+        // Threads that serve requests need no right to mount, to watch, or to change the scheduling
+        // of other threads.
         for capability in [systemAdministration, scheduling] { _ = clinux_capability_drop(capability) }
-        // Reserved space is not for those whom the thread acts for: see `withReserve`.
+        // Callers must not use reserved space without the right to it: see `withReserve`.
         if canChange { _ = clinux_thread_use_capability(resources, false) }
         // CAP_FSETID is inherited as well.
         _ = clinux_thread_use_capability(fsetid, true)

@@ -1,17 +1,18 @@
 import CGrantFUSE
 import Glibc
 
-// Validates messages. The library trusts the lengths in a message and the NULs of names (lib/fuse_lowlevel.c): in a shorter message
-// it would read what an earlier request of somebody else left in the buffer. The kernel sends no such message; nothing here relies
-// on that.
+// Validates messages: the library trusts their lengths and the NULs of names (lib/fuse_lowlevel.c).
+// In a shorter message it would read bytes that an earlier request left in the buffer.
 extension Message {
-    /// Whether the message contains everything that its opcode requires: the structure, NUL-terminated names, and as much data as
-    /// it says.
+    /// Whether the message contains everything that its opcode requires.
+    ///
+    /// That is the structure, NUL-terminated names, and as much data as it declares. The kernel
+    /// sends no incomplete message, but the check does not rely on that.
     @inline(__always)
     var isComplete: Bool {
         guard size >= Self.head else { return false }
         switch opcode {
-        // LOOKUP, UNLINK, RMDIR, REMOVEXATTR; SYMLINK
+        // LOOKUP, UNLINK, RMDIR, REMOVEXATTR, then SYMLINK
         case 1, 10, 11, 24: return names(1, from: 0)
         case 6: return names(2, from: 0)
         // FORGET, OPEN, OPENDIR, LISTXATTR, ACCESS, INTERRUPT
@@ -27,7 +28,7 @@ extension Message {
         case 31, 32, 33: return has(48)
         case 43: return has(32)
         case 47: return has(56)
-        // MKNOD, CREATE, TMPFILE; MKDIR, LINK, GETXATTR
+        // MKNOD, CREATE, TMPFILE, then MKDIR, LINK, GETXATTR
         case 8, 35, 51: return names(1, from: 16)
         case 9, 13, 22: return names(1, from: 8)
         // RENAME, RENAME2

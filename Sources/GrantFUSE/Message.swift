@@ -2,12 +2,15 @@ import CGrantFUSE
 import CGrantSystem
 import Glibc
 
-/// A raw request as the kernel wrote it (linux/fuse.h), for fields that the library does not pass on: struct fuse_in_header (40
-/// bytes), then the structure of its opcode.
+/// A raw request as the kernel wrote it, for fields that the library hides.
+///
+/// It is struct fuse_in_header (40 bytes) of linux/fuse.h, then the structure of its opcode.
 struct Message {
     private let bytes: UnsafeRawBufferPointer
 
-    /// `buffer` holds one whole request in memory, which is so as long as FUSE_CAP_SPLICE_READ is not requested.
+    /// Reads a buffer that holds one whole request in memory.
+    ///
+    /// That is so as long as FUSE_CAP_SPLICE_READ is not requested.
     @inline(__always)
     init(_ buffer: borrowing fuse_buf, _ received: Int32) {
         bytes = UnsafeRawBufferPointer(start: buffer.mem, count: max(0, Int(truncatingIfNeeded: received)))
@@ -36,14 +39,16 @@ struct Message {
 
     var size: Int { bytes.count }
 
-    /// Allocates: not for the hot path.
+    /// A copy of the bytes. Allocates: not for the hot path.
     var copy: [UInt8] { Array(bytes) }
 
     @inline(__always)
     var opcode: UInt32 { number(at: 4) }
 
-    /// Whether the change must clear set-user-id and set-group-id bits, because its caller lacks CAP_FSETID: FUSE_WRITE_KILL_SUIDGID of
-    /// struct fuse_write_in, FATTR_KILL_SUIDGID of struct fuse_setattr_in.
+    /// Whether the change must clear set-user-id and set-group-id bits.
+    ///
+    /// Its caller then lacks CAP_FSETID: FUSE_WRITE_KILL_SUIDGID of struct fuse_write_in,
+    /// FATTR_KILL_SUIDGID of struct fuse_setattr_in.
     @inline(__always)
     var killsSetID: Bool {
         switch opcode {
@@ -53,8 +58,10 @@ struct Message {
         }
     }
 
-    /// Whether the request is known to take long, so that another reader should be ready: a large transfer, which the kernel splits
-    /// into several requests, or a wait for the disk or the kernel.
+    /// Whether the request is known to take long, so that another reader should be ready.
+    ///
+    /// It is a large transfer, which the kernel splits into several requests, or a wait for the
+    /// disk or the kernel.
     @inline(__always)
     var mayTakeLong: Bool {
         switch opcode {
@@ -80,13 +87,13 @@ struct Message {
         return low & DeviceIO.extended != 0 ? low | UInt64(truncatingIfNeeded: number(at: 56)) << 32 : low
     }
 
-    /// Replaces the opcode of two requests that libfuse 3.14 would answer with ENOSYS, and that equal another one in everything
-    /// they carry.
+    /// Replaces the opcode of two requests that libfuse 3.14 would answer with ENOSYS.
     ///
-    /// - FUSE_TMPFILE (open(2) with O_TMPFILE) is FUSE_CREATE but for its number (fs/fuse/dir.c, fuse_create_open); its flags tell
-    ///   them apart.
-    /// - FUSE_STATX (statx(2) that asks for the birth time) begins as FUSE_GETATTR does (struct fuse_statx_in) and wants another
-    ///   reply; `Request.wantsBirth` tells them apart.
+    /// Each equals another request in all its content.
+    /// - FUSE_TMPFILE (open(2) with O_TMPFILE) is FUSE_CREATE with another number (fs/fuse/dir.c,
+    ///   fuse_create_open). Its flags distinguish them.
+    /// - FUSE_STATX (statx(2) with a request for the birth time) begins as FUSE_GETATTR does
+    ///   (struct fuse_statx_in) and needs another reply. `Request.wantsBirth` distinguishes them.
     @inline(__always)
     static func translateOpcode(_ buffer: borrowing fuse_buf, _ opcode: UInt32) {
         if opcode < Opcode.createNameless { return }

@@ -1,9 +1,9 @@
 import Glibc
 import GrantSystem
 
-/// What threads do by themselves, a turn at a time: somebody can have all of them stop between two turns.
+/// Runs turns of background threads. A pause stops all of them between two turns.
 ///
-/// Locking: its own, for a moment.
+/// Locking: its own, held for a moment.
 public final class PauseGate: Sendable {
     private struct State {
         var running = 0
@@ -31,11 +31,12 @@ public final class PauseGate: Sendable {
         return body()
     }
 
-    /// The same where there may be none.
+    /// Does the same with a gate that may be nil.
     package static func run<Result>(_ gate: PauseGate?, _ body: () -> Result) -> Result { gate?.run(body) ?? body() }
 
-    /// Has no turn begin, and waits until none is under way. False when one is still at `deadline` (`Clock.monotonic`): then there is no
-    /// pause.
+    /// Prevents new turns, and waits until none is running.
+    ///
+    /// False if one is still running at `deadline` (`Clock.monotonic`). There is then no pause.
     public func pause(until deadline: Int64) -> Bool {
         state.withLock { $0.isPaused = true }
         while state.withLock({ $0.running }) > 0 {

@@ -5,45 +5,50 @@ import Synchronization
 
 /// The workers that read requests from the kernel, and those on standby.
 ///
-/// The kernel wakes sleeping readers in turn (fs/fuse/dev.c, an exclusive wait). A few suffice while requests are short; with a
-/// single one, a program that opens and closes files would wait for the asynchronous RELEASE. `Session.monitorReaders` checks every
-/// millisecond whether they are blocked; standby workers cost nothing. Figures are in docs/performance.md.
+/// The kernel wakes sleeping readers in turn (fs/fuse/dev.c, an exclusive wait). A few readers
+/// suffice while requests are short. With a single one, a program that opens and closes files would
+/// wait for the asynchronous RELEASE. `Session.monitorReaders` checks every millisecond whether
+/// readers are blocked. Standby workers cost nothing. Figures are in docs/performance.md.
 struct ReaderPool: ~Copyable {
-    /// `taken << 32 | idle`: requests taken so far, and idle readers. One word, because every request changes both.
+    /// `taken << 32 | idle`: requests taken so far, and idle readers.
+    ///
+    /// One word, because every request changes both.
     private let counts = Atomic<UInt64>(0)
-    /// Workers that are not on standby.
+    /// The number of workers that are not on standby.
     private let number = Atomic<Int>(0)
     private let standby = Atomic<Int>(0)
     private let wakeup = Semaphore()
-    /// There is one reader more than needed: the next idle one may go on standby.
+    /// Whether there is one reader more than needed: the next idle one may go on standby.
     let hasSurplusReader = Atomic<Bool>(false)
     /// Whether the monitor sleeps until a request arrives.
     let isMonitorAsleep = Atomic<Bool>(false)
     let monitor = Semaphore()
 
-    /// So many always read.
+    /// The least number of readers.
     static let minimum = 4
-    /// At most so many idle readers, which hold up to two megabytes each.
+    /// The most idle readers, which hold up to two megabytes each.
     static let maxIdle: UInt32 = 8
-    /// Standby workers that never end: when no thread can be made, there must be more workers than a few hung requests occupy.
+    /// Standby workers that never end.
+    ///
+    /// If no thread can be made, there must be more workers than a few hung requests occupy.
     static let reserve = 12
     /// The same, for parked requests that are resumed.
     static let reserveForResumed = 2
     /// With more workers than this their distribution is checked: see `Session.pollWorkers`.
     static let largePool = 32
-    /// A check was requested although no requests arrive.
+    /// Whether a check was requested although no requests arrive.
     let isCheckRequested = Atomic<Bool>(false)
 
-    /// A standby worker that is not woken for so long ends and returns its memory.
+    /// How long a standby worker waits before it ends and returns its memory.
     private static let standbyNanoseconds: Int64 = 10_000_000_000
 
     // MARK: on the way of a request
 
-    /// A worker begins to wait for a request.
+    /// Records that a worker begins to wait for a request.
     @inline(__always)
     func beginWaiting() { counts.wrappingAdd(1, ordering: .sequentiallyConsistent) }
 
-    /// It has one. Returns how many other readers are idle.
+    /// Records that a worker has a request. Returns how many other readers are idle.
     @inline(__always)
     func tookRequest() -> UInt32 {
         let left = counts.wrappingAdd(1 << 32 - 1, ordering: .sequentiallyConsistent).newValue
@@ -54,15 +59,18 @@ struct ReaderPool: ~Copyable {
         return UInt32(truncatingIfNeeded: left)
     }
 
-    /// Whether the calling idle worker should go on standby: there is a surplus reader and another idle one, or so many are idle
-    /// that they would keep their memory for ever, since a blocked reader sees nothing but requests.
+    /// Whether the calling idle worker should go on standby.
+    ///
+    /// It should if there is a surplus reader and another idle one. It also should if there are too
+    /// many idle readers: they would keep their memory forever, since a blocked reader sees only
+    /// requests.
     @inline(__always)
     func shouldStandBy() -> Bool {
         if snapshot.idle >= Self.maxIdle { return true }
         return hasSurplusReader.load(ordering: .relaxed) && snapshot.idle > 0 && hasSurplusReader.exchange(false, ordering: .relaxed)
     }
 
-    // MARK: coming and going
+    // MARK: standby
 
     /// Requests taken so far, modulo 2³², and idle readers.
     var snapshot: (taken: UInt32, idle: UInt32) {
@@ -71,26 +79,27 @@ struct ReaderPool: ~Copyable {
     }
 
     var count: Int { number.load(ordering: .relaxed) }
-    /// Including standby.
+    /// The number of workers, including standby.
     var workers: Int { count + standby.load(ordering: .relaxed) }
 
     func began() { number.wrappingAdd(1, ordering: .relaxed) }
     func ended() { number.wrappingSubtract(1, ordering: .relaxed) }
 
-    /// Goes on standby until it is woken; runs `idle` when that takes long. False after a longer timeout: then the worker must end,
-    /// and is no longer counted.
+    /// Goes on standby until it is woken, and runs `idle` if that takes long.
+    ///
+    /// False after a longer timeout. The worker must then end, and is no longer counted.
     func standBy(idle: () -> Void) -> Bool {
         number.wrappingSubtract(1, ordering: .relaxed)
         standby.wrappingAdd(1, ordering: .sequentiallyConsistent)
         if wakeup.wait(until: Clock.monotonic + Self.standbyNanoseconds) { return true }
-        // Whoever claimed this worker is about to wake it.
+        // Another thread has claimed this worker and is about to wake it.
         if claimStandby(leaving: Self.reserve) { return false }
         idle()
         wakeup.wait()
         return true
     }
 
-    /// Wakes a standby worker; false when only `rest` of them are left.
+    /// Wakes a standby worker. False if only `rest` of them are left.
     func wakeOne(leaving rest: Int = 0) -> Bool {
         guard claimStandby(leaving: rest) else { return false }
         number.wrappingAdd(1, ordering: .relaxed)
@@ -110,10 +119,12 @@ struct ReaderPool: ~Copyable {
 }
 
 extension Session {
-    /// Adds readers when all are blocked and retires surplus ones. Runs on a thread of its own that serves no requests, allocates
-    /// no memory, and sleeps while nothing happens.
+    /// Adds readers when all are blocked and retires surplus ones.
     ///
-    /// - It sees a slow request within two milliseconds; while readers stay blocked it doubles them.
+    /// Runs on a thread of its own that serves no requests, allocates no memory, and sleeps while
+    /// there is nothing to do.
+    /// - It sees a slow request within two milliseconds. While readers stay blocked it doubles
+    ///   them.
     /// - When requests keep waiting although others are answered, it adds one.
     /// - When a reader was idle for a while, it retires one.
     ///
@@ -177,7 +188,7 @@ extension Session {
         return false
     }
 
-    /// Has `pollWorkers` called soon, and then for as long as it returns true.
+    /// Requests a call of `pollWorkers`, repeated for as long as it returns true.
     public func wakeMonitor() {
         readers.isCheckRequested.store(true, ordering: .sequentiallyConsistent)
         if readers.isMonitorAsleep.exchange(false, ordering: .sequentiallyConsistent) { readers.monitor.post() }
@@ -188,8 +199,10 @@ extension Session {
         return poll(&request, 1, 0) > 0
     }
 
-    /// Adds a reader, unless all slots are taken. False when it came from the reserve because no thread can be made: then one at a
-    /// time, with a check of who holds them in between. Called by the monitor.
+    /// Adds a reader, unless all slots are taken.
+    ///
+    /// False if it came from the reserve because no thread can be made. Such readers are added
+    /// singly, with a check of the other workers in between. Called by the monitor.
     @discardableResult
     private func addReader() -> Bool {
         if readers.wakeOne(leaving: ReaderPool.reserve) || startWorker() { return true }
@@ -197,7 +210,7 @@ extension Session {
         return false
     }
 
-    /// The connection has ended: wakes all workers, which then end.
+    /// Wakes all workers after the end of the connection, and they end.
     func wakeAll() {
         readers.monitor.post()
         for _ in 0..<ReaderPool.reserveForResumed { resumeWakeup.post() }

@@ -9,13 +9,20 @@ public struct Birth: Sendable {
 }
 
 extension Request {
-    /// Whether the birth time is asked for as well (FUSE_STATX, Linux 6.6): then reply by `reply(attributes:birth:timeout:)`.
+    /// Whether the birth time is requested as well (FUSE_STATX, Linux 6.6).
+    ///
+    /// Then reply by `reply(attributes:birth:timeout:)`.
     public var wantsBirth: Bool { worker.pointee.opcode.load(ordering: .relaxed) == Message.Opcode.getExtendedAttributes }
 
-    /// Replies to FUSE_STATX; `birth` is nil where the filesystem keeps none. `timeout` in seconds.
+    /// Replies to FUSE_STATX.
+    ///
+    /// - Parameters:
+    ///   - birth: nil if the filesystem keeps none.
+    ///   - timeout: In seconds.
     @discardableResult
     public consuming func reply(attributes: borrowing stat, birth: Birth?, timeout: Double) -> Bool {
-        // struct fuse_statx_out (linux/fuse.h, 7.39), of which struct fuse_statx is all but the first 32 bytes.
+        // struct fuse_statx_out (linux/fuse.h, 7.39), of which struct fuse_statx is all but the
+        // first 32 bytes.
         let (size, start) = (288, 32)
         let answer = worker.pointee.buffer
         memset(answer, 0, size)

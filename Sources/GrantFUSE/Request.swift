@@ -9,21 +9,29 @@ public struct NodeID: Hashable, Sendable {
     @inline(__always) public init(_ rawValue: UInt64) { self.rawValue = rawValue }
     /// The root of the mount, FUSE_ROOT_ID.
     public static let root = NodeID(1)
-    /// Whether it is a directory that exists only in the mount: the root, and those between it and grants. Node tables never use
-    /// the first 16 indices, which are the lower half of an id.
+    /// Whether it is a directory that exists only in the mount.
+    ///
+    /// These are the root, and the directories between it and grants. Node tables never use the
+    /// first 16 indices, which are the lower half of an id.
     @inline(__always) public var isVirtual: Bool { UInt32(truncatingIfNeeded: rawValue) < 16 }
 }
 
-/// The error number for a reply. The kernel takes none of its internal ones (512 and above), which some filesystems leak (ENOTSUPP,
-/// 524): it would reject the whole reply (fs/fuse/dev.c, fuse_dev_do_write), and the caller would wait for ever.
+/// The error number for a reply.
+///
+/// The kernel takes none of its internal ones (512 and above), which some filesystems leak
+/// (ENOTSUPP, 524). It would reject the whole reply (fs/fuse/dev.c, fuse_dev_do_write), and the
+/// caller would wait forever.
 @inline(__always)
 func answerable(_ error: Int32) -> Int32 { error >= 0 && error < 512 ? error : EIO }
 
-/// A request that is answered exactly once: every `reply` consumes it, and one that is dropped answers EIO and logs that.
+/// A request that is answered exactly once.
 ///
-/// A revoker may answer instead of the worker (`Session.answer`). The worker's later `reply` then sends nothing and returns false,
-/// and the worker undoes what the reply would have handed out (a lookup count, a descriptor). After `begin` the worker reads
-/// nothing of the library's request, because whoever answers frees it.
+/// Every `reply` consumes it. A request that is dropped is answered with EIO, and that is logged.
+///
+/// A revoker may answer in place of the worker (`Session.answer`). The worker's later `reply` then
+/// sends nothing and returns false. The worker undoes everything that the reply would have handed
+/// out (a lookup count, a descriptor). After `begin` the worker reads nothing of the library's
+/// request, because the answering thread frees it.
 public struct Request: ~Copyable {
     public let worker: UnsafeMutablePointer<Worker>
     public let caller: Caller
@@ -53,7 +61,7 @@ public struct Request: ~Copyable {
         fuse_reply_err(raw, EIO)
     }
 
-    /// The kernel's number for it, as `Session.park` returns it; 0 when it is gone.
+    /// The kernel's number for it, as `Session.park` returns it. 0 if it is gone.
     public var unique: UInt64 {
         let message = UnsafeRawPointer(bitPattern: worker.pointee.message.load(ordering: .relaxed))
         return message?.load(fromByteOffset: 8, as: UInt64.self) ?? 0
@@ -73,8 +81,10 @@ public struct Request: ~Copyable {
 
     // MARK: replies
 
-    /// Runs `send` if the request was not answered yet. Returns whether the kernel took the reply; if not (a revoker was first, or
-    /// the caller was interrupted) the caller of this undoes what it handed out.
+    /// Runs `send` if the request was not answered yet.
+    ///
+    /// Returns whether the kernel took the reply. If a revoker was first or the caller was
+    /// interrupted, it did not. The calling function then undoes everything that it handed out.
     @inline(__always)
     private consuming func send(_ send: (fuse_req_t) -> Int32) -> Bool {
         let (worker, raw, sequence) = (worker, raw, sequence)
@@ -147,10 +157,12 @@ public struct Request: ~Copyable {
         }
     }
 
-    /// Gives the request up without a reply, which the caller of this takes care of.
+    /// Gives up the request. The calling function must answer it by other means.
     consuming func abandon() { discard self }
 
-    /// Detaches the request from its worker, to be answered later by another thread. nil when a revoker has answered it.
+    /// Detaches the request from its worker, for a later reply by another thread.
+    ///
+    /// nil if a revoker has answered it.
     public consuming func detach() -> DetachedRequest? {
         let (worker, raw, sequence, caller) = (worker, raw, sequence, caller)
         // Journaled before any other thread can answer it.
@@ -164,7 +176,7 @@ public struct Request: ~Copyable {
 
 /// A request that waits without a worker. Its holder answers it exactly once.
 public struct DetachedRequest: ~Copyable, @unchecked Sendable {
-    // Safe to send: libfuse allows a reply from any thread, and there is one holder.
+    // Sendable: libfuse allows a reply from any thread, and there is one holder.
     let raw: fuse_req_t
     public let caller: Caller
     /// Its entry in the journal for the next daemon, until it is answered.
@@ -186,7 +198,9 @@ public struct DetachedRequest: ~Copyable, @unchecked Sendable {
         journalEntry?.remove()
     }
 
-    /// Calls `function(request, data)` when the caller is interrupted, at once if it already was. Never after the reply.
+    /// Calls `function(request, data)` when the caller is interrupted.
+    ///
+    /// Calls it immediately if the caller already was interrupted. Never calls it after the reply.
     public borrowing func onInterrupt(_ function: @escaping fuse_interrupt_func_t, data: UnsafeMutableRawPointer?) {
         fuse_req_interrupt_func(raw, function, data)
     }

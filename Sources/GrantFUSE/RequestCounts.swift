@@ -2,22 +2,22 @@ import Synchronization
 
 /// Requests received by a session so far, by kind.
 public struct RequestCounts: Sendable, Equatable {
-    /// The number of opcodes counted; larger ones count as the last.
+    /// The number of opcodes counted. Larger ones count as the last.
     static let kinds = 64
     /// Counters behind those of the opcodes: bytes.
     static let readBytes = 64
     static let writtenBytes = 65
-    /// Counters of a worker, in whole cache lines.
+    /// The counters of a worker, in whole cache lines.
     static let width = 72
 
-    /// By opcode (linux/fuse.h, enum fuse_opcode); only those that arrived.
+    /// By opcode (linux/fuse.h, enum fuse_opcode). Contains only opcodes that arrived.
     public let byOpcode: [(opcode: UInt32, count: UInt64)]
 
     public static func == (one: RequestCounts, other: RequestCounts) -> Bool { one.byOpcode.elementsEqual(other.byOpcode, by: ==) }
 }
 
 extension Session {
-    /// The current counts. Not a consistent snapshot: workers go on.
+    /// The current counts. Not a consistent snapshot, because workers continue.
     public var requestCounts: RequestCounts {
         var sums = [UInt64](repeating: 0, count: RequestCounts.kinds)
         for slot in 0..<workerLimit {

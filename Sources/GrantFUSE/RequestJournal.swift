@@ -3,10 +3,12 @@ import CGrantSystem
 import Glibc
 import GrantSystem
 
-/// A journal of parked requests in memory that outlives the daemon, for its successor on kernels that cannot resend requests
-/// (before Linux 6.9). Workers journal what they receive themselves (`Session.receiveJournaled`).
+/// A journal of parked requests in memory that outlives the daemon.
+///
+/// It is for the next daemon on kernels that cannot resend requests (before Linux 6.9). Workers
+/// journal the requests that they receive themselves (`Session.receiveJournaled`).
 final class RequestJournal: @unchecked Sendable {
-    // Safe to share: an entry belongs to whoever took it.
+    // Sendable: an entry belongs to the thread that took it.
     private let page: UnsafeMutablePointer<clinux_supervised>
     private let places = Lock(Places())
 
@@ -15,16 +17,17 @@ final class RequestJournal: @unchecked Sendable {
         var free: [UInt32] = []
     }
 
-    /// `page`: mapped for ever.
+    /// `page`: mapped permanently.
     init(_ page: UnsafeMutablePointer<clinux_supervised>) {
         self.page = page
         page.pointee.journals_requests = 1
     }
 
-    /// Adds a request as the kernel wrote it. nil when the journal is full; that is recorded, and no other daemon can take over
-    /// then.
+    /// Adds a request as the kernel wrote it. nil if the journal is full.
     ///
-    /// Locking: takes one of its own for a moment.
+    /// A full journal is recorded, and no other daemon can take over then.
+    ///
+    /// Locking: takes a lock of its own for a moment.
     func add(_ message: UnsafeRawBufferPointer) -> JournalEntry? {
         let place = places.withLock { places -> UInt32? in
             if let place = places.free.popLast() { return place }
@@ -47,10 +50,12 @@ final class RequestJournal: @unchecked Sendable {
     }
 }
 
-/// An entry of the journal. Remove it once, when its request is answered or journaled elsewhere: not before, because then nobody
-/// would answer it.
+/// An entry of the journal. Remove it once.
+///
+/// Remove it when its request is answered or journaled elsewhere, and not before. Otherwise the
+/// request could stay unanswered after a crash.
 struct JournalEntry: @unchecked Sendable {
-    // Safe to send: the notes live as long as their session, which is for ever.
+    // Sendable: the journal lives as long as its session, which is never freed.
     fileprivate let journal: Unmanaged<RequestJournal>
     fileprivate let place: UInt32
 
@@ -58,7 +63,7 @@ struct JournalEntry: @unchecked Sendable {
 }
 
 extension Worker {
-    /// Journals the worker's request, which is about to be parked. nil where no journal is kept.
+    /// Journals the worker's request, which is about to be parked. nil without a journal.
     func journalParked() -> JournalEntry? {
         guard let journal, let memory = UnsafeRawPointer(bitPattern: message.load(ordering: .relaxed)) else { return nil }
         return journal.add(UnsafeRawBufferPointer(start: memory, count: messageSize.load(ordering: .relaxed)))
@@ -66,8 +71,9 @@ extension Worker {
 }
 
 extension Session {
-    /// As `fuse_session_receive_buf`, for a worker with a journal record: journals the request where the kernel cannot resend, or
-    /// may turn out to be unable to.
+    /// Does the same as `fuse_session_receive_buf`, for a worker with a journal record.
+    ///
+    /// Journals the request if the kernel cannot resend, or may turn out to be unable to.
     @inline(never)
     func receiveJournaled(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) -> Int32 {
         guard let record = worker.pointee.record, !canResend else { return fuse_session_receive_buf(pointer, &buffer) }
@@ -88,12 +94,19 @@ extension Session {
     }
 }
 
-/// Requests that a crashed daemon received and did not answer, on a kernel that cannot resend.
+/// Requests that a crashed daemon received and did not answer.
+///
+/// Used on a kernel that cannot resend.
 public enum CrashedRequests {
-    /// Returns the requests to serve again, and those to refuse (for `Session.takeOver(refused:)`): they may have been done already
-    /// and must not be repeated, or were journaled only in part.
+    /// Returns the requests to serve again, and those to refuse (`Session.takeOver(refused:)`).
     ///
-    /// `page`: the crashed daemon's page; `device`: its /dev/fuse. Throws EOVERFLOW when the journal is incomplete.
+    /// A refused request may have been carried out and must not be repeated, or was journaled only
+    /// in part.
+    ///
+    /// - Parameters:
+    ///   - page: The crashed daemon's page.
+    ///   - device: Its /dev/fuse.
+    /// - Throws: EOVERFLOW if the journal is incomplete.
     public static func take(_ page: UnsafeMutablePointer<clinux_supervised>, device: Int32) throws(Errno) -> (
         served: [[UInt8]], refused: [[UInt8]]
     ) {
@@ -111,7 +124,7 @@ public enum CrashedRequests {
             let message = Message(noted)
             guard message.needsReply, seen.insert(message.unique).inserted, isWaitedFor(message.unique, device) else { continue }
             let suspect = suspects.first { $0.unique == message.unique }
-            // struct fuse_in_header begins with the full length, however much was journaled.
+            // struct fuse_in_header begins with the full length, even if less was journaled.
             let isComplete = Int(clamping: message.number(at: 0)) == noted.count
             if isComplete, suspect.map({ Message.mayBeReplayed($0) }) ?? true {
                 messages.append(Array(noted))
@@ -122,9 +135,11 @@ public enum CrashedRequests {
         return (messages.sorted { Message.unique(of: $0) < Message.unique(of: $1) }, refused)
     }
 
-    /// Whether the kernel still waits for a reply. It tells when it is told that an INTERRUPT of the request came too early: ENOENT
-    /// when there is no such request; otherwise it sends the INTERRUPT again, if there was one (fs/fuse/dev.c, fuse_dev_do_write;
-    /// FUSE_INT_REQ_BIT is 1).
+    /// Whether the kernel still waits for a reply.
+    ///
+    /// This process replies that an INTERRUPT of the request came too early. The kernel returns
+    /// ENOENT if there is no such request. Otherwise it sends the INTERRUPT again, if there was one
+    /// (fs/fuse/dev.c, fuse_dev_do_write). FUSE_INT_REQ_BIT is 1.
     private static func isWaitedFor(_ unique: UInt64, _ device: Int32) -> Bool {
         var header: (UInt32, Int32, UInt64) = (16, -EAGAIN, unique | 1)
         return write(device, &header, 16) == 16 || errno != ENOENT

@@ -1,10 +1,13 @@
 import GrantSystem
 import Synchronization
 
-/// Latencies of requests of one kind, from receipt until the worker is done. A waiting lock counts until it is parked.
+/// Latencies of requests of one kind, from receipt until the worker is done.
 ///
-/// One request in `sampling` of each kind is timed: two clock reads cost a hundredth of the fastest request. It is every eighth per
-/// kind and worker, so that no pattern of a program hides a kind.
+/// A waiting lock counts until it is parked.
+///
+/// One request in `sampling` of each kind is timed, because two clock reads cost a hundredth of the
+/// fastest request. It is every eighth per kind and worker, so that no pattern of a program hides a
+/// kind.
 public struct RequestTimings: Sendable {
     public static let sampling: UInt64 = 8
     /// Counters per kind: the buckets, then the sum.
@@ -29,7 +32,9 @@ extension Worker {
     @inline(__always) public func count(read count: Int) { Worker.add(UInt64(clamping: count), to: counts + RequestCounts.readBytes) }
     @inline(__always) public func count(written count: Int) { Worker.add(UInt64(clamping: count), to: counts + RequestCounts.writtenBytes) }
 
-    /// Adds to a counter that has one writer, so that no atomic read-modify-write is needed.
+    /// Adds to a counter that has one writer.
+    ///
+    /// So no atomic read-modify-write is needed.
     @inline(__always)
     static func add(_ count: UInt64, to counter: UnsafeMutablePointer<Atomic<UInt64>>) {
         counter.pointee.store(counter.pointee.load(ordering: .relaxed) &+ count, ordering: .relaxed)
@@ -37,7 +42,9 @@ extension Worker {
 }
 
 extension Session {
-    /// The current latencies of the kinds that were timed. Not a consistent snapshot: workers go on.
+    /// The current latencies of the kinds that were timed.
+    ///
+    /// Not a consistent snapshot, because workers continue.
     public var requestTimings: [RequestTimings] {
         (0..<RequestCounts.kinds).compactMap { kind in
             var sums = [UInt64](repeating: 0, count: RequestTimings.width)
@@ -59,7 +66,7 @@ extension Session {
         }
     }
 
-    /// Threads that serve requests or are ready to.
+    /// The number of threads that serve requests or are ready to.
     public var workerCount: Int { readers.workers }
 
     /// Total time for which idle processors were kept from halting.

@@ -2,26 +2,29 @@ import CGrantSystem
 import Glibc
 import Synchronization
 
-// Survives traps of workers. A worker that traps (a bug of this program) is lost alone: its caller gets EIO and its thread stops
-// for ever. To everybody else it looks like a worker that hangs in a system call, which is provided for: its slot stays taken, its
-// descriptors pinned. If it holds a lock, for which others would wait, or if too many are lost, the process ends. See
-// docs/decisions/worker-loop.md.
+// Survives traps of workers (bugs of this program): such a worker is lost alone, like one that
+// hangs in a system call, and its caller gets EIO. See docs/decisions/worker-loop.md.
 extension Session {
     /// How many workers of the process are lost.
     public static var lostWorkers: Int { lost.load(ordering: .relaxed) }
 
-    /// At most so many: the others suffice to serve.
+    /// The limit of lost workers. The others suffice to serve.
     private static let mostLost = 256
 
-    /// Makes a trap cost only its worker, from now on.
+    /// Makes a trap stop only its worker, from now on.
+    ///
+    /// The worker's slot stays taken and its descriptors stay pinned. If it holds a lock for which
+    /// others would wait, or if too many workers are lost, the process ends.
     static func surviveTraps() {
         // Touched in advance: nothing may be initialized for the first time while a thread traps.
         guard lost.load(ordering: .relaxed) == 0 else { return }
         _ = clinux_trap_install { Session.loseWorker() }
     }
 
-    /// Runs on a thread that trapped and holds no lock. Answers its request; returns whether the thread may be parked. Takes no
-    /// lock, no memory and no reference: whatever the thread was doing is incomplete.
+    /// Answers the request of a thread that trapped and holds no lock.
+    ///
+    /// Returns whether the thread may be parked. Takes no lock, no memory and no reference, because
+    /// the thread was interrupted in the middle of its work.
     private static func loseWorker() -> Bool {
         guard let worker = clinux_worker()?.assumingMemoryBound(to: Worker.self), worker.pointee.isServing.load(ordering: .relaxed),
             lost.wrappingAdd(1, ordering: .relaxed).oldValue < mostLost
@@ -36,7 +39,9 @@ extension Session {
 private let lost = Atomic<Int>(0)
 
 extension Worker {
-    /// Answers the worker's request with EIO if it is open, bypassing the library, whose memory for it is leaked.
+    /// Answers the worker's request with EIO if it is open.
+    ///
+    /// It bypasses the library, whose memory for the request is leaked.
     fileprivate func answerLost() {
         let seen = answer.load(ordering: .sequentiallyConsistent)
         // Even: answered, or taken by another thread.

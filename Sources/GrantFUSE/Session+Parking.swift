@@ -3,7 +3,9 @@ import CGrantSystem
 import Glibc
 import GrantSystem
 
-/// Requests that were parked before anything was done for them: as the kernel wrote them, to be served from the start later.
+/// Requests that were parked before they had an effect.
+///
+/// They are kept as the kernel wrote them, and served from the start later.
 struct ParkedRequests {
     /// Parked requests by the kernel's number.
     var waiting: [UInt64: ParkedMessage] = [:]
@@ -15,8 +17,10 @@ struct ParkedRequests {
     private var bytesOfUsers: [UInt32: Int] = [:]
     /// The memory limit of all parked requests.
     static let maxBytes = 1 << 30
-    /// The accounting overhead per request, much more than it takes: it limits the count to 32,768, as many background requests as
-    /// the kernel sends (`configure`).
+    /// The accounting overhead per request, much more than it takes.
+    ///
+    /// It limits the count to 32,768, as many background requests as the kernel sends
+    /// (`configure`).
     static let overhead = 32 << 10
 
     mutating func take(_ unique: UInt64) -> ParkedMessage? {
@@ -25,9 +29,11 @@ struct ParkedRequests {
         return message
     }
 
-    /// Parks a request; false when there is no room. A scope or a user may have no more than is left afterwards, so one alone can
-    /// take half. Write-back (`isWriteBack`), which the kernel limits by itself, is exempt from shares, because an error would lose
-    /// data.
+    /// Parks a request. False if there is no room.
+    ///
+    /// A scope or a user may have no more than is left afterwards, so one alone can take half.
+    /// Write-back (`isWriteBack`), which the kernel limits by itself, is exempt from shares,
+    /// because an error would lose data.
     mutating func add(_ message: ParkedMessage, as unique: UInt64, isWriteBack: Bool) -> Bool {
         let size = message.size + Self.overhead
         let share = max(bytesOfScopes[message.scope, default: 0], bytesOfUsers[message.user, default: 0]) + size
@@ -48,12 +54,12 @@ struct ParkedRequests {
     }
 }
 
-/// An owned copy of a raw request; whoever takes it frees it.
+/// An owned copy of a raw request. Its holder frees it.
 struct ParkedMessage: @unchecked Sendable {
-    // Safe to send: one holder at a time.
+    // Sendable: one holder at a time.
     let memory: UnsafeMutableRawPointer
     let size: Int
-    /// Whose share it counts for.
+    /// The scope and the user to whose shares it counts.
     let scope: UInt32
     let user: UInt32
     /// Its entry in the journal for the next daemon.
@@ -74,20 +80,27 @@ struct ParkedMessage: @unchecked Sendable {
     }
 }
 
-// A parked request is unanswered for the kernel, while the library has forgotten it. So an INTERRUPT for it is handled here.
+// To the kernel a parked request is unanswered, while the library has dropped it. So an INTERRUPT
+// for it is handled here.
 extension Session {
     public enum ParkResult: Sendable {
         /// Parked under this number, for `resume` or `answer`.
         case parked(UInt64)
-        /// Answered already: by a revoker (EACCES), because it was interrupted (EINTR), or because there is no room (EAGAIN or
-        /// `otherwise`).
+        /// Answered already.
+        ///
+        /// A revoker answered it (EACCES), it was interrupted (EINTR), or there is no room (EAGAIN
+        /// or `otherwise`).
         case answered(error: Int32)
     }
 
-    /// Parks the request that the calling worker holds. `scope`: whose share of memory it takes. `isWriteBack`: see
-    /// `ParkedRequests.add`. `otherwise`: the error when there is no room.
+    /// Parks the request that the calling worker holds.
     ///
     /// Locking: `parked`, for a moment.
+    ///
+    /// - Parameters:
+    ///   - scope: The scope to whose share of memory it counts.
+    ///   - isWriteBack: See `ParkedRequests.add`.
+    ///   - error: The error if there is no room.
     public func park(_ request: consuming Request, scope: UInt32, isWriteBack: Bool = false, otherwise error: Int32 = EAGAIN) -> ParkResult
     {
         let (worker, raw, sequence) = (request.worker, request.raw, request.sequence)
@@ -112,7 +125,8 @@ extension Session {
             parked.withLock { $0.take(unique) }?.end()
             return .answered(error: EACCES)
         }
-        // An INTERRUPT that came before the request was parked went to the library; the kernel resends a later one.
+        // An INTERRUPT that came before the request was parked went to the library. The kernel
+        // resends a later one.
         let isInterrupted = fuse_req_interrupted(raw) != 0
         fuse_reply_none(raw)
         if isInterrupted { answer(parked: unique, error: EINTR) }
@@ -135,12 +149,13 @@ extension Session {
         if isAny { startResuming() }
     }
 
-    /// Answers a parked request. Does nothing when it is no longer parked.
+    /// Answers a parked request. Does nothing if it is no longer parked.
     ///
     /// Locking: `parked`, for a moment.
     public func answer(parked unique: UInt64, error: Int32) {
         guard let message = parked.withLock({ $0.take(unique) }) else { return }
-        // struct fuse_out_header. The kernel rejects a reply to a request that is gone, with ENOENT.
+        // struct fuse_out_header. The kernel rejects a reply to a request that is gone, with
+        // ENOENT.
         var header: (UInt32, Int32, UInt64) = (16, 0 &- answerable(error), unique)
         _ = write(fuse_session_fd(pointer), &header, 16)
         message.end()
@@ -156,8 +171,9 @@ extension Session {
 
     // MARK: workers
 
-    /// Finds a worker for resumed requests: a new one, one on standby, or, when only `rest` of those are left, any worker that the
-    /// monitor finds later.
+    /// Finds a worker for resumed requests: a new one, or one on standby.
+    ///
+    /// If only `rest` standby workers are left, the monitor finds any worker later.
     func startResuming(leaving rest: Int = ReaderPool.reserve) {
         if startWorker(.resuming) || readers.wakeOne(leaving: rest) { return }
         runnablePending.store(true, ordering: .relaxed)
@@ -168,7 +184,9 @@ extension Session {
     /// Whether resumed requests wait for a worker.
     var hasRunnable: Bool { parked.withLock { !$0.ready.isEmpty } }
 
-    /// Serves resumed requests until none are left, then ends; with `always`, waits for the next ones.
+    /// Serves resumed requests until none are left, then ends.
+    ///
+    /// With `always`, waits for the next ones.
     func serveResumed(_ worker: UnsafeMutablePointer<Worker>, always: Bool) {
         clinux_set_worker(worker)
         begin(worker)

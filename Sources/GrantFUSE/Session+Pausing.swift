@@ -3,15 +3,19 @@ import CGrantSystem
 import Glibc
 import GrantSystem
 
-// A pause: no request is received or served, and none is lost. The kernel queues new requests, and programs wait.
+// A pause: no request is received or served, and none is lost. The kernel queues new requests, and
+// programs wait.
 extension Session {
-    /// Stops every worker between two requests, and waits until all have stopped. Requests received but not started are kept for
-    /// `endPause` or the next daemon (`unserved`). False when a worker has not finished by `deadline` (`Clock.monotonic`,
-    /// nanoseconds) because a filesystem hangs: then there is no pause.
+    /// Stops every worker between two requests, and waits until all have stopped.
     ///
-    /// A signal wakes workers that wait for a request. A worker that serves one never gets the signal, which would make its system
-    /// call fail (EINTR): the pause is announced first, and then each worker's activity is read. A worker that had a request and
-    /// had not seen the announcement is seen to be busy, because it stores that before it looks.
+    /// Requests received but not started are kept for `endPause` or the next daemon (`unserved`).
+    /// False if a worker has not finished by `deadline` (`Clock.monotonic`, nanoseconds) because a
+    /// filesystem hangs. There is then no pause.
+    ///
+    /// A signal wakes workers that wait for a request. A worker that serves one never gets the
+    /// signal, which would make its system call fail (EINTR). So the pause is announced first, and
+    /// then each worker's activity is read. A worker that had a request and missed the announcement
+    /// is seen to be busy, because it stores its activity before it reads the announcement.
     ///
     /// For one thread at a time, which serves no requests and holds no lock.
     public func pause(until deadline: Int64) -> Bool {
@@ -76,7 +80,7 @@ extension Session {
         if !isPausing.load(ordering: .sequentiallyConsistent) { startResuming() }
     }
 
-    // MARK: what the next daemon needs
+    // MARK: state for the next daemon
 
     /// The raw requests that were received and not started. During a pause.
     public var unserved: [[UInt8]] {
@@ -85,7 +89,7 @@ extension Session {
         }
     }
 
-    /// Serves requests that another daemon received. Before `start`.
+    /// Serves requests that another daemon received. Call it before `start`.
     public func takeOver(unserved: [[UInt8]]) {
         for message in unserved {
             let kept = message.withUnsafeBytes { ParkedMessage($0, journal: context.pointee.journal) }
@@ -96,7 +100,7 @@ extension Session {
     /// The /dev/fuse descriptor. The session keeps ownership.
     public var device: Int32 { fuse_session_fd(pointer) }
 
-    /// What was negotiated with the kernel when it was mounted.
+    /// The FUSE_INIT exchange with the kernel when it was mounted.
     public var negotiation: Negotiation { context.pointee.negotiation }
 
     /// The sums of all workers' counters: of requests and latencies. During a pause.
@@ -111,7 +115,9 @@ extension Session {
         return sums
     }
 
-    /// Continues from these counters. Before `start`. Ignores counters of a program that has more or fewer.
+    /// Continues from these counters. Call it before `start`.
+    ///
+    /// Ignores counters of a program that has more or fewer.
     public func takeOver(counters: [UInt64]) {
         let (counts, timings) = (RequestCounts.width, RequestCounts.kinds * RequestTimings.width)
         guard counters.count == counts + timings else { return }
@@ -120,7 +126,9 @@ extension Session {
     }
 }
 
-/// The FUSE_INIT exchange between kernel and daemon, byte for byte: it fixes what the connection can do.
+/// The FUSE_INIT exchange between kernel and daemon, byte for byte.
+///
+/// It fixes the features of the connection.
 public struct Negotiation: Sendable, Equatable {
     public var request: [UInt8] = []
     public var answer: [UInt8] = []

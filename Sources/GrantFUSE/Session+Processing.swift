@@ -4,7 +4,9 @@ import Glibc
 import GrantSystem
 
 extension Session {
-    /// Serves a request that a worker received into `buffer`, on the worker's thread. An incomplete one fails with EIO.
+    /// Serves a request that a worker received into `buffer`, on the worker's thread.
+    ///
+    /// An incomplete request fails with EIO.
     @inline(__always)
     func process(_ message: Message, _ buffer: inout fuse_buf, on worker: UnsafeMutablePointer<Worker>) {
         guard message.isComplete else { return refuse(message) }
@@ -27,8 +29,9 @@ extension Session {
         if message.needsReply { _ = write(fuse_session_fd(pointer), &header, 16) }
     }
 
-    /// Records the first request of a connection before it is decoded. Never inlined: it allocates, and the way of every other
-    /// request does not.
+    /// Records the first request of a connection before it is decoded.
+    ///
+    /// Never inlined: it allocates, and no other request does that.
     @inline(never)
     func recordInit(_ message: Message) {
         context.pointee.offered = message.offered
@@ -40,10 +43,13 @@ extension Session {
 
     // MARK: without a mount
 
-    /// Serves one message on the calling thread as a worker would, and returns when it is done: for a session without a mount
-    /// (`init(exchange:)`), which has no workers. Replies go to the session's descriptor. For one thread.
+    /// Serves one message on the calling thread as a worker would.
     ///
-    /// `message` has room for `Worker.bufferSize` bytes, of which `count` were received; it is changed.
+    /// For a session without a mount (`init(exchange:)`), which has no workers. Returns when the
+    /// message is served. Replies go to the session's descriptor. For one thread.
+    ///
+    /// `message` has room for `Worker.bufferSize` bytes, of which `count` were received. It is
+    /// changed.
     package func serve(message: UnsafeMutableRawPointer, count: Int) {
         let worker = workers
         clinux_set_worker(worker)

@@ -1,17 +1,21 @@
 import Glibc
 import GrantSystem
 
-// Requests that a daemon may have executed before it crashed, and that are refused with EIO. The kernel then trusts what it cached
-// before, which may be stale.
+// Requests that a daemon may have executed before it crashed, refused with EIO. The kernel then
+// trusts its earlier caches, which may be stale.
 extension Session {
-    /// Adopts another daemon's requests that must fail with EIO, as the kernel wrote them, possibly truncated. They stay journaled
-    /// until `answerRefused`. Before `start`.
+    /// Adopts another daemon's requests that must fail with EIO. Call it before `start`.
+    ///
+    /// They are as the kernel wrote them, possibly truncated. They stay journaled until
+    /// `answerRefused`.
     public func takeOver(refused messages: [[UInt8]]) {
         let kept = messages.map { $0.withUnsafeBytes { ParkedMessage($0, journal: context.pointee.journal) } }
         refused.withLock { $0 += kept }
     }
 
-    /// Answers them with EIO. After serving has begun, by a thread that serves no requests.
+    /// Answers them with EIO.
+    ///
+    /// Call it after serving has begun, by a thread that serves no requests.
     public func answerRefused() {
         let taken = refused.withLock { refused in
             defer { refused = [] }
@@ -24,13 +28,14 @@ extension Session {
             )
             _ = write(device, &header, 16)
         }
-        // Invalidates at once: a program that gets the error may look.
+        // Invalidates immediately, because a program that gets the error may read the result.
         invalidateSubjects(of: taken.map { Array(UnsafeRawBufferPointer(start: $0.memory, count: $0.size)) })
         for message in taken { message.end() }
     }
 
-    /// Invalidates the names and attributes that these requests were about. Uses a thread of its own: a program may hold the lock
-    /// of a name's directory.
+    /// Invalidates the names and attributes that these requests affect.
+    ///
+    /// Uses a thread of its own, because a program may hold the lock of a name's directory.
     ///
     /// `messages`: as the kernel wrote them, possibly truncated. Only while requests are served.
     func invalidateSubjects(of messages: [[UInt8]]) {
@@ -47,7 +52,7 @@ extension Session {
 }
 
 extension Message {
-    /// The nodes that a request is about, and the names that it creates, removes or changes (linux/fuse.h).
+    /// The nodes of a request, and the names that it changes (linux/fuse.h).
     var subjects: (nodes: [UInt64], names: [(parent: UInt64, name: [UInt8])]) {
         let node = wide(at: 16)
         switch opcode {
@@ -68,7 +73,7 @@ extension Message {
         }
     }
 
-    /// That many consecutive NUL-terminated strings; fewer where the message is truncated.
+    /// That many consecutive NUL-terminated strings, or fewer if the message is truncated.
     private func strings(at place: Int, _ count: Int) -> [[UInt8]] {
         var (found, start): ([[UInt8]], Int) = ([], place)
         while found.count < count, start < size, let end = copy[start...].firstIndex(of: 0) {

@@ -3,23 +3,25 @@ import CGrantSystem
 import Glibc
 import GrantSystem
 
-// Requests that a daemon had received when it crashed. The kernel (6.9 and later) resends all of them, marked in their numbers
-// (FUSE_NOTIFY_RESEND). Those that must not be repeated and may have been executed fail with EIO. On older kernels
-// `CrashedRequests` knows them.
+// Requests that a crashed daemon had received. The kernel (6.9) resends all of them, with a mark
+// (FUSE_NOTIFY_RESEND). On older kernels `CrashedRequests` has them.
 extension Session {
     /// Whether the kernel can resend. Known after its first request.
     public var canResend: Bool { context.pointee.canResend }
 
-    /// Makes the kernel resend every request that was received and not answered, by any daemon: so before this one receives
-    /// anything. Returns 0 or a negative error number.
+    /// Makes the kernel resend every request that was received and not answered by any daemon.
+    ///
+    /// Call it before this daemon receives requests. Returns 0 or a negative error number.
     public func requestResend() -> Int32 {
-        // struct fuse_out_header; FUSE_NOTIFY_RESEND is 7.
+        // struct fuse_out_header. FUSE_NOTIFY_RESEND is 7.
         var header: (UInt32, Int32, UInt64) = (16, 7, 0)
         return write(device, &header, 16) == 16 ? 0 : -errno
     }
 
-    /// Whether to serve a request that another daemon may have started. Not if it may have been executed and is not idempotent, nor
-    /// after several daemons died with it.
+    /// Whether to serve a request that another daemon may have started.
+    ///
+    /// False if it may have been executed and is not idempotent, and after several daemons died
+    /// with it.
     @inline(never)
     func mayReplay(_ message: Message) -> Bool {
         guard let page = context.pointee.options.supervised else { return true }
@@ -39,7 +41,7 @@ extension Worker {
         clinux_record_request(record, message.unique & ~Message.resentBit)
     }
 
-    /// Records that the request was answered, or is to be started over.
+    /// Records that the request was answered, or will be started over.
     @inline(__always)
     func recordEnd() {
         if let record { clinux_record_request(record, 0) }
@@ -64,7 +66,7 @@ extension Message {
 
     private static var appends: UInt32 { 1 << 31 }
 
-    /// Whether a request that was under way when a daemon died is executed again.
+    /// Whether a request that was running when a daemon died is executed again.
     static func mayBeReplayed(_ suspect: clinux_suspect) -> Bool {
         if suspect.deaths >= maxDeaths {
             let kind = suspect.opcode & ~appends
@@ -80,12 +82,13 @@ extension Message {
     /// The number of a raw request.
     static func unique(of message: [UInt8]) -> UInt64 { message.withUnsafeBytes { Message($0).unique } }
 
-    /// Whether executing it twice in a row has the same effect. A repeated lookup leaves one count too many, which costs some
-    /// memory.
+    /// Whether executing it twice in a row has the same effect.
+    ///
+    /// A repeated lookup leaves one count too many, which costs some memory.
     static func isIdempotent(_ recorded: UInt32) -> Bool {
         switch recorded {
-        // SYMLINK, MKNOD, MKDIR, UNLINK, RMDIR, RENAME, LINK, SETXATTR, REMOVEXATTR, CREATE, IOCTL, FALLOCATE, RENAME2, COPY_FILE_RANGE,
-        // TMPFILE, COPY_FILE_RANGE_64
+        // SYMLINK, MKNOD, MKDIR, UNLINK, RMDIR, RENAME, LINK, SETXATTR, REMOVEXATTR, CREATE, IOCTL,
+        // FALLOCATE, RENAME2, COPY_FILE_RANGE, TMPFILE, COPY_FILE_RANGE_64
         case 6, 8, 9, 10, 11, 12, 13, 21, 24, 35, 39, 43, 45, 47, 51, 53: false
         default: recorded & appends == 0
         }

@@ -5,7 +5,7 @@ import GrantSystem
 import Synchronization
 
 extension Session {
-    /// Starts a worker unless all slots are taken. False when it could not be started.
+    /// Starts a worker unless all slots are taken. False if it could not be started.
     ///
     /// Locking: takes `slots` for a moment.
     @discardableResult
@@ -36,12 +36,14 @@ extension Session {
         return true
     }
 
-    /// Makes a worker's buffer readable and writable, for good. False when there is no memory.
+    /// Makes a worker's buffer readable and writable permanently. False without memory.
     func makeRoom(_ slot: Int) -> Bool { mprotect((workers + slot).pointee.buffer, Worker.bufferSize, PROT_READ | PROT_WRITE) == 0 }
 
-    /// How many workers exist or can be made now. When threads have run out, only the guaranteed ones (`WorkerSlots.guaranteed`),
-    /// less a margin: half of the idle readers, which may take requests of any grant before the next check, and the last ones,
-    /// which are for grants without a worker.
+    /// How many workers exist or can be made now.
+    ///
+    /// When threads have run out, these are only the guaranteed ones (`WorkerSlots.guaranteed`)
+    /// less a margin. The margin is half of the idle readers, which may take requests of any grant
+    /// before the next check, and the last workers, which are for grants without a worker.
     public var availableWorkers: Int {
         guard let guaranteed = slots.withLock({ $0.guaranteed }) else { return workerLimit }
         return guaranteed - ReaderPool.reserveForResumed - Int(truncatingIfNeeded: readers.snapshot.idle / 2) - max(2, guaranteed / 5)
@@ -66,7 +68,8 @@ extension Session {
             let received = worker.pointee.record == nil ? fuse_session_receive_buf(pointer, &buffer) : receiveJournaled(worker, &buffer)
             worker.pointee.activity.store(.busy, ordering: .relaxed)
             if received == -EINTR || received == -EAGAIN { continue }
-            // The library had no memory for its buffer, which it allocates on demand: not the end of the connection.
+            // The library had no memory for its buffer, which it allocates on demand: not the end
+            // of the connection.
             if received == -ENOMEM {
                 usleep(10_000)
                 continue
@@ -80,7 +83,7 @@ extension Session {
                 readers.beginWaiting()
                 continue
             }
-            // The reserve is for the monitor, which first checks who holds the other workers.
+            // The reserve is for the monitor, which first checks the other workers.
             if others == 0, message.mayTakeLong { _ = readers.wakeOne(leaving: ReaderPool.reserve) || startWorker() }
             worker.pointee.message.store(UInt(bitPattern: buffer.mem), ordering: .relaxed)
             if message.opcode == Message.Opcode.interrupt, interruptParked(message.interrupted) {
@@ -109,8 +112,10 @@ extension Session {
         finish(worker, &buffer)
     }
 
-    /// Goes on standby (`ReaderPool.standBy`). A worker that is not woken for long needs no memory: a megabyte each for requests
-    /// and replies.
+    /// Goes on standby (`ReaderPool.standBy`).
+    ///
+    /// A worker that is not woken for long needs no memory: a megabyte each for requests and
+    /// replies.
     private func standBy(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) -> Bool {
         worker.pointee.activity.store(.idle, ordering: .relaxed)
         defer { worker.pointee.activity.store(.busy, ordering: .sequentiallyConsistent) }
@@ -140,7 +145,7 @@ private struct WorkerStart {
     let task: WorkerTask
 }
 
-/// What a worker does.
+/// The task of a worker.
 enum WorkerTask {
     case reading
     /// Reading, when it is woken.

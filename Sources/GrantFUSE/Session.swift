@@ -10,12 +10,13 @@ public typealias EntryParameters = fuse_entry_param
 public typealias OpenFileInfo = fuse_file_info
 public typealias BufferVector = fuse_bufvec
 
-/// One mount: the library's session, its workers, and the loop that hands requests to them.
+/// One mount: the library's session, its workers, and the loop that gives them requests.
 ///
-/// The loop is our own, around `fuse_session_receive_buf` and `fuse_session_process_buf`. A request that hangs keeps its worker, so
-/// others read instead (`ReaderPool`), and every worker owns a slot that a revoker can inspect.
+/// The loop is our own, around `fuse_session_receive_buf` and `fuse_session_process_buf`. A request
+/// that hangs keeps its worker, so others read instead (`ReaderPool`), and every worker owns a slot
+/// that a revoker can inspect.
 public final class Session: @unchecked Sendable {
-    // Safe to share: the library's session is; the fields are fixed after `init`, or atomics.
+    // Sendable: the library's session is. The fields are fixed after `init`, locked, or atomics.
     public let notifier: Notifier
     let pointer: OpaquePointer
     let workers: UnsafeMutablePointer<Worker>
@@ -32,20 +33,26 @@ public final class Session: @unchecked Sendable {
     let resumeWakeup = Semaphore()
     /// No request is received or served: see `pause`.
     let isPausing = Atomic<Bool>(false)
-    /// Whether the monitor is checking something.
+    /// Whether the monitor is checking the workers.
     let isChecking = Atomic<Bool>(false)
-    /// Checks what the workers do and whether parked requests can be resumed. Returns whether it must be called again soon.
+    /// Checks the workers, and whether parked requests can be resumed.
+    ///
+    /// Returns whether it must be called again soon.
     let pollWorkers: @Sendable () -> Bool
-    /// Called with the number of a parked request before it is answered because it was interrupted.
+    /// Called with the number of a parked request that was interrupted, before the reply.
     let interrupted: @Sendable (UInt64) -> Void
     let context: UnsafeMutablePointer<SessionContext>
 
-    /// `state` is what `Request.state` returns; the caller keeps it alive as long as the session. `operations.init` is filled in
-    /// here.
-    /// - `interrupted`: called for each parked request before it is answered because it was interrupted; on a worker's thread,
-    ///   holding no lock.
-    /// - `pollWorkers`: called every millisecond by a thread that serves no requests, while workers are blocked or many, or as long
-    ///   as it returns true. It must not wait for anything. `wakeMonitor` has it called when nothing else happens.
+    /// Mounts a file system.
+    ///
+    /// - Parameters:
+    ///   - operations: Its `init` is filled in here.
+    ///   - state: The result of `Request.state`. The caller keeps it alive as long as the session.
+    ///   - interrupted: Called for each parked request that was interrupted, before the reply. It
+    ///     runs on a worker's thread, which holds no lock.
+    ///   - pollWorkers: Called every millisecond by a thread that serves no requests, while workers
+    ///     are blocked or many, or as long as it returns true. It must not wait. `wakeMonitor`
+    ///     requests a call.
     public convenience init(
         operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, mountpoint: [UInt8], workerLimit: Int,
         interrupted: @escaping @Sendable (UInt64) -> Void, pollWorkers: @escaping @Sendable () -> Bool
@@ -68,8 +75,10 @@ public final class Session: @unchecked Sendable {
         }
     }
 
-    /// Continues another daemon's paused session on its `device`, which this session then owns. Throws EPROTO when this program
-    /// would negotiate something else than `negotiation`: the kernel cannot be told any more.
+    /// Continues another daemon's paused session on its `device`, which this session then owns.
+    ///
+    /// - Throws: EPROTO if this program would negotiate other features than `negotiation`, which
+    ///   the kernel no longer accepts.
     public convenience init(
         operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, device: consuming FileDescriptor,
         negotiation: Negotiation, workerLimit: Int, interrupted: @escaping @Sendable (UInt64) -> Void,
@@ -93,7 +102,9 @@ public final class Session: @unchecked Sendable {
         guard context.pointee.negotiation == negotiation else { throw Errno(EPROTO) }
     }
 
-    /// A session without a mount: requests come from `serve(message:count:)`, each reply is one writev(2) to `exchange`.
+    /// Makes a session without a mount.
+    ///
+    /// Requests come from `serve(message:count:)`, and each reply is one writev(2) to `exchange`.
     package convenience init(
         operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, exchange: Int32, workerLimit: Int,
         interrupted: @escaping @Sendable (UInt64) -> Void
@@ -107,7 +118,8 @@ public final class Session: @unchecked Sendable {
         guard makeRoom(0) else { throw Errno(ENOMEM) }
     }
 
-    /// `attach`: connects the library's session to the kernel or its substitute; what it throws is passed on.
+    /// `attach`: connects the library's session to the kernel or its substitute. Its errors are
+    /// passed on.
     private init(
         operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, workerLimit: Int,
         interrupted: @escaping @Sendable (UInt64) -> Void, pollWorkers: @escaping @Sendable () -> Bool,
@@ -140,8 +152,8 @@ public final class Session: @unchecked Sendable {
         pointer = session
         notifier = Notifier(session: session)
         workers = .allocate(capacity: workerLimit)
-        // One mapping for all buffers; `makeRoom` enables a worker's part. Where the kernel promises no more memory than there is
-        // (vm.overcommit_memory=2), writable memory counts whether it is touched or not.
+        // One mapping for all buffers, of which `makeRoom` enables a worker's part: under
+        // vm.overcommit_memory=2 writable memory counts even if it is untouched.
         guard let buffers = mmap(nil, workerLimit * Worker.bufferSize, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), buffers != MAP_FAILED
         else { throw Errno(ENOMEM) }
         let counts = zeroed(workerLimit * RequestCounts.width)
@@ -155,8 +167,9 @@ public final class Session: @unchecked Sendable {
         slots = Lock(WorkerSlots(limit: workerLimit))
     }
 
-    /// Starts the first workers and the monitor. Returns at once; `waitUntilEnded` waits. Without a thread for the monitor the
-    /// mount is removed again: throws EAGAIN.
+    /// Starts the first workers and the monitor. `waitUntilEnded` waits.
+    ///
+    /// - Throws: EAGAIN if there is no thread for the monitor. The mount is then removed again.
     public func start() throws(Errno) {
         Session.surviveTraps()
         do throws(Errno) {
@@ -166,14 +179,15 @@ public final class Session: @unchecked Sendable {
             throw error
         }
         for _ in 0..<ReaderPool.minimum { startWorker() }
-        // Some in advance, for when no threads can be made.
+        // Some in advance, in case no threads can be made later.
         for _ in 0..<ReaderPool.reserve { startWorker(.standby) }
         for _ in 0..<ReaderPool.reserveForResumed { startWorker(.resumingAlways) }
     }
 
-    /// Answers the request that the worker of `slot` holds, if it is unanswered: with `error`, or with success when it is a
-    /// close(2). Asks `stillHeld` between reading and answering, so that a newer request is left alone. Returns whether it
-    /// answered.
+    /// Answers the request that the worker of `slot` holds, if it is unanswered.
+    ///
+    /// The reply is `error`, or success for a close(2). Calls `stillHeld` between reading and
+    /// answering, so that a newer request is not answered. Returns whether it answered.
     public func answer(slot: Int, error: Int32, stillHeld: () -> Bool) -> Bool {
         guard slot < workerLimit else { return false }
         let worker = workers + slot
@@ -189,7 +203,7 @@ public final class Session: @unchecked Sendable {
     /// The user of the worker's current or last request.
     public func user(ofSlot slot: Int) -> UInt32 { slot < workerLimit ? workers[slot].user.load(ordering: .relaxed) : 0 }
 
-    /// The thread of the worker (gettid(2)); 0 when there is none.
+    /// The thread of the worker (gettid(2)). 0 if there is none.
     public func thread(ofSlot slot: Int) -> Int32 { slot < workerLimit ? workers[slot].thread.load(ordering: .relaxed) : 0 }
 
     /// Requests taken so far, modulo 2³².
@@ -203,55 +217,70 @@ public final class Session: @unchecked Sendable {
     }
 }
 
-/// Zeroed counters, never freed. calloc: the kernel provides untouched zero pages, and an atomic counter begins as zero.
+/// Zeroed counters, never freed.
+///
+/// calloc: the kernel provides untouched zero pages, and an atomic counter begins as zero.
 private func zeroed(_ count: Int) -> UnsafeMutablePointer<Atomic<UInt64>> {
     calloc(count, MemoryLayout<Atomic<UInt64>>.stride)!.bindMemory(to: Atomic<UInt64>.self, capacity: count)
 }
 
-/// What the library passes to every operation: our settings, and the file system.
+/// The data that the library passes to every operation: our settings, and the file system.
 struct SessionContext {
     let options: SessionOptions
     let state: UnsafeMutableRawPointer
-    /// The kernel's offer in FUSE_INIT, which is answered on the thread that wrote this.
+    /// The kernel's offer in FUSE_INIT.
+    ///
+    /// The reply to FUSE_INIT is sent on the thread that wrote this.
     var offered: UInt64 = 0
-    /// Where requests come from and replies go. Written once, before there are workers.
+    /// The descriptor of requests and replies. Written once, before there are workers.
     var descriptor: Int32 = -1
-    /// Whether the kernel can resend unanswered requests (FUSE_NOTIFY_RESEND). Written with `offered`; false before.
+    /// Whether the kernel can resend unanswered requests (FUSE_NOTIFY_RESEND).
+    ///
+    /// Written with `offered`, and false before that.
     var canResend = false
-    /// The journal of parked requests, where the kernel cannot resend and there will be a next daemon. Written with `canResend`.
+    /// The journal of parked requests, if the kernel cannot resend and a next daemon follows.
+    ///
+    /// Written with `canResend`.
     var journal: RequestJournal?
-    /// The FUSE_INIT exchange as received and answered; written on the same thread.
+    /// The FUSE_INIT exchange as received and answered, written on the same thread.
     var negotiation = Negotiation()
-    /// Replies stay here: the kernel has had its answer.
+    /// Replies stay here, because the kernel has already received them.
     var isReplaying = false
-    /// The protocol's minor version; written with the reply to FUSE_INIT, before any other request.
+    /// The protocol's minor version.
+    ///
+    /// Written with the reply to FUSE_INIT, before any other request.
     var kernelProtocol: UInt32 = 0
 
     /// Whether files opened past the cache can be mapped shared.
     var mapsDirectly: Bool { options.mapsDirectly && offered & DeviceIO.mapsDirectly != 0 }
 }
 
-/// Answers FUSE_INIT: requests what grantfs needs and nothing else, whatever the library's defaults are.
+/// Answers FUSE_INIT: requests only the features that grantfs needs.
+///
+/// Library defaults have no effect. These features stay off:
+/// - FUSE_CAP_READDIRPLUS_AUTO: the kernel would ask for attributes only with the first part of a
+///   listing, unless a lookup came in between. The daemon knows better whether programs use them.
+/// - FUSE_CAP_ASYNC_DIO: the kernel drops cached data when an asynchronous write past the cache
+///   begins, and not when it has ended (fs/fuse/file.c, fuse_direct_IO and fuse_aio_complete). A
+///   read in between would put old pages there that stay.
+/// - FUSE_CAP_EXPORT_SUPPORT: a handle must not reach a node that the kernel has forgotten.
+/// - FUSE_CAP_ATOMIC_O_TRUNC: truncation comes as SETATTR, with all its flags.
+/// - FUSE_CAP_HANDLE_KILLPRIV: it does not tell which callers may keep set-id bits. `DeviceIO`
+///   requests its second version.
 private func configure(_ connection: UnsafeMutablePointer<fuse_conn_info>, as options: SessionOptions) {
     var wanted =
         FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS
         | FUSE_CAP_READDIRPLUS | FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK | FUSE_CAP_CACHE_SYMLINKS
         | FUSE_CAP_EXPIRE_ONLY | FUSE_CAP_IOCTL_DIR
-    // FUSE_CAP_READDIRPLUS_AUTO stays off: with it the kernel asks for attributes with the first part of a listing only, unless a lookup
-    // came in between; the daemon knows better who will want them, and may leave them out.
-    // FUSE_CAP_ASYNC_DIO stays off: with it the kernel drops what it has cached of a range when an asynchronous write past the cache
-    // begins, and not when it has ended (fs/fuse/file.c, fuse_direct_IO and fuse_aio_complete), so whoever reads meanwhile puts old pages
-    // there that stay. FUSE_CAP_EXPORT_SUPPORT stays off: a handle must not reach a node that the kernel has forgotten.
-    // FUSE_CAP_ATOMIC_O_TRUNC stays off: truncation comes as SETATTR, with everything that says how. So does FUSE_CAP_HANDLE_KILLPRIV,
-    // which leaves out who may keep set-id bits; its second version is asked for in `DeviceIO`.
+    // The doc comment gives the reason for each feature that is absent here.
     if options.forwardsLocks { wanted |= FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS }
     if options.writeBack { wanted |= FUSE_CAP_WRITEBACK_CACHE }
     if options.checkData { wanted |= FUSE_CAP_AUTO_INVAL_DATA }
     cfuse3_want(connection, UInt64(truncatingIfNeeded: wanted))
     connection.pointee.max_write = 1 << 20
     connection.pointee.max_readahead = 1 << 20
-    // Hung readaheads of one grant must not stop all others (64 did), so as many as can be parked here: no grant has more than half
-    // of them. The kernel gives an unprivileged mount fewer when memory is small (fs/fuse/inode.c, max_user_bgreq).
+    // As many as can be parked: hung readaheads of one grant, at most half, must not stop the
+    // others. Unprivileged mounts get fewer if memory is small (fs/fuse/inode.c, max_user_bgreq).
     connection.pointee.max_background = UInt32(clamping: ParkedRequests.maxBytes / ParkedRequests.overhead)
     connection.pointee.congestion_threshold = connection.pointee.max_background / 4 * 3
     connection.pointee.time_gran = 1

@@ -1,16 +1,18 @@
 import Glibc
 import GrantSystem
 
-/// Runs short tasks that may hang, each on a thread that has nothing else to do meanwhile. Threads are kept for a while: a task that comes
-/// often does not pay for making one. Tasks act as nobody in particular: a thread's identity is the daemon's.
+/// Runs short tasks that may hang, each on a thread of its own.
+///
+/// Threads are kept for a while, so that a frequent task does not pay for making one. Tasks act
+/// with the daemon's own identity.
 ///
 /// Locking: its own, rank 3, held for a moment.
 package final class ThreadPool: Sendable {
     private struct State {
         var tasks: [@Sendable () -> Void] = []
-        /// Threads that wait, and of which nobody has taken one for a task.
+        /// Threads that wait and have not been taken for a task.
         var idle = 0
-        /// How many tasks of each are being run, and those that are to be run when one of them has ended.
+        /// The running and the queued tasks of each share.
         var shares: [UInt64: Share] = [:]
     }
 
@@ -26,12 +28,15 @@ package final class ThreadPool: Sendable {
     package init() {}
 
     private let wakeup = Semaphore()
-    /// So long a thread waits for the next task before it ends.
+    /// How long a thread waits for the next task before it ends.
     private static let idleTimeout: Int64 = 10_000_000_000
-    /// So many tasks of one share run at once.
+    /// The limit of tasks of one share that run at once.
     package static let shareLimit = 32
 
-    /// As `run`, but of one `share` only so many at once, the others after them: who has tasks that hang takes threads from nobody else.
+    /// Runs a task as `run` does, but only `shareLimit` tasks of one share at once.
+    ///
+    /// Later tasks of the share follow in order. So a share whose tasks hang takes no threads from
+    /// other shares.
     package func run(for share: UInt64, _ task: @escaping @Sendable () -> Void) {
         let mayRun = state.withLock { state -> Bool in
             let running = state.shares[share]?.running ?? 0
@@ -64,7 +69,9 @@ package final class ThreadPool: Sendable {
         }
     }
 
-    /// Has `task` run at once, by a thread that waits or by a new one; without one it is done here and now.
+    /// Runs `task` immediately, by a waiting thread or by a new one.
+    ///
+    /// If no thread can be made, it runs on the caller's thread.
     package func run(_ task: @escaping @Sendable () -> Void) {
         let isTaken = state.withLock { state -> Bool in
             guard state.idle > 0 else { return false }
@@ -77,7 +84,7 @@ package final class ThreadPool: Sendable {
             return
         }
         do throws(Errno) {
-            // Of the thread that asks it would inherit whom that acts for.
+            // A new thread inherits the identity of the thread that starts it.
             try WorkerThread.start("grantfs-task") { [self] in
                 Identity.resetOnThisThread()
                 task()
@@ -88,7 +95,7 @@ package final class ThreadPool: Sendable {
         }
     }
 
-    /// The next task for a thread that has none; nil when there was none for a while.
+    /// The next task for a thread that has none. nil if there was none for a while.
     private func next() -> (@Sendable () -> Void)? {
         state.withLock { $0.idle += 1 }
         if !wakeup.wait(until: Clock.monotonic + Self.idleTimeout) {
@@ -98,7 +105,7 @@ package final class ThreadPool: Sendable {
                 return true
             }
             if isIdle { return nil }
-            // Somebody has just taken a thread for a task, and is about to call.
+            // Another thread has taken this one for a task, and is about to wake it.
             wakeup.wait()
         }
         return state.withLock { $0.tasks.removeFirst() }

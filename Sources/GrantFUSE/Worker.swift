@@ -3,30 +3,41 @@ import CGrantSystem
 import Glibc
 import Synchronization
 
-/// The state of one session thread: its current request, whether that was answered, a reply buffer, its identity. Lives at a fixed
-/// address in raw memory, because the revoker reads it.
+/// The state of one session thread.
+///
+/// It has its current request, whether that was answered, a reply buffer, its identity. It lives at
+/// a fixed address in raw memory, because the revoker reads it.
 public struct Worker: ~Copyable {
     /// The worker's slot in the coordinator.
     public let slot: Int
-    /// `sequence << 1 | open`: odd while a request is unanswered. Whoever turns it even answers, and nobody else.
+    /// `sequence << 1 | open`: odd while a request is unanswered.
+    ///
+    /// Only the thread that turns it even answers.
     let answer = Atomic<UInt64>(0)
-    /// Written by the worker before `answer` turns odd; read by whoever turned it even.
+    /// Written by the worker before `answer` turns odd.
+    ///
+    /// Read by the thread that turned it even.
     let request = Atomic<UInt>(0)
-    /// Whether the request is a close(2), which succeeds when it is answered in the worker's place. Written before the worker
-    /// enters a scope, so whoever saw it inside reads it right.
+    /// Whether the request is a close(2).
+    ///
+    /// It succeeds if it is answered in the worker's place.
+    ///
+    /// Written before the worker enters a scope, so a thread that saw it inside reads it right.
     public let isClosing = Atomic<Bool>(false)
-    /// Facts that the library does not pass on. Written and read on the worker's thread, before `process`.
+    /// Facts that the library does not pass on.
+    ///
+    /// Written and read on the worker's thread, before `process`.
     let opcode = Atomic<UInt32>(0)
     let killsSetID = Atomic<Bool>(false)
-    /// The caller's user. Written by the worker, read by whoever counts workers per user.
+    /// The caller's user. Written by the worker, and read to count workers per user.
     public let user = Atomic<UInt32>(0)
     /// The address of the raw request. For the worker's thread.
     let message = Atomic<UInt>(0)
-    /// Its size in bytes, whatever its header says.
+    /// Its size in bytes as received, which may differ from its header.
     let messageSize = Atomic<Int>(0)
     /// Whether it executes a request. For the worker's thread.
     let isServing = Atomic<Bool>(false)
-    /// What the thread is doing, for `Session.pause`. Written by the thread.
+    /// The thread's activity, for `Session.pause`. Written by the thread.
     let activity = Atomic<Activity>(.none)
     /// The thread ID while there is a thread (gettid(2)).
     let thread = Atomic<Int32>(0)
@@ -37,11 +48,13 @@ public struct Worker: ~Copyable {
     /// The reply buffer: `Worker.bufferSize` bytes, page-aligned, touched only as far as used.
     public let buffer: UnsafeMutableRawPointer
 
-    /// Where its request is recorded for the next daemon; nil: nowhere. See `Session+Resending`.
+    /// The record of its request for the next daemon. nil if there is none.
+    ///
+    /// See `Session+Resending`.
     let record: UnsafeMutablePointer<clinux_request>?
 
     private let context: UnsafeMutablePointer<SessionContext>
-    /// Where replies are written.
+    /// The descriptor for replies.
     var descriptor: Int32 { context.pointee.descriptor }
 
     public static let bufferSize = (1 << 20) + 4096
@@ -70,15 +83,19 @@ public struct Worker: ~Copyable {
         }
     }
 
-    /// Whether a write past the cache (FOPEN_DIRECT_IO) drops the kernel's cached pages of the range before and afterwards, so that
-    /// mappings and other descriptors see it: protocol 7.42, Linux 6.14.
+    /// Whether a write past the cache (FOPEN_DIRECT_IO) drops cached pages of its range.
+    ///
+    /// The kernel drops them before and afterwards, so that mappings and other descriptors see the
+    /// write: protocol 7.42, Linux 6.14.
     public var dropsCacheAtDirectWrites: Bool { context.pointee.kernelProtocol >= 42 }
-    /// The journal of parked requests; nil: none.
+    /// The journal of parked requests. nil if there is none.
     var journal: RequestJournal? { context.pointee.journal }
     /// Whether files opened past the cache can be mapped shared.
     public var mapsDirectly: Bool { context.pointee.mapsDirectly }
 
-    /// Records the facts of `message` before the library decodes it. Returns the kind if this request is to be timed, else -1.
+    /// Records the facts of `message` before the library decodes it.
+    ///
+    /// Returns the kind if this request should be timed, else -1.
     @inline(__always)
     func countRequest(_ message: Message) -> Int {
         let opcode = message.opcode
@@ -93,17 +110,21 @@ public struct Worker: ~Copyable {
         return before & (RequestTimings.sampling - 1) == 0 ? kind : -1
     }
 
-    /// Returns the buffer's memory to the kernel and discards its content. On the worker's thread, between requests.
+    /// Returns the buffer's memory to the kernel and discards its content.
+    ///
+    /// On the worker's thread, between requests.
     func releaseBuffer() { _ = madvise(buffer, Self.bufferSize, Int32(truncatingIfNeeded: MADV_DONTNEED)) }
 
-    /// Claims the right to answer the request with this sequence number. True for exactly one caller.
+    /// Claims the right to answer the request with this sequence number.
+    ///
+    /// True for exactly one caller.
     @inline(__always)
     func claim(_ sequence: UInt64) -> Bool {
         answer.compareExchange(expected: sequence << 1 | 1, desired: sequence << 1, ordering: .sequentiallyConsistent).exchanged
     }
 }
 
-/// The caller: a copy of fuse_ctx, made before anybody else can answer the request.
+/// The caller: a copy of fuse_ctx, made before any other thread can answer the request.
 public struct Caller: Equatable, Sendable {
     public let uid: uid_t
     public let gid: gid_t
@@ -112,8 +133,9 @@ public struct Caller: Equatable, Sendable {
 
     public init(uid: uid_t, gid: gid_t, pid: pid_t, umask: mode_t) { (self.uid, self.gid, self.pid, self.umask) = (uid, gid, pid, umask) }
 
-    /// Its effective capabilities, one bit each, as far as they count in the daemon's user namespace; none when they cannot be
-    /// read. Reads /proc: not for the hot path.
+    /// Its effective capabilities, one bit each, valid in the daemon's user namespace.
+    ///
+    /// None if they cannot be read. Reads /proc: not for the hot path.
     public var capabilities: UInt64 { clinux_other_capabilities(pid) }
     public func has(capability: Int32) -> Bool { capabilities >> UInt64(truncatingIfNeeded: capability) & 1 != 0 }
 }

@@ -1,12 +1,15 @@
-/// Allocates worker slots, and tracks how many workers can be had when threads run out (RLIMIT_NPROC, pids.max of the control
-/// group).
+/// Allocates worker slots, and tracks how many workers are possible when threads run out.
+///
+/// The limits are RLIMIT_NPROC, and pids.max of the control group.
 struct WorkerSlots {
     private let limit: Int
     private var free: [Int]
-    /// The number of workers when a thread could not be made, and the maximum since. nil until that happens.
+    /// The number of workers when a thread could not be made, and the maximum since.
+    ///
+    /// nil until that happens.
     private var shortage: (began: Int, most: Int)?
 
-    /// The shortage is over with so many more workers than at its beginning.
+    /// How many more workers than at its beginning end a shortage.
     private static let recoveryMargin = 64
 
     init(limit: Int) {
@@ -17,7 +20,7 @@ struct WorkerSlots {
     /// Including those being started.
     private var count: Int { limit - free.count }
 
-    /// Takes a slot for a new worker; nil when all are taken.
+    /// Takes a slot for a new worker. nil if all are taken.
     mutating func take() -> Int? { free.popLast() }
 
     /// Frees the slot of a worker that has ended.
@@ -35,7 +38,9 @@ struct WorkerSlots {
         shortage = count - began >= Self.recoveryMargin ? nil : (began, count)
     }
 
-    /// During a shortage: the current workers, and as many more as could be made since it began. One thread that another program
-    /// releases, and that the next may take, does not end the shortage. nil when there is none.
+    /// The workers that are certain during a shortage. nil if there is none.
+    ///
+    /// These are the current workers, and as many more as could be made since it began. A thread
+    /// that another program releases, and that the next may take, does not end the shortage.
     var guaranteed: Int? { shortage.map { min(limit, count + $0.most - $0.began) } }
 }

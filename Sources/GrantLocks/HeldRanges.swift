@@ -1,9 +1,10 @@
 import Glibc
 
-/// What is locked of one file through this mount, by whom: found by place in a few steps, however much there is.
+/// The locked ranges of one file in this mount, with their owners, found by position.
 ///
-/// In the order of their starts. Ranges of different owners overlap only where they are shared, so each notes how far those before it
-/// reach.
+/// A search takes a few steps even in a long list. The ranges are ordered by their starts. Ranges
+/// of different owners overlap only if they are shared, so each range records how far the ranges
+/// before it reach.
 struct HeldRanges {
     struct Held {
         let range: LockedRange
@@ -11,16 +12,16 @@ struct HeldRanges {
         let description: UInt64
         let owner: UInt64
         let pid: pid_t
-        /// The last byte of this one and of all before it.
+        /// The last byte of this range and of all ranges before it.
         fileprivate(set) var reach: Int64
     }
 
     private(set) var all: [Held] = []
 
-    /// Puts `added` in the place of `removed`, all of one description.
+    /// Replaces `removed` by `added`, all of one description.
     mutating func change(_ description: LockDescription, removed: [LockedRange], added: [LockedRange]) {
         if removed.count > 16 {
-            // In one pass: each by itself moves all that lie behind it.
+            // In one pass, because each single removal moves all later ranges.
             let starts = Set(removed.map(\.start))
             all.removeAll { $0.description == description.number && starts.contains($0.range.start) }
             settle(from: 0, whole: true)
@@ -42,7 +43,9 @@ struct HeldRanges {
         }
     }
 
-    /// Calls `body` with what overlaps with `range`, until it returns false. Returns how many were looked at.
+    /// Calls `body` with each range that overlaps `range`, until it returns false.
+    ///
+    /// Returns how many ranges were visited.
     @discardableResult
     func visit(overlapping range: LockedRange, _ body: (Held) -> Bool) -> Int {
         var steps = 0
@@ -56,7 +59,7 @@ struct HeldRanges {
         return steps
     }
 
-    /// Whether anybody but `owner` has locked what stands in the way of `range`.
+    /// Whether another owner than `owner` holds a lock that conflicts with `range`.
     func isBlocked(_ range: LockedRange, for owner: UInt64) -> Bool {
         var isBlocked = false
         visit(overlapping: range) { held in
@@ -83,7 +86,7 @@ struct HeldRanges {
         return low
     }
 
-    /// Puts right how far those from `place` on reach, up to the first for which nothing has changed.
+    /// Corrects `reach` from `place` on, up to the first range for which it is unchanged.
     private mutating func settle(from place: Int, whole: Bool = false) {
         var reach = place > 0 ? all[place - 1].reach : -1
         for place in place..<all.count {

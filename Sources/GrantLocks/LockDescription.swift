@@ -3,31 +3,36 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-/// The open file description that carries the POSIX (or open-file-description) locks of one owner on one node. Closed with its last user,
-/// which ends its locks.
+/// The open file description that carries the locks of one owner on one node.
 ///
-/// Locking: `order` is rank 3, held over calls that do not wait for others' locks; `ranges` and `isGone` belong to the lock of its file.
+/// They are POSIX locks or open-file-description locks. Closed with its last user, which ends the
+/// locks.
+///
+/// Locking: `order` is rank 3, held over calls that do not wait for locks of other owners. `ranges`
+/// and `isGone` belong to the lock of its file.
 package final class LockDescription: @unchecked Sendable {
-    // Safe to share: fixed, but for what the file's lock guards.
-    /// Tells it from every other one.
+    // Sendable: fixed, except for fields that the file's lock guards.
+    /// Distinguishes it from every other description.
     let number: UInt64
     let owner: UInt64
     /// The open file that it was made for.
     let handle: UInt64
     let file: LockedFile
-    /// The process that locked first. One owner is one process, but for open-file-description locks, which the protocol does not tell from
-    /// others.
+    /// The process that locked first.
+    ///
+    /// One owner is one process, except for open-file-description locks, which the protocol does
+    /// not distinguish.
     let pid: pid_t
-    /// Whose share it is counted in.
+    /// The user to whose share it counts.
     let uid: uid_t
     package let descriptor: Int32
-    /// Whose share the descriptor is.
+    /// The share of descriptors that the descriptor takes.
     private let share: QuotaReservation?
-    /// One call at a time, so that `ranges` changes in the order in which the locks did.
+    /// One call at a time, so that `ranges` changes in the order of the locks.
     let order = Lock(())
-    /// What the owner has locked through it, in order.
+    /// The ranges that the owner has locked through it, in order.
     var ranges: [LockedRange] = []
-    /// Its owner has closed the file: what it still locks ends with the last user.
+    /// Whether its owner has closed the file. Its remaining locks end with the last user.
     var isGone = false
 
     init(
@@ -38,7 +43,7 @@ package final class LockDescription: @unchecked Sendable {
         (self.pid, self.uid, self.descriptor, self.share) = (pid, uid, descriptor, share)
     }
 
-    /// For the next daemon. Set once, before anything is locked.
+    /// The record for the next daemon. Set once, before the first lock.
     var record: Record?
 
     struct Record {
@@ -55,11 +60,11 @@ package final class LockDescription: @unchecked Sendable {
 /// A locked part of a file.
 package struct LockedRange: Equatable {
     package var start: Int64
-    /// The last byte; `Int64.max` for all that ever comes.
+    /// The last byte. `Int64.max` includes all bytes that are ever appended.
     package var end: Int64
     package let isExclusive: Bool
 
-    /// `length` as fcntl_locking(2) has it: 0 is up to wherever the file ends.
+    /// `length` as in fcntl_locking(2): 0 extends to the end of the file.
     package init(start: Int64, length: Int64, isExclusive: Bool) {
         self.start = max(0, start)
         let (end, overflows) = self.start.addingReportingOverflow(max(0, length) &- 1)
@@ -74,20 +79,23 @@ package struct LockedRange: Equatable {
 
     func conflicts(with other: LockedRange) -> Bool { overlaps(other) && (isExclusive || other.isExclusive) }
 
-    /// Whether whoever cannot have this one cannot have `other` either.
+    /// Whether a conflict with this range implies a conflict with `other`.
     func isPart(of other: LockedRange) -> Bool {
         other.start <= start && end <= other.end && (other.isExclusive || !isExclusive)
     }
 
-    /// Makes it reach from the first to the last byte of both.
+    /// Extends the range from the first to the last byte of both.
     mutating func widen(to other: LockedRange) { (start, end) = (min(start, other.start), max(end, other.end)) }
 }
 
-/// The ranges of one owner: in order, apart from each other, neighbours of a kind made one, so that locking byte after byte makes no long
-/// list.
+/// The ranges of one owner, ordered and disjoint.
+///
+/// Adjacent ranges of one kind are joined, so that locking byte after byte makes no long list.
 extension [LockedRange] {
-    /// Makes `range` locked as it says, or free, whatever was there before. Returns what is no longer there, and what is instead. Looks at
-    /// no more than what it touches.
+    /// Locks or frees `range`, in any former state, and returns the changes.
+    ///
+    /// `removed`: the ranges that no longer exist. `added`: the ranges that replace them. Visits
+    /// only ranges that `range` touches.
     mutating func set(_ range: LockedRange, isLocked: Bool) -> (removed: [LockedRange], added: [LockedRange]) {
         let touched = touched(by: range)
         var rest: [LockedRange] = []
@@ -119,7 +127,7 @@ extension [LockedRange] {
             }
         }
         var (removed, added) = (Array(self[touched]), joined)
-        // What is as it was is neither.
+        // Unchanged ranges are neither removed nor added.
         while let first = removed.first, first == added.first {
             removed.removeFirst()
             added.removeFirst()
@@ -132,16 +140,16 @@ extension [LockedRange] {
         return (removed, added)
     }
 
-    /// Whether freeing `range` makes more of them.
+    /// Whether freeing `range` splits a range in two.
     func isCut(by range: LockedRange) -> Bool {
         guard let old = self[touched(by: range)].first(where: { $0.overlaps(range) }) else { return false }
         return old.start < range.start && range.end < old.end
     }
 
-    /// Whether any of them that overlaps with `range` is exclusive.
+    /// Whether any range that overlaps `range` is exclusive.
     func hasExclusive(in range: LockedRange) -> Bool { self[touched(by: range)].contains { $0.isExclusive && $0.overlaps(range) } }
 
-    /// Those that overlap with `range` or stand right beside it.
+    /// The ranges that overlap `range` or are adjacent to it.
     private func touched(by range: LockedRange) -> Range<Int> {
         let first = partition { $0.end < range.start - 1 }
         return first..<Swift.max(first, partition { $0.start - 1 <= range.end })
@@ -157,7 +165,7 @@ extension [LockedRange] {
     }
 }
 
-/// What somebody wants to lock.
+/// A lock that a caller requests.
 package enum LockRequest {
     case range(LockDescription, LockedRange)
     /// flock(2) with LOCK_NB, on the open file's own description.

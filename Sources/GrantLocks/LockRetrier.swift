@@ -3,31 +3,36 @@ import GrantFUSE
 import Glibc
 import GrantSystem
 
-/// The thread that tries for all who wait below one grant: a filesystem that hangs holds up nobody else.
+/// The thread that retries all waiting requests below one grant.
 ///
-/// It tries for whoever is in nobody's way of this mount: at once when something was unlocked here, and every few milliseconds, because a
-/// lock that the host holds is only seen by trying. Who waits for somebody of this mount is not tried for before that one unlocks. Whatever
-/// waits, a round takes so many tries and steps and no more.
+/// A filesystem that hangs delays no other grant.
+///
+/// It retries requests that no owner of this mount blocks. It does so immediately after an unlock
+/// here, and every few milliseconds, because only a retry shows that the host has released a lock.
+/// A request that an owner of this mount blocks is not retried before that owner unlocks. A round
+/// is limited to a fixed number of tries and steps, however many requests wait.
 final class LockRetrier {
     private let scope: ScopeLocks
     private let slot: Int
     private let table: LockTable
-    /// Files in which somebody has to be tried for again and again, who comes first next.
+    /// Files with requests that must be polled, the next one first.
     private var polled: [LockedFile] = []
-    /// Who waits for a range, in a queue: each is looked at for a circle now and then, as locks change hands.
+    /// Requests for ranges, in a queue. Each is checked for a deadlock at intervals.
+    ///
+    /// A deadlock can arise as locks change owners.
     private var watched: [LockWaiter] = []
     private var firstWatched = 0
-    /// Who seemed to be in a circle: what one look saw may just have been changing.
+    /// Requests that seemed to be in a deadlock. The checked state may just have been changing.
     private var suspects: [LockWaiter] = []
     private var steps = 0
     private var nextTries: Int64 = 0
 
-    /// How many locks are tried for in one round, and how many steps searches for circles take.
+    /// The limit of retries in one round, and of steps that searches for deadlocks take.
     static let (triesInARound, stepsInARound) = (32, 4_096)
 
     init(_ scope: ScopeLocks, slot: Int, of table: LockTable) { (self.scope, self.slot, self.table) = (scope, slot, table) }
 
-    /// Until nobody has waited for a second.
+    /// Runs until no request has waited for a second.
     func serve() { while round() {} }
 
     private func round() -> Bool {
@@ -41,7 +46,7 @@ final class LockRetrier {
         return !PauseGate.run(table.host?.pauseGate) { end() }
     }
 
-    /// How long it took, in nanoseconds, and whether somebody waits.
+    /// Runs one turn. Returns its time in nanoseconds, and whether any request waits.
     private func turn() -> (spent: Int64, isAwaited: Bool) {
         let began = Clock.monotonic
         let (queued, interrupted, isAwaited) = scope.state.withLock { state -> ([LockedFile], [LockWaiter], Bool) in
@@ -56,7 +61,7 @@ final class LockRetrier {
             tryAgain()
             watch()
             let now = Clock.monotonic
-            // However long a try takes, most of the time is for others.
+            // Even if a try takes long, most of the time is left for others.
             nextTries = now + max(3_500_000, (now - began) * 8)
         }
         return (Clock.monotonic - began, isAwaited)
@@ -72,14 +77,14 @@ final class LockRetrier {
         return hasEnded
     }
 
-    // MARK: what changed
+    // MARK: changed files
 
-    /// Something was unlocked in a file, or somebody new waits.
+    /// Handles an unlock in a file, or a new request.
     private func look(at file: LockedFile) {
         let (waiters, hasWholeWaiters) = file.state.withLock { state -> ([LockWaiter], Bool) in
             state.isQueued = false
             var waiters = state.fresh
-            // Whoever came before goes first.
+            // Earlier requests come first.
             if let freed = state.freed {
                 waiters = state.waiters.dropLast(state.fresh.count).filter { $0.range?.overlaps(freed) == true } + waiters
             }
@@ -95,7 +100,7 @@ final class LockRetrier {
         if hasWholeWaiters { _ = retryWholeFile(of: file) }
     }
 
-    // MARK: again and again
+    // MARK: polling
 
     private func tryAgain() {
         let doubtful = suspects
@@ -117,11 +122,13 @@ final class LockRetrier {
             }
     }
 
-    /// Tries for those of a file whom somebody else than this mount's programs keeps waiting. Returns how many tries it took.
+    /// Retries the requests of a file that owners outside of this mount block.
+    ///
+    /// Returns how many tries it took.
     private func retryPolled(in file: LockedFile, upTo limit: Int) -> Int {
         var waiters = file.state.withLock { $0.waiters.filter { $0.isPolled && !$0.isTaken } }
         if waiters.count > limit, limit > 0 {
-            // Not always the same.
+            // A different part each time.
             let first = waiters.firstIndex { $0.number > file.lastTried } ?? 0
             waiters = Array((waiters[first...] + waiters[..<first]).prefix(limit))
             file.lastTried = waiters[limit - 1].number
@@ -129,7 +136,9 @@ final class LockRetrier {
         return attempt(waiters, in: file)
     }
 
-    /// Tries for some in a row; for nobody who wants what one before could not have. Returns how many tries it took.
+    /// Tries requests in order, and returns how many tries it took.
+    ///
+    /// Skips a request if an earlier one has failed for a part of its range.
     private func attempt(_ waiters: [LockWaiter], in file: LockedFile) -> Int {
         var tries = 0
         var failed: [LockedRange] = []
@@ -146,8 +155,9 @@ final class LockRetrier {
         return tries
     }
 
-    /// Tries for those who wait for a lock of the whole file, one for each kind at the most: when one cannot have it no other can. Returns
-    /// how many tries it took.
+    /// Tries requests for a lock of the whole file, at most one of each kind.
+    ///
+    /// If one fails, the others of its kind fail too. Returns how many tries it took.
     private func retryWholeFile(of file: LockedFile) -> Int {
         let waiters = file.state.withLock { $0.wholeWaiters }
         if waiters.isEmpty { return 0 }
@@ -170,7 +180,10 @@ final class LockRetrier {
 
     // MARK: one waiter
 
-    /// `certain`: also when somebody of this mount is in its way, as far as is known here: the filesystem may have lost that lock.
+    /// Tries one request.
+    ///
+    /// `certain`: tries even if an owner of this mount seems to block it, because the filesystem
+    /// may have lost that lock.
     private func attempt(_ waiter: LockWaiter, in file: LockedFile, certain: Bool = false) {
         guard !waiter.isTaken, let lockRequest = lockRequest(of: waiter) else { return }
         let isBlocked =
@@ -209,11 +222,11 @@ final class LockRetrier {
         table.refresh(table.granted(waiter, lockRequest))
     }
 
-    // MARK: circles
+    // MARK: deadlocks
 
-    /// Whether a waiter goes on waiting, as far as circles go.
+    /// Whether a request continues to wait. False if it is in a deadlock.
     private func mayKeepWaiting(_ waiter: LockWaiter) -> Bool {
-        // The next round has more; nobody is forgotten.
+        // The next round has more steps, and no request is skipped permanently.
         guard waiter.range != nil, steps > 0 else { return true }
         var left = min(steps, LockTable.searchLimit)
         let given = left
@@ -224,7 +237,7 @@ final class LockRetrier {
         return waiter.suspicions < 2
     }
 
-    /// Looks at as many as there are steps for, and tries for one.
+    /// Checks as many watched requests as there are steps for, and tries one.
     private func watch() {
         var left = watched.count - firstWatched
         var isFirst = true

@@ -1,18 +1,23 @@
 import Glibc
 
-// Processes that wait for each other's POSIX locks for ever: one of them gets EDEADLK, as natively (fcntl_locking(2)). The protocol does
-// not tell POSIX locks from open-file-description locks, so the latter get it as well where natively they would wait on.
+// Deadlocks between POSIX locks: one request fails with EDEADLK, as natively (fcntl_locking(2)).
+// Open-file-description locks get it too, because the protocol does not distinguish them.
 extension LockTable {
-    /// How many owners, waiters and ranges one search looks at. The kernel's own search ends after ten owners (fs/locks.c,
-    /// MAX_DEADLK_ITERATIONS).
+    /// The limit of owners, waiters and ranges that one search visits.
+    ///
+    /// The kernel's own search ends after ten owners (fs/locks.c, MAX_DEADLK_ITERATIONS).
     static let searchLimit = 512
 
-    /// Whether `waiter` waits for itself: it is in the way of somebody who is in the way of … who is in its way. Only those who waited
-    /// before it are followed, so of all in a circle it is true for the last, who closed it, and for no other.
+    /// Whether `waiter` waits for itself through a chain of other requests.
     ///
-    /// `steps`: how many the search may take, and, afterwards, how many of them are left. Without any left it has found nothing.
+    /// Only requests that waited earlier are followed. So in each deadlock it is true only for the
+    /// last request, which closed the cycle.
     ///
-    /// Locking: one file's, or `waits`, at a time, and each for a few steps, so what it sees may just be changing.
+    /// `steps`: the limit of the search, and afterwards the steps that are left. A search that has
+    /// none left has found no deadlock.
+    ///
+    /// Locking: one file's lock, or `waits`, at a time, and each for a few steps. So the visited
+    /// state may just be changing.
     func isInDeadlock(_ waiter: LockWaiter, steps: inout Int) -> Bool {
         var seen: Set<UInt64> = []
         var next: [UInt64] = []
@@ -29,7 +34,7 @@ extension LockTable {
         return false
     }
 
-    /// Adds the owners of what is in the way of a waiter.
+    /// Adds the owners of the locks that block a waiter.
     private func follow(_ waiter: LockWaiter, _ owners: inout [UInt64], _ steps: inout Int) {
         guard let file = waiter.scope.file(of: waiter), let range = waiter.range else { return }
         steps -= file.state.withLock { state in

@@ -4,8 +4,8 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// Locks on their way from one daemon to the next. They are the descriptions', which stay the same; what is handed over besides is whose
-// they are.
+// Hands locks over to the next daemon. The descriptions carry the locks and stay the same, so only
+// their owners are handed over.
 extension LockTable {
     package func handOver(to state: inout HandoverWriter) {
         var all: [(ScopeID, LockDescription)] = []
@@ -33,7 +33,7 @@ extension LockTable {
         }
     }
 
-    /// After the nodes.
+    /// Restores the locks. Call it after the nodes.
     package func takeOver(from state: inout HandoverReader, _ tree: NodeTree) throws(Errno) {
         for _ in 0..<(try state.takeCount(ofAtLeast: 40)) {
             let scope = self.scope(ScopeID(rawValue: try state.take()))
@@ -62,7 +62,9 @@ extension LockTable {
         }
     }
 
-    /// Answers who was interrupted and not seen to be yet: the kernel says it once, and to this daemon. While everything rests.
+    /// Answers interrupted requests that no thread has handled yet.
+    ///
+    /// The kernel reports an interrupt once, and to this daemon. Call it during a pause.
     package func answerInterrupted() {
         for scope in allScopes {
             let waiters = scope.state.withLock {
@@ -72,7 +74,7 @@ extension LockTable {
         }
     }
 
-    /// The requests of all who are not answered, in the order in which they came: they ask again.
+    /// The requests of all waiters, in order of arrival. The next daemon serves them again.
     package var waitingMessages: [[UInt8]] {
         allScopes.flatMap { $0.state.withLock { Array($0.waiters.values) } }.sorted { $0.number < $1.number }.map(\.message).filter {
             !$0.isEmpty

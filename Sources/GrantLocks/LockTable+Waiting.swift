@@ -5,16 +5,18 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-// Locks that have to wait. Each grant's are tried for by one thread (`LockRetrier`).
+// Locks that have to wait. One thread (`LockRetrier`) retries those of each grant.
 extension LockTable {
-    /// How many wait.
+    /// The number of waiting requests.
     package var waitingCount: Int { allScopes.reduce(0) { sum, scope in sum + scope.state.withLock { $0.waiters.count } } }
 
-    /// Has `waiter` answered once it has its lock, or cannot have it: ENOLCK when too many of its user's wait already.
+    /// Queues `waiter`, which gets its reply once it has its lock or cannot have it.
+    ///
+    /// The reply is ENOLCK if too many requests of its user wait already.
     package func wait(_ waiter: LockWaiter) {
         let scope = waiter.scope
         register(waiter)
-        // First: as soon as it is on the list, the request may be answered by another thread.
+        // First: as soon as it is on the list, another thread may answer the request.
         let data = Unmanaged.passUnretained(waiter).toOpaque()
         waiter.request?.onInterrupt(
             { _, data in
@@ -30,7 +32,7 @@ extension LockTable {
             return waiter.isTaken
         }
         if isQueued { scope.enqueue(file) }
-        // Whoever took it meanwhile has not seen it here.
+        // A thread that took it meanwhile did not find it here.
         if isLate {
             file.sweep()
             removeIfUnused(file)
@@ -40,7 +42,7 @@ extension LockTable {
         if let host, host.coordinator.gate(scope.id).pointee.refused.contains(.read), scope.take(waiter) { answer(waiter, EACCES) }
     }
 
-    /// Gives a waiter its number, and lets searches for circles find it.
+    /// Gives a waiter its number, and makes it visible to searches for deadlocks.
     func register(_ waiter: LockWaiter) {
         waits.withLock { waits in
             waits.count += 1
@@ -57,7 +59,9 @@ extension LockTable {
         }
     }
 
-    /// Puts a waiter on its scope's list. Whether the scope needs a thread now; nil: there is no room.
+    /// Puts a waiter on its scope's list. Returns whether the scope needs a thread now.
+    ///
+    /// nil if there is no room.
     private func list(_ waiter: LockWaiter) -> Bool? {
         waiter.scope.state.withLock { state in
             guard state.shares[waiter.uid]?.waiting ?? 0 < LockShare.mostWaiting else { return nil }
@@ -84,8 +88,10 @@ extension LockTable {
         }
     }
 
-    /// Answers `waiter`, which has its lock, once the kernel's view of the file is fresh. On a thread of its own: the
-    /// invalidation can wait for the file system of this one file.
+    /// Answers `waiter`, which has its lock, once the kernel's cache of the file is fresh.
+    ///
+    /// Uses a thread of its own, because the invalidation can wait for the filesystem of this one
+    /// file.
     package func refresh(_ waiter: LockWaiter) {
         run(waiter) { [self] in
             host?.revalidate(waiter.node)
@@ -93,7 +99,7 @@ extension LockTable {
         }
     }
 
-    /// Another one in the place of `waiter`, which has got what it waited for and was taken off the list.
+    /// Replaces `waiter`, which has got its lock and was taken off the list.
     func granted(_ waiter: LockWaiter, _ lockRequest: LockRequest) -> LockWaiter {
         let granted = LockWaiter(
             scope: waiter.scope, node: waiter.node, uid: waiter.uid, lockRequest: lockRequest, isGranted: true, message: waiter.message,
@@ -104,8 +110,10 @@ extension LockTable {
         return granted
     }
 
-    /// Ends the lock of `waiter` and answers it, once what was stored in mappings of the file under the lock is in the file: whoever takes
-    /// the lock next, on the host or in another mount, is to see it. On a thread of its own, as `refresh`.
+    /// Ends the lock of `waiter` and answers it, after the file's mapped data is written back.
+    ///
+    /// The next owner of the lock, on the host or in another mount, must see data that programs
+    /// stored under the lock. Uses a thread of its own, as `refresh` does.
     package func finish(_ waiter: LockWaiter) {
         guard let lockRequest = waiter.lockRequest else { return }
         waiter.refusal = 0
@@ -124,11 +132,11 @@ extension LockTable {
         refreshers.run(for: UInt64(truncatingIfNeeded: waiter.scope.id.rawValue) << 32 | UInt64(truncatingIfNeeded: waiter.uid), task)
     }
 
-    /// Answers everybody who waits in a scope that was revoked; their locks are released.
+    /// Answers all waiters of a scope that was revoked. `releaseScope` ends their locks.
     @discardableResult
     package func refuse(_ id: ScopeID) -> Int { refuse(knownScope(id.rawValue)?.takeAll() ?? []) }
 
-    /// The same of those who wait for files that have left the granted directory.
+    /// Does the same for waiters of files that have left the granted directory.
     package func refuse(_ nodes: Set<UInt64>, in id: ScopeID) -> Int { refuse(knownScope(id.rawValue)?.takeAll(of: nodes) ?? []) }
 
     private func refuse(_ waiting: [LockWaiter]) -> Int {
@@ -136,13 +144,13 @@ extension LockTable {
         return waiting.count
     }
 
-    /// Answers a waiter. By whoever took it off the list.
+    /// Answers a waiter. Called by the thread that took it off the list.
     func answer(_ waiter: LockWaiter, _ error: Int32) {
         unregister(waiter)
         let request = waiter.request.take()
         let file = waiter.scope.state.withLock { state -> LockedFile? in
             waiter.lockRequest = nil
-            // Nobody interrupts one that never waited.
+            // A request that never waited cannot be interrupted.
             if let waited = waiter.earlier ?? (waiter.isGranted ? nil : waiter) { state.retired.append((waited, Clock.monotonic)) }
             return waiter.file
         }

@@ -6,49 +6,59 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// Advisory locks, held on the backing files themselves, so that the host and other mounts see them.
+/// Advisory locks, held on the backing files, where the host sees them.
 ///
-/// A POSIX lock belongs to a process and a file; here it is an open-file-description lock of a description that only this owner
-/// uses. A lock that has to wait leaves its worker: see `LockTable+Waiting`.
+/// So do other mounts.
 ///
-/// What locks cost is the affair of those who lock: there is a lock for each grant (`ScopeLocks`) and one for each file (`LockedFile`), and
-/// whoever closes a file in which nothing is locked takes none of them.
+/// A POSIX lock belongs to a process and a file. Here it is an open-file-description lock of a
+/// description that only this owner uses. A lock that has to wait leaves its worker: see
+/// `LockTable+Waiting`.
 ///
-/// Locking: `scopes` and `waits` (rank 3) are held for one look into a dictionary; lock calls are made and replies are given outside of
-/// all.
+/// Only programs that lock pay for locks. There is a lock for each grant (`ScopeLocks`) and one for
+/// each file (`LockedFile`). Closing a file without locks takes none of them.
+///
+/// Locking: `scopes` and `waits` (rank 3) are held for one dictionary access. Lock calls and
+/// replies are made outside of all locks.
 package final class LockTable: @unchecked Sendable {
-    // Safe to share: what changes is behind locks; `host` is set before there are others.
+    // Sendable: mutable state is behind locks. `host` is set before other threads use it.
     let scopes = Lock<[UInt32: ScopeLocks]>([:])
-    /// Scopes that have gone, with what an interrupt under way may still look at.
+    /// Removed scopes, kept because a running interrupt may still access their waiters.
     private let ended = Lock<[(scope: ScopeLocks, since: Int64)]>([])
     let waits = Lock(Waits())
     let freeSlots: Lock<[Int]>
     package let refreshers = ThreadPool()
     package weak nonisolated(unsafe) var host: (any LockHost)?
-    /// The host's: whoever closes a file looks here, and counts no references to the host for it.
+    /// The host's nodes.
+    ///
+    /// Every close reads them, so the tree is kept here to count no references to the host.
     private let tree: NodeTree?
     private let count = Atomic<UInt64>(0)
 
-    /// `tree`: nil where there is none, for a search alone.
-    /// Where whose locks they are is noted for the next daemon.
+    /// Records the owners of locks for the next daemon.
     let records: (any LockRecorder)?
 
-    /// `slots`: the gate's slots of the threads that try for who waits, one for each grant.
+    /// Makes an empty table.
+    ///
+    /// - Parameters:
+    ///   - tree: nil for a table that only searches for deadlocks.
+    ///   - slots: The coordinator's slots of the retrying threads, one for each grant.
     package init(tree: NodeTree? = nil, records: (any LockRecorder)? = nil, slots: Range<Int> = 0..<0) {
         (self.tree, self.records, freeSlots) = (tree, records, Lock(Array(slots)))
     }
 
-    /// Who waits for ranges, by whose locks they would be: what a search for circles goes by.
+    /// The requests for ranges by their owners, for searches for deadlocks.
     struct Waits {
         var byOwner: [UInt64: [LockWaiter]] = [:]
-        /// Waiters so far.
+        /// The number of waiters so far.
         var count: UInt64 = 0
     }
 
-    /// Runs `body` with a lock of the table held, which everybody needs who waits: for tests of what a daemon's end leaves.
+    /// Runs `body` with a lock of the table held that every waiting request needs.
+    ///
+    /// For tests of a daemon's death.
     package func whileLocked(_ body: () -> Void) { waits.withLock { _ in body() } }
 
-    // MARK: places
+    // MARK: scopes and files
 
     package func scope(_ id: ScopeID) -> ScopeLocks {
         scopes.withLock { scopes in
@@ -63,7 +73,7 @@ package final class LockTable: @unchecked Sendable {
 
     var allScopes: [ScopeLocks] { scopes.withLock { Array($0.values) } }
 
-    /// Runs `body` with a file's state; for a file of which nothing is known yet as well.
+    /// Runs `body` with a file's state. Makes the file if it is not known yet.
     func withFile<Result>(_ node: UInt64, in scope: ScopeLocks, _ body: (LockedFile, inout LockedFile.State) -> Result) -> Result {
         while true {
             let file = scope.state.withLock { state -> LockedFile in
@@ -73,23 +83,25 @@ package final class LockTable: @unchecked Sendable {
                 tree?.nodes.find(node)?.pointee.isLocked.store(true, ordering: .releasing)
                 return made
             }
-            // It may have been taken out between the two locks.
+            // It may have been removed between the two locks.
             if let result = file.state.withLock({ $0.isGone ? nil : .some(body(file, &$0)) }) { return result }
         }
     }
 
-    /// Whether anything is locked in the file. Takes no lock: a lock's request was answered before its owner closes, so whoever closes sees
-    /// what it locked itself.
+    /// Whether any lock is held in the file. Takes no lock.
+    ///
+    /// A lock request was answered before its owner closes the file, so the closing owner sees its
+    /// own locks.
     @inline(__always)
     private func isLocked(_ id: UInt64) -> Bool { tree?.nodes.find(id)?.pointee.isLocked.load(ordering: .acquiring) ?? false }
 
-    /// The file if anything is locked in it.
+    /// The file if any lock is held in it.
     private func lockedFile(_ id: UInt64) -> LockedFile? {
         guard let node = tree?.nodes.find(id), isLocked(id) else { return nil }
         return knownScope(node.pointee.scope)?.state.withLock { $0.files[id] }
     }
 
-    /// Takes a file out of its scope when nothing is locked in it any more and nobody waits.
+    /// Removes a file from its scope if it has no lock and no waiter.
     func removeIfUnused(_ file: LockedFile) {
         file.scope.state.withLock { scope in
             file.state.withLock { state in
@@ -103,7 +115,7 @@ package final class LockTable: @unchecked Sendable {
 
     // MARK: trying
 
-    /// Tries once. 0, or a negative error number; -EAGAIN when another owner is in the way.
+    /// Tries once. Returns 0 or a negative error number, -EAGAIN if another owner blocks it.
     ///
     /// Locking: the description's `order`, then its file's for a moment.
     package func attempt(_ lockRequest: LockRequest) -> Int32 {
@@ -114,7 +126,7 @@ package final class LockTable: @unchecked Sendable {
         }
     }
 
-    /// Ends what a wish may have taken, and lets those try who wait for it.
+    /// Ends the lock that a request may have taken, and lets its waiters try.
     package func undo(_ lockRequest: LockRequest, of node: UInt64) {
         switch lockRequest {
         case .range(let description, let range): _ = set(range, of: description, isLocked: false)
@@ -124,9 +136,12 @@ package final class LockTable: @unchecked Sendable {
         }
     }
 
-    /// Whether the owner's user may lock that much, or unlock it where that leaves a piece on either side. Else ENOLCK.
+    /// Whether the owner's user may take another lock. Otherwise the request fails with ENOLCK.
+    ///
+    /// With `unlocking`: whether the unlock is possible. It takes a lock if it splits a range in
+    /// two.
     package func hasRoom(for lockRequest: LockRequest, unlocking: Bool = false) -> Bool {
-        // What is locked anew splits one other range at the most.
+        // A new lock splits at most one other range.
         guard case .range(let description, let range) = lockRequest,
             description.file.scope.locks(of: description.uid) > LockShare.mostLocks - 2
         else { return true }
@@ -152,8 +167,10 @@ package final class LockTable: @unchecked Sendable {
 
     func nextNumber() -> UInt64 { count.wrappingAdd(1, ordering: .relaxed).newValue }
 
-    /// The description of `owner` on `node`, made by opening the file of `handle` once more, which takes a share of the descriptors. Throws
-    /// what open(2) says; ENOLCK where the user has too many, or there are no descriptors.
+    /// The description of `owner` on `node`, made by opening the file of `handle` again.
+    ///
+    /// It takes a share of the descriptors. Fails with the error of open(2), or with ENOLCK if the
+    /// user has too many locks or there are no descriptors.
     package func description(
         _ owner: UInt64, of node: UInt64, in scope: ScopeID, handle: UInt64, pid: pid_t, uid: uid_t, share: () -> QuotaReservation?,
         open: () -> Int32
@@ -173,7 +190,8 @@ package final class LockTable: @unchecked Sendable {
             let made = LockDescription(
                 number: number, owner: owner, handle: handle, file: file, pid: pid, uid: uid, descriptor: descriptor,
                 share: share)
-            // Threads of one process can come here together; the second one's description holds no lock yet.
+            // Threads of one process can get here together. The second one's description holds no
+            // lock yet.
             if let known = state.owners[owner] { return (known, false) }
             made.record = record(made, in: scope.id)
             state.owners[owner] = made
@@ -184,7 +202,10 @@ package final class LockTable: @unchecked Sendable {
         return .success(description)
     }
 
-    /// Before anything is locked through it. Without memory for it, the next daemon does not know whose its locks are, and ends them.
+    /// Records a new description, before the first lock through it.
+    ///
+    /// Without memory for the record, the next daemon does not know the owner of its locks, and
+    /// ends them.
     func record(_ made: LockDescription, in scope: ScopeID) -> LockDescription.Record? {
         guard let records else { return nil }
         let record = LockRecord(
@@ -197,7 +218,7 @@ package final class LockTable: @unchecked Sendable {
         lockedFile(node)?.state.withLock { $0.owners[owner] }
     }
 
-    /// The process that has locked the byte at `start` here; nil when it was none of this mount.
+    /// The process of this mount that has locked the byte at `start`. nil if there is none.
     package func holder(of start: Int64, isExclusive: Bool, on node: UInt64, besides owner: UInt64) -> pid_t? {
         lockedFile(node)?.state.withLock { state in
             var pid: pid_t?
@@ -209,7 +230,7 @@ package final class LockTable: @unchecked Sendable {
         }
     }
 
-    /// Whether something can have been changed under a lock: a shared one is for who only reads.
+    /// Whether changes can have been made under a lock. Programs that only read take shared ones.
     package func mayGuardChanges(_ lockRequest: LockRequest) -> Bool {
         switch lockRequest {
         case .range(let description, let range): description.file.state.withLock { _ in description.ranges.hasExclusive(in: range) }
@@ -217,7 +238,9 @@ package final class LockTable: @unchecked Sendable {
         }
     }
 
-    /// close(2) of any descriptor of the file by a process ends all its POSIX locks on it.
+    /// Ends all POSIX locks of a process on a file.
+    ///
+    /// Called for close(2) of any of its descriptors.
     @inline(__always)
     package func releaseOwner(_ owner: UInt64, of node: NodeID) {
         if isLocked(node.rawValue) { releaseLocks(ofOwner: owner, node) }
@@ -229,7 +252,7 @@ package final class LockTable: @unchecked Sendable {
         release(file) { state in state.owners[owner].map { [$0] } ?? [] }
     }
 
-    /// The last close of an open file ends what was locked through it: open-file-description locks.
+    /// Ends open-file-description locks at the last close of the open file that made them.
     @inline(__always)
     package func releaseFile(_ handle: UInt64, of node: NodeID) {
         if isLocked(node.rawValue) { releaseLocks(ofFile: handle, node) }
@@ -239,7 +262,8 @@ package final class LockTable: @unchecked Sendable {
     private func releaseLocks(ofFile handle: UInt64, _ node: NodeID) {
         guard let file = lockedFile(node.rawValue) else { return }
         release(file) { state in (state.handles[handle] ?? []).compactMap { state.owners[$0] } }
-        // A lock of the whole ends with the file, which is closed in a moment: by then its waiters are tried for again.
+        // A lock of the whole file ends when the file is closed, a moment later: by then its
+        // waiters are retried.
         wholeFileUnlocked(of: node.rawValue)
     }
 
@@ -250,10 +274,11 @@ package final class LockTable: @unchecked Sendable {
             return gone
         }
         if gone.isEmpty { return }
-        // Now, not when the last reference to a description goes.
+        // Now, and not when the last reference to a description is dropped.
         for description in gone {
             let result = set(.whole, of: description, isLocked: false)
-            // A filesystem may fail to: it ends with the descriptor all the same, and nobody is to wait for it until then.
+            // If a filesystem fails to unlock, the lock ends with the descriptor. Until then no
+            // request must wait for it.
             if result != 0 { forgetRanges(of: description) }
             _ = file.scope.count(-1, of: description.uid)
         }
@@ -272,14 +297,14 @@ package final class LockTable: @unchecked Sendable {
         for file in scope.state.withLock({ Array($0.files.values) }) { release(file) { Array($0.owners.values) } }
     }
 
-    /// The same of files that have left the granted directory.
+    /// Does the same for files that have left the granted directory.
     package func releaseFiles(_ nodes: Set<UInt64>, in id: ScopeID) {
         guard let scope = knownScope(id.rawValue) else { return }
         let files = scope.state.withLock { state in state.files.values.filter { nodes.contains($0.node) } }
         for file in files { release(file) { Array($0.owners.values) } }
     }
 
-    /// Nobody will lock anything below a grant any more: it is shut, and nobody is inside.
+    /// Removes a scope that is shut and that no operation is inside.
     package func forget(_ id: ScopeID) {
         releaseScope(id)
         guard let scope = scopes.withLock({ $0.removeValue(forKey: id.rawValue) }) else { return }
@@ -290,7 +315,7 @@ package final class LockTable: @unchecked Sendable {
         }
     }
 
-    /// A lock of the whole file may have ended here: whoever waits for one may try at once.
+    /// Records that a lock of the whole file may have ended, and wakes its waiters.
     package func wholeFileUnlocked(of node: UInt64) {
         guard let file = lockedFile(node) else { return }
         if file.state.withLock({ $0.freeWhole() }) { file.scope.enqueue(file) }

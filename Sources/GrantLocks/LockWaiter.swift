@@ -3,38 +3,44 @@ import GrantFUSE
 import Glibc
 import Synchronization
 
-/// Somebody who waits for a lock, or has one and waits for the kernel's view of the file.
+/// A request that waits for a lock, or has it and waits for a fresh cache.
 package final class LockWaiter: @unchecked Sendable {
-    // Safe to share: `request` belongs to whoever took the waiter off its scope's list; the flags are atomic; the rest says whose it is.
+    // Sendable: `request` belongs to the thread that took the waiter off its list. Flags are
+    // atomic. Other fields are fixed, locked, or belong to the scope's thread.
     let scope: ScopeLocks
     let node: UInt64
     let uid: uid_t
-    /// What it waits in; nil before it does. Under the scope's lock.
+    /// The file it waits in. nil before it waits. Under the scope's lock.
     var file: LockedFile?
-    /// It has its lock, or gives it up.
+    /// Whether it has its lock, or gives it up.
     let isGranted: Bool
-    /// Of a lock of a range: whose and which.
+    /// For a lock of a range: its owner and range.
     let owner: UInt64
     let range: LockedRange?
-    /// Until it is answered: what it would lock must not stay open for its sake. Under the scope's lock.
+    /// The requested lock. nil once the request is answered.
+    ///
+    /// It must not keep a description open longer. Under the scope's lock.
     var lockRequest: LockRequest?
     var request: DetachedRequest?
-    /// The request as the kernel wrote it, for the daemon that comes next: it does it again, and whoever has his lock or has given it up
-    /// gets the same.
+    /// The request as the kernel wrote it, for the next daemon.
+    ///
+    /// That daemon carries it out again. A request that already has its lock, or has given it up,
+    /// gets the same result.
     let message: [UInt8]
     let interrupted = Atomic<Bool>(false)
-    /// Whether somebody took it off the list, and answers it.
+    /// Whether a thread took it off the list and answers it.
     let taken = Atomic<Bool>(false)
-    /// What it is answered when its grant is withdrawn. Set before it is shared.
+    /// The reply if its grant is withdrawn. Set before it is shared.
     var refusal = EACCES
-    /// Larger than that of everybody who waited before. Set before it is shared.
+    /// Larger than the number of every earlier waiter. Set before it is shared.
     var number: UInt64 = 0
-    /// The one that waited for what this one has got: an interrupt under way may still look at it.
+    /// The waiter that waited for this lock. A running interrupt may still access it.
     var earlier: LockWaiter?
-    /// How often in a row it seemed to be in a deadlock. Of the scope's thread.
+    /// How often in a row it seemed to be in a deadlock. Used by the scope's thread.
     var suspicions = 0
-    /// Whether somebody who is not of this mount is in its way, so that it has to be tried for; and whether it is looked at for circles. Of
-    /// the scope's thread.
+    /// Whether it must be polled, and whether it is checked for deadlocks.
+    ///
+    /// It must be polled if an owner outside of this mount blocks it. Used by the scope's thread.
     var (isPolled, isWatched) = (false, false)
 
     var isTaken: Bool { taken.load(ordering: .acquiring) }

@@ -1,11 +1,12 @@
 import Glibc
 import GrantSystem
 
-/// A file in which something is locked through this mount, or for a lock of which somebody waits.
+/// A file with locks of this mount, or with requests that wait for one.
 ///
-/// Locking: its own lock, rank 3, held for a moment, below its scope's. What one file costs, only those pay who lock that file.
+/// Locking: its own lock, rank 3, held for a moment, below its scope's. Only programs that lock
+/// this file contend for it.
 final class LockedFile: @unchecked Sendable {
-    // Safe to share: everything is behind `state`.
+    // Sendable: mutable state is behind `state`, or belongs to the scope's thread.
     let node: UInt64
     let scope: ScopeLocks
 
@@ -14,18 +15,20 @@ final class LockedFile: @unchecked Sendable {
         /// The owners whose descriptions were made for an open file.
         var handles: [UInt64: [UInt64]] = [:]
         var held = HeldRanges()
-        /// Who waits, in the order in which they came: for ranges, and for the whole (flock(2)).
+        /// Waiters in order of arrival: for ranges, and for the whole file (flock(2)).
         var waiters: [LockWaiter] = []
         var wholeWaiters: [LockWaiter] = []
-        /// Those among `waiters` whom the scope's thread has not looked at yet.
+        /// The waiters that the scope's thread has not handled yet.
         var fresh: [LockWaiter] = []
-        /// What was unlocked since the scope's thread last looked, from the first byte to the last, and whether somebody comes or goes who
-        /// locks the whole.
+        /// The unlocked bytes since the scope's thread last ran, from the first to the last.
+        ///
+        /// `isWholeFreed`: whether a lock of the whole file has ended, or a request for one has
+        /// come.
         var freed: LockedRange?
         var isWholeFreed = false
-        /// Whether the scope's thread is to look at it.
+        /// Whether the scope's thread has the file in its queue.
         var isQueued = false
-        /// It has been taken out of its scope: whoever still has it in hand gets another.
+        /// Whether it was removed from its scope. A thread that still has it must get another one.
         var isGone = false
 
         var isEmpty: Bool { owners.isEmpty && waiters.isEmpty && wholeWaiters.isEmpty }
@@ -33,22 +36,26 @@ final class LockedFile: @unchecked Sendable {
 
     let state = Lock(State())
 
-    /// Whether somebody has to be tried for again and again, and after whom that goes on. Of the scope's thread.
+    /// Whether it has requests that must be polled, and the last one tried.
+    ///
+    /// Used by the scope's thread.
     var isPolled = false
     var lastTried: UInt64 = 0
 
     init(node: UInt64, scope: ScopeLocks) { (self.node, self.scope) = (node, scope) }
 
-    /// Notes that a range of `description` is locked or free now. Returns by how many ranges there are more of them, and whether somebody
-    /// waits who may have it now. Under the description's `order`.
+    /// Records that a range of `description` is locked or free now.
+    ///
+    /// Call it under the description's `order`. Returns by how many its ranges have grown, and
+    /// whether a waiter may have the range now.
     func update(_ range: LockedRange, of description: LockDescription, isLocked: Bool) -> (more: Int, isAwaited: Bool) {
         state.withLock { state in
-            // Nobody finds it any more; it ends with its last user.
+            // Its owner cannot be found any more. The lock ends with its last user.
             if description.isGone, isLocked { return (0, false) }
             let (removed, added) = description.ranges.set(range, isLocked: isLocked)
             state.held.change(description, removed: removed, added: added)
             var isAwaited = false
-            // Also what is shared from now on.
+            // Also a range that is shared from now on.
             if let first = removed.first, let last = removed.last, !isLocked || !range.isExclusive {
                 var freed = range
                 (freed.start, freed.end) = (max(range.start, first.start), min(range.end, last.end))
@@ -58,7 +65,7 @@ final class LockedFile: @unchecked Sendable {
         }
     }
 
-    /// Takes waiters off the lists that are answered, or are about to be by whoever took them.
+    /// Removes waiters that are answered or were taken for it.
     func sweep() {
         state.withLock { state in
             state.waiters.removeAll { $0.isTaken }
@@ -69,21 +76,21 @@ final class LockedFile: @unchecked Sendable {
 }
 
 extension LockedFile.State {
-    /// Notes that something is free now. Whether the scope's thread is to be told.
+    /// Records that a range is free now. Returns whether the scope's thread must be woken.
     mutating func free(_ range: LockedRange) -> Bool {
         if waiters.isEmpty { return false }
         if freed == nil { freed = range } else { freed!.widen(to: range) }
         return list()
     }
 
-    /// The same of a lock of the whole (flock(2)).
+    /// Does the same for a lock of the whole file (flock(2)).
     mutating func freeWhole() -> Bool {
         if wholeWaiters.isEmpty { return false }
         isWholeFreed = true
         return list()
     }
 
-    /// Adds somebody who waits. Whether the scope's thread is to be told.
+    /// Adds a waiter. Returns whether the scope's thread must be woken.
     mutating func add(_ waiter: LockWaiter) -> Bool {
         if waiter.range == nil {
             wholeWaiters.append(waiter)
@@ -100,7 +107,7 @@ extension LockedFile.State {
         return !isQueued
     }
 
-    /// Takes a description out, so that its owner gets another one.
+    /// Removes a description, so that its owner gets another one.
     mutating func takeOut(_ description: LockDescription) {
         description.isGone = true
         owners[description.owner] = nil

@@ -4,31 +4,34 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-/// The locks below one grant, who waits for one, and what each user has of both.
+/// The locks and waiting requests below one grant, and each user's share of both.
 ///
-/// Locking: its own lock, rank 3, held for a moment, above those of its files. What a grant's locks cost, only those pay who lock below it.
+/// Locking: its own lock, rank 3, held for a moment, above those of its files. Only programs that
+/// lock below this grant contend for it.
 package final class ScopeLocks: @unchecked Sendable {
-    // Safe to share: everything is behind `state`.
+    // Sendable: everything is behind `state`.
     let id: ScopeID
     /// Wakes the scope's thread.
     let wake = Semaphore()
 
     struct State {
-        /// By node. Whoever is here is not `isGone`, and the node says that there is one (`Node.isLocked`).
+        /// By node. A file in this table is not `isGone`, and its node has `Node.isLocked`.
         var files: [UInt64: LockedFile] = [:]
         var shares: [uid_t: LockShare] = [:]
-        /// All who are not answered, by number.
+        /// All unanswered waiters, by number.
         var waiters: [UInt64: LockWaiter] = [:]
-        /// How many of them wait for somebody else's lock.
+        /// How many of them wait for another owner's lock.
         var waiting = 0
-        /// The thread that tries for them has this slot; nil when there is none.
+        /// The slot of the thread that retries them. nil if there is none.
         var slot: Int?
-        /// What the thread is to look at, and who was interrupted.
+        /// The files and the interrupted waiters that the thread must handle.
         var queued: [LockedFile] = []
         var interrupted: [LockWaiter] = []
-        /// Answered waiters that an interrupt under way may still look at; let go a while later, the first first.
+        /// Answered waiters that a running interrupt may still access.
+        ///
+        /// They are dropped after some seconds, in order.
         var retired: [(waiter: LockWaiter, since: Int64)] = []
-        /// The first of `retired` that is still there.
+        /// The first of `retired` that is not dropped yet.
         var firstRetired = 0
     }
 
@@ -36,20 +39,23 @@ package final class ScopeLocks: @unchecked Sendable {
 
     init(id: ScopeID) { self.id = id }
 
-    /// Has the scope's thread look at `file`, whose `isQueued` was set just now. Who waits has a thread; without one it is looked at when
-    /// there is.
+    /// Queues `file` for the scope's thread. Its `isQueued` was set just now.
+    ///
+    /// A scope with waiters has a thread. Without one the file is handled when there is a thread.
     func enqueue(_ file: LockedFile) {
         state.withLock { $0.queued.append(file) }
         wake.post()
     }
 
-    /// The kernel says that a waiter is not to wait any longer. From whichever thread hears it, with a lock of the library's held.
+    /// Queues a waiter that the kernel has interrupted.
+    ///
+    /// Called by any thread, with a lock of the library held.
     func enqueueInterrupted(_ waiter: LockWaiter) {
         state.withLock { $0.interrupted.append(waiter) }
         wake.post()
     }
 
-    /// Takes a waiter off the list; whoever gets it answers it.
+    /// Takes a waiter off the list. Its taker answers it.
     func take(_ waiter: LockWaiter) -> Bool {
         let (isOurs, file) = state.withLock { state -> (Bool, LockedFile?) in
             guard state.waiters.removeValue(forKey: waiter.number) != nil else { return (false, nil) }
@@ -60,7 +66,10 @@ package final class ScopeLocks: @unchecked Sendable {
         return isOurs
     }
 
-    /// Takes all of them; `waiting`: only those who wait for somebody else's lock; `nodes`: only those who want these locked.
+    /// Takes all waiters.
+    ///
+    /// `waiting`: only those that wait for another owner's lock. `nodes`: only those for these
+    /// files.
     func takeAll(waiting: Bool = false, of nodes: Set<UInt64>? = nil) -> [LockWaiter] {
         let (waiters, files) = state.withLock { state -> ([LockWaiter], [LockedFile]) in
             let waiters = state.waiters.values.filter { (!waiting || !$0.isGranted) && nodes?.contains($0.node) != false }.sorted {
@@ -79,7 +88,9 @@ package final class ScopeLocks: @unchecked Sendable {
 
     func file(of waiter: LockWaiter) -> LockedFile? { state.withLock { _ in waiter.file } }
 
-    /// Counts `more` locks of a user. `limit`: false, and nothing counted, when there were more than that.
+    /// Counts `more` locks of a user.
+    ///
+    /// Returns false without counting if there would be more than `limit`.
     func count(_ more: Int, of uid: uid_t, limit: Int = .max) -> Bool {
         state.withLock { state in
             guard (state.shares[uid]?.locks ?? 0) + more <= limit else { return false }
@@ -93,7 +104,7 @@ package final class ScopeLocks: @unchecked Sendable {
 }
 
 extension ScopeLocks.State {
-    /// A waiter has been taken off the list.
+    /// Records that a waiter was taken off the list.
     fileprivate mutating func ended(_ waiter: LockWaiter) {
         waiter.taken.store(true, ordering: .releasing)
         if waiter.isGranted { return }
@@ -102,11 +113,11 @@ extension ScopeLocks.State {
         if shares[waiter.uid]?.isEmpty == true { shares[waiter.uid] = nil }
     }
 
-    /// Lets go of waiters that were answered a while ago.
+    /// Drops waiters that were answered some seconds ago.
     mutating func forgetRetired() {
         let limit = Clock.monotonic - 5_000_000_000
         while firstRetired < retired.count, retired[firstRetired].since < limit { firstRetired += 1 }
-        // Seldom, so that each is moved once or twice.
+        // Rarely, so that each is moved once or twice.
         if firstRetired > 64, firstRetired * 2 > retired.count {
             retired.removeFirst(firstRetired)
             firstRetired = 0
@@ -114,15 +125,15 @@ extension ScopeLocks.State {
     }
 }
 
-/// What one user has locked and waits for below one grant.
+/// The locks and waiting requests of one user below one grant.
 struct LockShare {
     /// Locked ranges, and one for each file and owner, which is a descriptor.
     var locks = 0
-    /// Requests that wait for somebody else's lock.
+    /// Requests that wait for another owner's lock.
     var waiting = 0
 
     var isEmpty: Bool { locks == 0 && waiting == 0 }
 
-    /// How many there may be: semantics.md.
+    /// The limits: docs/semantics.md.
     static let (mostLocks, mostWaiting) = (16_384, 4_096)
 }

@@ -2,14 +2,15 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// The process that does something, for the log.
+/// The process behind an event, for the log.
 public struct Actor: Hashable, Sendable {
     public var uid: UInt32
     public var pid: Int32
     /// The program's name from /proc/PID/comm, or one that the caller chose.
     public var program: String
-    /// The uid of the user who logged in, whatever this user is by now (`LoginUser`). nil if unknown, and for operations through a
-    /// mount.
+    /// The uid of the user who logged in, which a later change of user keeps (`LoginUser`).
+    ///
+    /// nil if unknown, and for operations through a mount.
     public var loginUID: UInt32?
 
     public init(uid: UInt32, pid: Int32, program: String, loginUID: UInt32? = nil) {

@@ -5,12 +5,12 @@ import GrantModel
 final class Database {
     private let handle: OpaquePointer
     let path: String
-    /// Entries for the system's log, to be written when the current transaction is on disk.
+    /// Entries for the system's log, written when the current transaction is on disk.
     var pendingSystemLog: [LogEntry] = []
     /// SQLite has its address as context.
     private let busyHandler: StoreBusyHandler
 
-    /// Opens `path`, which has no symbolic link in it. It has to exist, unless `create`.
+    /// Opens `path`, which has no symbolic link in it. It must exist, unless `create`.
     init(path: String, create: Bool, isReadOnly: Bool = false) throws(GrantError) {
         var handle: OpaquePointer?
         let flags =
@@ -32,14 +32,17 @@ final class Database {
 
     deinit { sqlite3_close_v2(handle) }
 
-    /// Checkpoints the write-ahead log into the database and truncates it. Best effort: its contents are durable anyway, and it waits
-    /// at most a quarter of a second for readers.
+    /// Checkpoints the write-ahead log into the database and truncates it.
+    ///
+    /// Best effort: its contents are durable anyway, and it waits at most a quarter of a second for
+    /// readers.
     func checkpoint() {
         busyHandler.withLimit(250_000_000) { _ = sqlite3_wal_checkpoint_v2(handle, nil, SQLITE_CHECKPOINT_TRUNCATE, nil, nil) }
     }
 
-    /// Whether a transaction waits until it is on disk, or only until the kernel has it. In a write-ahead log, waiting once makes
-    /// everything before durable too.
+    /// Sets whether a transaction waits for the disk, or only for the kernel.
+    ///
+    /// In a write-ahead log, waiting once makes everything before durable too.
     func setWaitsForDisk(_ waits: Bool) throws(GrantError) { try execute("PRAGMA synchronous = \(waits ? "FULL" : "NORMAL")") }
 
     /// Runs statements that return no rows.
@@ -88,7 +91,7 @@ final class Database {
             try execute("COMMIT")
             return result
         } catch {
-            // Some errors roll back by themselves; another ROLLBACK would only fail.
+            // Some errors roll back by themselves. Another ROLLBACK would only fail.
             if sqlite3_get_autocommit(handle) == 0 { try? execute("ROLLBACK") }
             throw error
         }
@@ -120,7 +123,7 @@ struct Statement: ~Copyable {
 
     deinit { sqlite3_finalize(handle) }
 
-    /// Binds a parameter; SQLite makes a copy.
+    /// Binds a parameter. SQLite makes a copy.
     func bind(_ value: Value, at index: Int32) -> Int32 {
         let copied = unsafeBitCast(-1, to: sqlite3_destructor_type.self)
         switch value {

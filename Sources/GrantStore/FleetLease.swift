@@ -2,13 +2,17 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// The lease of the fleet's grants on this host: until when they may be used. It is a small file in the store's directory `run`, which
-/// the agent writes and every daemon reads. So daemons need no network, and one that is started, upgraded or recovered knows the lease
-/// at once.
+/// The lease of the fleet's grants on this host: until when they may be used.
+///
+/// It is a small file in the store's directory `run`, which the agent writes and every daemon
+/// reads. So daemons need no network. A daemon that is started, upgraded or recovered has the lease
+/// immediately.
 public enum FleetLease {
     static func path(in directory: String) -> String { directory + "/fleet-valid" }
 
-    /// Returns the end of the lease by `BootClock`. 0, which has passed, if there is none, it is from another boot, or it cannot be
+    /// Returns the end of the lease by `BootClock`.
+    ///
+    /// Returns 0, which has passed, if there is no lease, it is from another boot, or it cannot be
     /// read.
     public static func read(in runDirectory: String) -> Int64 {
         guard let bytes = try? File.contents(of: Array(path(in: runDirectory).utf8)) else { return 0 }
@@ -17,7 +21,9 @@ public enum FleetLease {
         return until
     }
 
-    /// Renews the lease. `.system` on failure; the old lease stays.
+    /// Renews the lease.
+    ///
+    /// - Throws: `.system` on failure. The old lease stays.
     public static func write(_ until: Int64, in runDirectory: String) throws(GrantError) {
         let (file, fresh) = (path(in: runDirectory), path(in: runDirectory) + ".new")
         let bytes = Array("\(Boot.id) \(until) end\n".utf8)

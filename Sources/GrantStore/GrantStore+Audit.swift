@@ -14,8 +14,12 @@ extension GrantStore {
         }
     }
 
-    /// Appends entries, sets the results of earlier ones, and counts dropped ones, in one transaction. It keeps about `limit` entries,
-    /// at most a sixteenth more. Returns the numbers of the new entries, in order. `actor`: the process that writes the log.
+    /// Appends entries, sets results of earlier ones, and counts dropped ones.
+    ///
+    /// All in one transaction. It keeps about `limit` entries, at most a sixteenth more.
+    ///
+    /// - Parameter actor: The process that writes the log.
+    /// - Returns: The numbers of the new entries, in order.
     public func append(
         _ entries: [LogEntry], results: [(number: Int64, error: Int32)] = [], dropped: [DroppedEntries] = [], keeping limit: Int,
         by actor: Actor

@@ -1,6 +1,6 @@
 import GrantModel
 
-/// A grant of the fleet in the state that this host is to have.
+/// A grant of the fleet in the state that this host should have.
 public struct FleetDesiredGrant: Sendable {
     public var id: GrantID
     public var view: ViewName
@@ -13,7 +13,7 @@ public struct FleetDesiredGrant: Sendable {
     /// `Grant.fleetActivation`.
     public var activation: Int64
     public var created: Instant
-    /// Who last changed it in the fleet, for the log.
+    /// The user that last changed it in the fleet, for the log.
     public var by = ""
     /// The directory's bookmark, if it was found and this host does not have it yet.
     public var bookmark: Bookmark?
@@ -35,17 +35,21 @@ extension FleetDesiredGrant {
 
 /// The result of a reconciliation.
 public struct FleetReconciliation: Sendable {
-    /// The changed grants as they are now, or were when they were removed.
+    /// The changed grants in their new state, or in their last state if they were removed.
     public var changed: [Grant] = []
-    /// Those of them that the fleet no longer has, and that were revoked: to be removed once all mounts have confirmed it.
+    /// The changed grants that the fleet no longer has, and that were revoked.
+    ///
+    /// They must be removed once all mounts have confirmed it.
     public var orphans: [GrantID] = []
-    /// Why grants were left out.
+    /// Why grants were not taken over.
     public var refused: [GrantID: String] = [:]
 }
 
 extension GrantStore {
-    /// Makes the fleet's grants in this store match `desired`, in one transaction. A grant that is not desired is revoked, and removed
-    /// the next time. Grants that were made on this host stay, and keep their names. A grant that was revoked on this host stays so
+    /// Makes the fleet's grants in this store match `desired`, in one transaction.
+    ///
+    /// A grant that is not desired is revoked, and removed the next time. Grants that were made on
+    /// this host stay, and keep their names. A grant that was revoked on this host stays revoked
     /// until the fleet activates it again.
     public func reconcile(_ desired: [FleetDesiredGrant], by actor: Actor) throws(GrantError) -> FleetReconciliation {
         let all = try grants()
@@ -60,7 +64,8 @@ extension GrantStore {
         return try write(withdraws: true) { (database) throws(GrantError) in
             var result = FleetReconciliation()
             for var grant in stray {
-                // In two steps: after a crash the next process has to know which grants to ask the mounts about.
+                // In two steps: after a crash the next process has to know which grants to ask the
+                // mounts about.
                 if grant.state == .active {
                     grant.state = .revoked
                     try save(grant, in: database)
@@ -145,8 +150,8 @@ extension GrantStore {
         if !desiredGrant.isActive {
             if grant.state == .active { grant.state = .revoked }
         } else if desiredGrant.activation > own.fleetActivation ?? 0 {
-            // Set even if it is active: then this host has missed a revocation and a restore, and what was open before has to be
-            // refused all the same.
+            // Set even if it is active: this host has missed a revocation and a restore, and
+            // earlier opens must be refused in any case.
             grant.state = .active
             grant.activation &+= 1
         }

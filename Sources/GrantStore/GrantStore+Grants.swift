@@ -1,7 +1,9 @@
 import GrantModel
 
 extension GrantStore {
-    /// Returns all recorded grants, of one view or of all, by view and name (in the order of bytes), whatever their state.
+    /// Returns all recorded grants, of one view or of all, in any state.
+    ///
+    /// Sorted by view and name, in the order of bytes.
     public func grants(view: ViewName? = nil) throws(GrantError) -> [Grant] {
         try read { (database) throws(GrantError) in
             var result: [Grant] = []
@@ -22,7 +24,7 @@ extension GrantStore {
         return try grants().filter { shown.shows($0.view) }
     }
 
-    /// Returns the views that have a grant, in whatever state, in the order of their names.
+    /// Returns the views that have a grant in any state, in the order of their names.
     public func views() throws(GrantError) -> [ViewName] {
         try read { (database) throws(GrantError) in
             var views: [ViewName] = []
@@ -36,12 +38,14 @@ extension GrantStore {
         }
     }
 
-    /// Returns a grant; nil if it does not exist.
+    /// Returns a grant. nil if it does not exist.
     public func grant(_ id: GrantID) throws(GrantError) -> Grant? {
         try read { (database) throws(GrantError) in try find(id, in: database) }
     }
 
-    /// Inserts a grant. `.alreadyExists` if the view has a grant of that name, whatever its state.
+    /// Inserts a grant.
+    ///
+    /// - Throws: `.alreadyExists` if the view has a grant of that name, in any state.
     public func insert(_ grant: Grant, by actor: Actor) throws(GrantError) {
         try insert([grant], by: actor)
     }
@@ -58,10 +62,12 @@ extension GrantStore {
         }
     }
 
-    /// Revokes the grants in one transaction, and returns them as they are afterwards. Revoked ones stay revoked; missing ones are left
-    /// out.
+    /// Revokes the grants in one transaction, and returns them in their new state.
     ///
-    /// Without `waitsForDisk` it survives the end of any process alone: for grants that are removed next.
+    /// Revoked grants stay revoked. Missing grants are skipped.
+    ///
+    /// - Parameter waitsForDisk: Without it the change survives only the end of processes. Used for
+    ///   grants that are removed next.
     public func revoke(_ ids: [GrantID], by actor: Actor, waitsForDisk: Bool = true) throws(GrantError) -> [Grant] {
         try write(withdraws: waitsForDisk) { (database) throws(GrantError) in
             var result: [Grant] = []
@@ -72,7 +78,8 @@ extension GrantStore {
                     try save(grant, in: database)
                     try log(.revoked, grant, actor, in: database)
                 } else if try hasRevoked(grant, actor, in: database) == false {
-                    // The grant is not restored by the user who revoked it first (`restore` with `onlyOwn`).
+                    // The grant is not restored by the user who revoked it first (`restore` with
+                    // `onlyOwn`).
                     try log(.revoked, grant, actor, "again", in: database)
                 }
                 result.append(grant)
@@ -81,13 +88,17 @@ extension GrantStore {
         }
     }
 
-    /// Whether this user has revoked the grant since it was last active; nil if the log does not say who has.
+    /// Whether this user has revoked the grant since it was last active.
+    ///
+    /// nil if the log does not have the revocation.
     private func hasRevoked(_ grant: Grant, _ actor: Actor, in database: Database) throws(GrantError) -> Bool? {
         let users = try revokers(of: grant.id, in: database)
         return users.isEmpty ? nil : users.contains(Int64(truncatingIfNeeded: actor.uid))
     }
 
-    /// Returns the users who have revoked the grant since it was last active, as far as the log goes back.
+    /// Returns the users who have revoked the grant since it was last active.
+    ///
+    /// Covers only the entries that the log still has.
     private func revokers(of id: GrantID, in database: Database) throws(GrantError) -> Set<Int64> {
         var (users, isOver): (Set<Int64>, Bool) = ([], false)
         let events = [LogEvent.revoked, .restored, .granted].map { "'\($0.rawValue)'" }.joined(separator: ", ")
@@ -100,11 +111,16 @@ extension GrantStore {
         return users
     }
 
-    /// Makes the grants active again and removes expiries that have passed. A grant that was not active gets a new activation.
-    /// `.notFound`, without any change, if one of them does not exist.
+    /// Makes the grants active again and removes expiries that have passed.
     ///
-    /// `renewed`: those that get a new activation even if they are active: a mount has shut them, and waits for one.
-    /// `onlyOwn`: `.permission`, without any change, unless this user alone has revoked each of them.
+    /// A grant that was not active gets a new activation.
+    ///
+    /// - Parameters:
+    ///   - renewed: Grants that get a new activation even if they are active: a mount has shut
+    ///     them, and waits for one.
+    ///   - onlyOwn: Restores only if this user alone has revoked each grant.
+    /// - Throws: `.notFound` if a grant does not exist, `.permission` if `onlyOwn` refuses. Nothing
+    ///   is changed then.
     public func restore(
         _ ids: [GrantID], renewing renewed: Set<GrantID> = [], by actor: Actor, onlyOwn: Bool = false
     ) throws(GrantError) -> [Grant] {
@@ -134,7 +150,7 @@ extension GrantStore {
         }
     }
 
-    /// Removes the grants; missing ones are left out. Their entries in the log stay.
+    /// Removes the grants. Missing grants are skipped, and entries in the log stay.
     public func remove(_ ids: [GrantID], by actor: Actor) throws(GrantError) {
         try write(withdraws: true) { (database) throws(GrantError) in
             for id in ids {
@@ -145,8 +161,12 @@ extension GrantStore {
         }
     }
 
-    /// Changes a grant. `expires`: nil leaves it, `.some(nil)` removes it. A later expiry does not make an expired grant active;
-    /// `restore` does. `.notFound`, `.alreadyExists`.
+    /// Changes a grant.
+    ///
+    /// A later expiry does not make an expired grant active. `restore` does that.
+    ///
+    /// - Parameter expires: nil keeps the expiry, `.some(nil)` removes it.
+    /// - Throws: `.notFound`, `.alreadyExists`.
     public func update(
         _ id: GrantID, access: Access? = nil, name: GrantName? = nil, expires: Instant?? = nil, coordination: Coordination? = nil,
         by actor: Actor
@@ -172,7 +192,9 @@ extension GrantStore {
         }
     }
 
-    /// Marks active grants as expired whose expiry has passed at `now`; others stay.
+    /// Marks active grants as expired if their expiry has passed at `now`.
+    ///
+    /// Other grants are unchanged.
     public func markExpired(_ ids: [GrantID], now: Instant, by actor: Actor) throws(GrantError) {
         try write(withdraws: true) { (database) throws(GrantError) in
             for id in ids {
@@ -184,14 +206,16 @@ extension GrantStore {
         }
     }
 
-    /// Records the present paths of the same directories, in one transaction, and logs it. It leaves out grants that do not exist, and
-    /// those whose directory was replaced meanwhile by one that somebody accepted: a search for the old one must not bring it back.
+    /// Records the present paths of the same directories, in one transaction, and logs it.
+    ///
+    /// Skips grants that do not exist. Also skips a grant if a user has accepted another directory
+    /// meanwhile, because a search for the old one must not restore it.
     public func renewBookmarks(_ renewals: [(id: GrantID, bookmark: Bookmark)], by actor: Actor) throws(GrantError) {
         try renewBookmarks(
             renewals.map { BookmarkRenewal(grant: $0.id, seen: $0.bookmark.identity, bookmark: $0.bookmark) }, by: actor)
     }
 
-    /// The same, for documents as well, which another file may have replaced.
+    /// Does the same for documents as well, which another file may have replaced.
     public func renewBookmarks(_ renewals: [BookmarkRenewal], by actor: Actor) throws(GrantError) {
         try write { (database) throws(GrantError) in
             for renewal in renewals {
@@ -215,9 +239,13 @@ extension GrantStore {
         }
     }
 
-    /// Gives the grant another directory, which somebody has accepted as its replacement, and logs it. That is a new activation: what
-    /// was reached through the old directory stays refused. `.notFound` if the grant does not exist, or was given another directory
-    /// since `seen` was read.
+    /// Gives the grant another directory, which a user has accepted as its replacement.
+    ///
+    /// Logs the change. It is a new activation, so files that were reached through the old
+    /// directory stay refused.
+    ///
+    /// - Throws: `.notFound` if the grant does not exist, or was given another directory since
+    ///   `seen` was read.
     public func rebookmark(_ seen: Grant, to bookmark: Bookmark, by actor: Actor) throws(GrantError) -> Grant {
         try write(withdraws: true) { (database) throws(GrantError) in
             guard var grant = try find(seen.id, in: database), grant.bookmark.identity == seen.bookmark.identity else {

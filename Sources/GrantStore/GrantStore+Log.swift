@@ -1,7 +1,7 @@
 import GrantModel
 
 extension GrantStore {
-    /// Appends an entry. The store assigns its number; time and actor are the entry's own.
+    /// Appends an entry. The store assigns its number. Time and actor are the entry's own.
     public func append(_ entry: LogEntry) throws(GrantError) {
         try write { (database) throws(GrantError) in
             try add(entry, to: database)
@@ -48,7 +48,7 @@ extension GrantStore {
         }
     }
 
-    /// Returns the number of the newest entry; 0 if there is none.
+    /// Returns the number of the newest entry, or 0 if there is none.
     public func lastLogNumber() throws(GrantError) -> Int64 {
         try read { (database) throws(GrantError) in try database.integer("SELECT ifnull(max(number), 0) FROM log") }
     }
@@ -65,7 +65,7 @@ extension GrantStore {
         }
     }
 
-    /// Records a change of a grant; the system's log gets it when it is on disk.
+    /// Records a change of a grant. The system's log gets it once it is on disk.
     func log(_ event: LogEvent, _ grant: Grant, _ actor: Actor, _ detail: String = "", in database: Database) throws(GrantError) {
         let entry = LogEntry(
             time: GrantStore.now, event: event, actor: actor, view: grant.view, grant: grant.id, name: grant.name, detail: detail)

@@ -7,7 +7,9 @@ extension GrantStore {
         generation
         """
 
-    /// Records a mount, so that commands ask it to confirm changes. Called again once its connection is known.
+    /// Records a mount, so that commands ask it to confirm changes.
+    ///
+    /// Called again once its connection is known.
     public func register(_ mount: MountRecord) throws(GrantError) {
         try write { (database) throws(GrantError) in
             try database.query(
@@ -30,7 +32,9 @@ extension GrantStore {
         }
     }
 
-    /// Returns the recorded mounts, those that show a view or all, oldest first. The processes of some may have died.
+    /// Returns the recorded mounts that show a view, or all, oldest first.
+    ///
+    /// The processes of some may have died.
     public func mounts(view: ViewName? = nil) throws(GrantError) -> [MountRecord] {
         try read { (database) throws(GrantError) in
             var result: [MountRecord] = []

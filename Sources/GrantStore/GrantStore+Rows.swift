@@ -1,12 +1,17 @@
 import GrantModel
 
-/// Conversion of rows of the table `grants`. Each row has a seal over all its columns, made with the store's key. A row that was
-/// edited, damaged, or comes from another store fails the check and is not a grant.
+/// Conversion of rows of the table `grants`.
+///
+/// Each row has a seal over all its columns, made with the store's key. A row that was edited,
+/// damaged, or comes from another store fails the check and is not a grant.
 extension GrantStore {
     static let columns =
         "id, view, name, access, state, created, expires, activation, bookmark, seal, coordination, fleet_activation, cache"
 
-    /// `formerCache`: the column `cache`, which a version before 0.1.0 wrote for a grant with a cache mode of its own.
+    /// Computes the seal of a row.
+    ///
+    /// `formerCache`: the column `cache`, which a version before 0.1.0 wrote for a grant with a
+    /// cache mode of its own.
     func sealed(_ grant: Grant, bookmark: [UInt8], formerCache: String? = nil) -> Int64 {
         var writer = BinaryWriter()
         writer.write(grant.id.high)

@@ -1,9 +1,10 @@
 import GrantModel
 import GrantSystem
 
-// Changes of grants go to the system's log as well, where users with write access to the store cannot remove them.
+// Changes of grants go to the system's log as well, where users with write access to the store
+// cannot remove them.
 extension GrantStore {
-    /// Writes entries to the system's log, once they are on disk. Must be called without a lock.
+    /// Writes entries to the system's log, once they are on disk. Call it without a lock.
     func writeToSystemLog(_ entries: [LogEntry]) {
         for entry in entries {
             var message = entry.event.rawValue
@@ -33,7 +34,9 @@ extension GrantStore {
 }
 
 extension LogEvent {
-    /// The journal's message id for entries of this kind (sd_journal_print(3)): `journalctl MESSAGE_ID=…`. Released ids never change.
+    /// The journal's message id for entries of this kind (sd_journal_print(3)).
+    ///
+    /// For `journalctl MESSAGE_ID=…`. Released ids never change.
     var messageID: String {
         switch self {
         case .granted: "6d4b3a9a1e2c4f57a0d1b3a3f6c0e101"

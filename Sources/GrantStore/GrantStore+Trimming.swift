@@ -1,9 +1,9 @@
 import GrantModel
 
-// The log is bounded. What users can fill is shared: the oldest entries of those who have most are dropped, so that nobody can push
-// out another's entries.
+// The log is bounded. Grants and users share the part that users can fill: the oldest entries of
+// those above their quota are dropped, so no user can push out another's entries.
 extension GrantStore {
-    /// The maximum of entries of each partition, except the one of `-o audit`.
+    /// The maximum of entries of each partition, except the partition of `-o audit`.
     static let entryLimit = 100_000
 
     /// Users of one grant beyond this number share one quota.
@@ -19,7 +19,9 @@ extension GrantStore {
             """, [.integer(partition.rawValue), .integer(Int64(clamping: limit))])
     }
 
-    /// Every grant has an equal quota, and others may use what it does not need. The same holds for the users of a grant.
+    /// Trims a partition. Each grant has an equal quota, of which others may use the rest.
+    ///
+    /// The same holds for the users of a grant.
     private func trimByGrant(_ partition: LogPartition, to limit: Int, _ actor: Actor, in database: Database) throws(GrantError) {
         var grants: [(grant: [UInt8]?, count: Int)] = []
         try database.query("SELECT grant_id, count(*) FROM log WHERE kept = ? GROUP BY grant_id", [.integer(partition.rawValue)]) {
@@ -61,8 +63,9 @@ extension GrantStore {
         return forgotten
     }
 
-    /// Returns the largest quota, at least 1, with which all together have at most `limit` entries. Who has less than the quota keeps
-    /// all.
+    /// Returns the largest quota, at least 1, with which all have at most `limit` entries.
+    ///
+    /// A user or grant below the quota keeps all entries.
     static func share(of counts: [Int], in limit: Int) -> Int {
         var rest = limit
         for (place, count) in counts.sorted().enumerated() {
@@ -73,7 +76,7 @@ extension GrantStore {
         return .max
     }
 
-    /// Records the number of dropped entries of a grant, in one entry that replaces the last one.
+    /// Records how many entries of a grant were dropped, in one entry that replaces the last.
     private func recordDropped(
         _ count: Int64, of grant: [UInt8]?, _ partition: LogPartition, _ actor: Actor, in database: Database
     ) throws(GrantError) {

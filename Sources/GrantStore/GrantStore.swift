@@ -2,12 +2,14 @@ import GrantModel
 import GrantSystem
 import Synchronization
 
-/// The grants, the mounts and the log in one SQLite database that several processes share.
+/// The grants, the mounts and the log in one SQLite database that processes share.
 ///
-/// A change is on disk when the function returns; a function that throws has changed nothing. Thread-safe. A call may wait for others:
-/// ten seconds for one transaction, a minute in a queue of them.
+/// A change is on disk when the function returns. A function that throws has changed nothing.
+/// Thread-safe. A call may wait for others: ten seconds for one transaction, a minute in a queue of
+/// them.
 ///
-/// Locking: one lock around the connection, taken by every function, held during the SQL and nothing else.
+/// Locking: one lock around the connection, taken by every function, held during the SQL and
+/// nothing else.
 public final class GrantStore: Sendable {
     /// Absolute and canonical.
     public let directory: String
@@ -24,13 +26,17 @@ public final class GrantStore: Sendable {
     /// How many transactions this connection has written: SQLite's data version does not count them.
     private let ownChanges = Atomic<Int>(0)
 
-    /// Opens the store in `directory`, an absolute path. With `create`, a missing directory or database is made.
+    /// Opens the store in `directory`.
     ///
-    /// A store that is damaged, newer, owned by another user or unreadable is an error, and stays as it is. So is a missing one without
-    /// `create` (`.notFound`).
+    /// A store that is damaged, newer, owned by another user or unreadable is an error, and is not
+    /// changed.
     ///
-    /// Without `survivesPowerLoss`, writes survive the end of any process but do not wait for the disk, except those that take
-    /// something away.
+    /// - Parameters:
+    ///   - directory: An absolute path.
+    ///   - create: Makes a missing directory or database.
+    ///   - survivesPowerLoss: Without it, writes survive the end of any process but do not wait for
+    ///     the disk, except withdrawals.
+    /// - Throws: `.notFound` for a missing store without `create`.
     public convenience init(directory: String, create: Bool, survivesPowerLoss: Bool = true) throws(GrantError) {
         try self.init(directory: directory, create: create, schema: .current, survivesPowerLoss: survivesPowerLoss)
         if !survivesPowerLoss {
@@ -38,7 +44,9 @@ public final class GrantStore: Sendable {
         }
     }
 
-    /// Opens an existing store read-only. An older version is an error (`.unsupported`), because it would have to be migrated.
+    /// Opens an existing store read-only.
+    ///
+    /// - Throws: `.unsupported` for an older version, which would have to be migrated.
     public convenience init(inspecting directory: String) throws(GrantError) {
         try self.init(directory: directory, create: false, schema: .current, isReadOnly: true)
     }
@@ -60,9 +68,12 @@ public final class GrantStore: Sendable {
         try checkFile()
     }
 
-    /// Returns a number that changes when another connection, of this process or another, has changed the store since the last call.
+    /// Returns a number that changes when another connection has changed the store.
     ///
-    /// Also throws if the database file was removed or replaced; the caller must then refuse everything.
+    /// The connection may be of this process or another. It counts since the last call.
+    ///
+    /// - Throws: Also if the database file was removed or replaced. The caller must then refuse
+    ///   everything.
     public func dataVersion() throws(GrantError) -> Int64 {
         try read { (database) throws(GrantError) in try database.integer("PRAGMA data_version") }
     }
@@ -80,8 +91,10 @@ public final class GrantStore: Sendable {
         }
     }
 
-    /// Returns a hash of the size and time of the database file. A checkpoint changes them, and so does anybody else who writes. An
-    /// open connection trusts its own cache, so only opening the store again tells which it was.
+    /// Returns a hash of the size and time of the database file.
+    ///
+    /// A checkpoint changes them, and so does any other writer. An open connection trusts its own
+    /// cache, so only opening the store again tells which of the two it was.
     public func fileStamp() throws(GrantError) -> Int64 { try place.databaseStamp() }
 
     func read<Result>(_ body: (Database) throws(GrantError) -> Result) throws(GrantError) -> Result {
@@ -89,10 +102,12 @@ public final class GrantStore: Sendable {
         return try connection.withLock { (database: inout Database) throws(GrantError) in try body(database) }
     }
 
-    /// Runs one transaction. `withdraws`: it takes something away, so the write-ahead log is checkpointed at once. SQLite silently
-    /// drops a log from its first damaged page on and trusts what is before it: a single flipped byte there would bring a revoked grant
-    /// back. Without `survivesPowerLoss`, only data that lives as long as a command is written, and it is enough that the log is on
-    /// disk.
+    /// Runs one transaction.
+    ///
+    /// `withdraws`: it withdraws rights, so the write-ahead log is checkpointed immediately. SQLite
+    /// silently drops a log from its first damaged page on and trusts the pages before it. So a
+    /// single flipped byte there would restore a revoked grant. Without `survivesPowerLoss`, only
+    /// data that lives as long as a command is written, and it is enough that the log is on disk.
     func write<Result>(withdraws: Bool = false, _ body: (Database) throws(GrantError) -> Result) throws(GrantError) -> Result {
         try checkFile()
         let (result, pendingSystemLog) = try connection.withLock { (database: inout Database) throws(GrantError) in

@@ -1,13 +1,13 @@
 import GrantModel
 
 extension LogEntry {
-    /// The entry that says where files are kept that programs made beside a document.
+    /// The entry for files that programs made beside a document: where they are kept.
     public static func keeping(_ path: [UInt8], of grant: Grant?, in view: ViewName, by actor: Actor) -> LogEntry {
         LogEntry(
             time: GrantStore.now, event: .changed, actor: actor, view: view, grant: grant?.id, name: grant?.name,
             detail: "what programs made beside the document is kept there", path: path)
     }
 
-    /// Where files are kept that programs made beside a document; nil for other entries.
+    /// Where files made beside a document are kept. nil for other entries.
     public var keptPath: [UInt8]? { event == .changed ? path : nil }
 }

@@ -14,9 +14,11 @@ public enum LogEvent: String, Sendable, CaseIterable {
     case released
     case bookmarkMoved
     case bookmarkReplaced
-    /// A presenter did not answer in time, or could not do what it was asked.
+    /// A presenter did not answer in time, or could not carry out the request.
     case passedOver
-    /// A file or directory was opened through a mount with `-o audit`. This and the following are operations through such mounts.
+    /// A file or directory was opened through a mount with `-o audit`.
+    ///
+    /// This and the following are operations through such mounts.
     case opened
     case unlinked
     case directoryMade
@@ -32,9 +34,11 @@ public enum LogEvent: String, Sendable, CaseIterable {
     case timesSet
     case attributeSet
     case attributeRemoved
-    /// What chattr(1) sets.
+    /// A change of the flags of chattr(1).
     case flagsSet
-    /// Entries of one grant were dropped to make room for others (`LogEntry.count` of them since the log began).
+    /// Entries of one grant were dropped to make room for others.
+    ///
+    /// `LogEntry.count` is their number since the log began.
     case forgotten
 
     /// The partition of the log that holds such entries.
@@ -46,7 +50,7 @@ public enum LogEvent: String, Sendable, CaseIterable {
         }
     }
 
-    /// Whether it changes rights; then the system's log gets it as well, with the actor.
+    /// Whether it changes rights. The system's log then gets it as well, with the actor.
     var changesRights: Bool {
         switch self {
         case .granted, .revoked, .restored, .removed, .changed, .expired, .released, .bookmarkReplaced: true
@@ -55,19 +59,25 @@ public enum LogEvent: String, Sendable, CaseIterable {
     }
 }
 
-/// The partitions of the log, each with its own bound. None pushes out entries of another. The table has the same mapping (`Schema`).
+/// The partitions of the log, each with its own bound.
+///
+/// No partition pushes out entries of another. The table has the same mapping (`Schema`).
 enum LogPartition: Int64 {
     /// Changes of grants and mounts. The oldest are dropped.
     case administration = 0
-    /// Operations through mounts with `-o audit`. The oldest of those who have most are dropped.
+    /// Operations through mounts with `-o audit`.
+    ///
+    /// The oldest entries of grants and users above their quota are dropped.
     case audit = 1
-    /// What programs and users can cause otherwise, such as refusals. The oldest of those who have most are dropped.
+    /// Other events that programs and users can cause, such as refusals.
+    ///
+    /// The oldest entries of grants and users above their quota are dropped.
     case other = 2
 }
 
-/// One entry of the log: who did what, when.
+/// One entry of the log: an event, its time, and its actor.
 public struct LogEntry: Sendable {
-    /// Increases with every entry, never reused; 0 before the entry is stored.
+    /// Increases with every entry, and is never reused. 0 before the entry is stored.
     public var number: Int64
     public var time: Instant
     public var event: LogEvent
@@ -77,7 +87,9 @@ public struct LogEntry: Sendable {
     public var name: GrantName?
     /// For people.
     public var detail: String
-    /// For operations on files: the path on the host, where it is known. `error` is 0 or the errno, once it has ended.
+    /// For operations on files: the path on the host, if it is known.
+    ///
+    /// `error` is 0 or the errno, once the operation has ended.
     public var path: [UInt8]?
     public var error: Int32?
     /// For a rename or link: the new path.

@@ -1,14 +1,18 @@
 import GrantModel
 import GrantSystem
 
-/// The record of a mount, which changes wait for. It may be stale: its process may have died silently.
+/// The record of a mount, which changes wait for.
+///
+/// It may be stale: its process may have died without removing it.
 public struct MountRecord: Hashable, Sendable {
     /// Random, different for each time a view is mounted.
     public let id: GrantID
     public let shown: ShownViews
     public let mountpoint: [UInt8]
     public let pid: Int32
-    /// Start time in ticks since boot, field 22 of /proc/PID/stat: distinguishes the process from a later one with the same pid.
+    /// Start time in ticks since boot, field 22 of /proc/PID/stat.
+    ///
+    /// It distinguishes the process from a later one with the same pid.
     public let processStart: UInt64
     /// The boot in which the process runs.
     public let bootID: String

@@ -1,9 +1,9 @@
 import GrantModel
 
-/// The record of one `grantfs run` whose directories were copied before it began. It is a database of its own beside the copies, so it
-/// is consistent whatever process is killed.
+/// The record of one `grantfs run` whose directories were copied before it began.
 ///
-/// Not to be shared between threads.
+/// It is a database of its own beside the copies, so it is consistent even if a process is killed.
+/// Must not be shared between threads.
 public final class RunRecord {
     public enum State: String, Sendable, CaseIterable {
         /// The program runs, or its command was killed and could not record the end.
@@ -26,7 +26,9 @@ public final class RunRecord {
 
     private let database: Database
 
-    /// Creates the database at `path`, absolute and without links, where nothing exists yet. Its state is “running”.
+    /// Creates the database at `path`, with the state “running”.
+    ///
+    /// - Parameter path: Absolute and without links. No file may exist there.
     public init(new path: String, command: [[UInt8]], directories: [Directory]) throws(GrantError) {
         database = try Database(path: path, create: true)
         try database.execute(
@@ -53,7 +55,9 @@ public final class RunRecord {
         }
     }
 
-    /// Opens an existing record. `.storeDamaged` if it is invalid.
+    /// Opens an existing record.
+    ///
+    /// - Throws: `.storeDamaged` if it is invalid.
     public init(path: String) throws(GrantError) {
         database = try Database(path: path, create: false)
         guard try database.integer("PRAGMA user_version") == 1 else { throw StoreFailure.damaged(path, "it is no record of a run") }
@@ -102,7 +106,7 @@ public final class RunRecord {
         case before = 0
         /// After it ended: the files it had changed. A removed one has a stamp without an inode.
         case after = 1
-        /// During or after an undo: a change that nobody else made.
+        /// During or after an undo: a change that only the undo has made.
         case undoing = 2
     }
 
@@ -123,7 +127,9 @@ public final class RunRecord {
         }
     }
 
-    /// Ends an undo: files in `done` are no longer changes of the program; the others are compared again.
+    /// Ends an undo: files in `done` no longer count as changes of the program.
+    ///
+    /// The others are compared again.
     public func finishUndo(_ done: [[UInt8]], of directory: Int) throws(GrantError) {
         try database.transaction { () throws(GrantError) in
             for path in done {
@@ -152,13 +158,17 @@ public final class RunRecord {
     }
 }
 
-/// The state of a file. The kernel updates ctime with every change, so two states never have the same stamp.
+/// The state of a file.
+///
+/// The kernel updates ctime with every change, so two states never have the same stamp.
 public struct FileStamp: Hashable, Sendable {
-    /// 0: no file.
+    /// 0 if there is no file.
     public var inode: UInt64
-    /// Nanoseconds since 1970; 0 where the filesystem has no birth time.
+    /// Nanoseconds since 1970, or 0 if the filesystem has no birth time.
     public var born: Int64
-    /// ctime in nanoseconds; 0 if it was so recent that another change might not have changed it.
+    /// ctime in nanoseconds.
+    ///
+    /// It is 0 if it was so recent that another change might not have changed it.
     public var changed: Int64
     public var mode: UInt32
     public var uid: UInt32

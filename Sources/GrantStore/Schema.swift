@@ -1,7 +1,9 @@
 import CGrantSQLite
 import GrantModel
 
-/// The database schema, as a list of migrations. A released migration never changes; new ones are appended.
+/// The database schema, as a list of migrations.
+///
+/// A released migration never changes. New ones are appended.
 struct Schema: Sendable {
     /// Migration n takes a database from version n (`PRAGMA user_version`) to n + 1.
     let steps: [String]
@@ -86,7 +88,8 @@ struct Schema: Sendable {
 
     /// Sets the options that belong to a connection and are not stored in the file.
     func configure(_ database: Database) throws(GrantError) {
-        // mmap_size: a truncated file must be an error, not SIGBUS. trusted_schema, cell_size_check: the file may be damaged.
+        // mmap_size: a truncated file must be an error, not SIGBUS. trusted_schema,
+        // cell_size_check: the file may be damaged.
         try database.execute(
             """
             PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;

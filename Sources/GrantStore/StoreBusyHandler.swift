@@ -3,9 +3,10 @@ import GrantSystem
 
 /// The busy handler of one connection: how long it waits for others, and how often it tries.
 ///
-/// Many concurrent commands form a queue, which no single one of them is to blame for. So the time-out is for a transaction and not for
-/// the queue: it starts again whenever others make progress, which the files of the database show. SQLite has no fair queue. Waiters
-/// try at random times, and the more often the longer they have waited, so that none starves.
+/// Many concurrent commands form a queue, and no single command causes its length. So the time-out
+/// is for a transaction and not for the queue. It starts again whenever others make progress, which
+/// the files of the database show. SQLite has no fair queue. Waiters try at random times, and more
+/// often the longer they have waited, so that none starves.
 final class StoreBusyHandler {
     private let files: [String]
     private var waitStart: Int64 = 0
@@ -14,15 +15,17 @@ final class StoreBusyHandler {
     /// Replaces both time-outs for the duration of a wait.
     private var limit: Int64?
 
-    /// While others make no progress: nanoseconds.
+    /// The time-out without progress of others, in nanoseconds.
     private static let timeout: Int64 = 10_000_000_000
-    /// In total, whatever the progress: nanoseconds.
+    /// The time-out in total, even with progress, in nanoseconds.
     private static let maxWait: Int64 = 60_000_000_000
 
     /// `path`: the database file.
     init(path: String) { files = [path, path + "-wal"] }
 
-    /// The C function for sqlite3_busy_handler. Its context is an unretained value of this type.
+    /// The C function for sqlite3_busy_handler.
+    ///
+    /// Its context is an unretained value of this type.
     static let handler: @convention(c) (UnsafeMutableRawPointer?, Int32) -> Int32 = { context, count in
         guard let context else { return 0 }
         return Unmanaged<StoreBusyHandler>.fromOpaque(context).takeUnretainedValue().wait(isFirst: count == 0) ? 1 : 0
@@ -49,7 +52,7 @@ final class StoreBusyHandler {
         return true
     }
 
-    /// Changes with each commit and checkpoint; 0 if there is no file.
+    /// Changes with each commit and checkpoint. 0 if there is no file.
     private static func stamp(_ file: String) -> Int64 {
         var status = stat()
         guard stat(file, &status) == 0 else { return 0 }

@@ -9,7 +9,9 @@ struct StoreDirectory: Sendable {
     let path: String
 
     var database: String { path + "/grants.sqlite" }
-    /// The files that SQLite locks: the database and the index of its log (sqlite.org/walformat.html).
+    /// The files that SQLite locks: the database and the index of its log.
+    ///
+    /// See sqlite.org/walformat.html.
     var locked: [String] { [database, database + "-shm"] }
     var key: String { path + "/key" }
     var run: String { path + "/run" }
@@ -40,11 +42,13 @@ struct StoreDirectory: Sendable {
         }
     }
 
-    /// Creates database and key if there are none. Concurrent callers get the same database.
+    /// Creates database and key if there are none.
     ///
-    /// The complete database appears under its name in one step, so an empty file there is always damage.
+    /// Concurrent callers get the same database. The complete database appears under its name in
+    /// one step, so an empty file there is always damage.
     func create(_ schema: Schema) throws(GrantError) {
-        // Checked first: a log without a database cannot then come from a process that is just creating both.
+        // Checked first: a log without a database cannot then come from a process that is just
+        // creating both.
         let hasLog = exists(database + "-wal")
         if exists(database) { return }
         if hasLog {
@@ -56,7 +60,8 @@ struct StoreDirectory: Sendable {
         defer {
             for suffix in ["", "-journal", "-wal", "-shm"] { unlink(fresh + suffix) }
         }
-        // Created here for its mode: SQLite would use 0644, and copies this file's mode to the files beside it.
+        // Created here for its mode: SQLite would use 0644, and copies this file's mode to the
+        // files beside it.
         do {
             _ = try FileDescriptor.open(fresh.utf8, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
         } catch {
@@ -99,7 +104,9 @@ struct StoreDirectory: Sendable {
         }
     }
 
-    /// Reads the secret key of the seals. A missing one is an error: with a new key, anything could be passed off as sealed.
+    /// Reads the secret key of the seals.
+    ///
+    /// A missing key is an error: with a new key, any row could be passed off as sealed.
     func readKey() throws(GrantError) -> SipHash {
         let bytes: [UInt8]
         do {
@@ -113,7 +120,7 @@ struct StoreDirectory: Sendable {
     }
 
     private func makeKey() throws(GrantError) {
-        // A key without a database is left over from an interrupted start; it was never used and serves.
+        // A key without a database is left from an interrupted start. It was never used and serves.
         if exists(key) { return }
         let fresh = path + "/.new-\(GrantID.random())"
         defer { unlink(fresh) }
@@ -131,7 +138,9 @@ struct StoreDirectory: Sendable {
         try publish(fresh, as: key)
     }
 
-    /// Gives a finished file its name, unless another process was faster, and makes the name durable.
+    /// Gives a finished file its name, unless another process was faster.
+    ///
+    /// Makes the name durable.
     private func publish(_ fresh: String, as name: String) throws(GrantError) {
         if link(fresh, name) != 0, errno != EEXIST { throw failure(Errno(errno)) }
         let directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -150,10 +159,11 @@ struct StoreDirectory: Sendable {
         return lstat(file, &status) == 0
     }
 
-    /// Opens the store's directory, or creates it with its parents. What is checked and what is created is the same directory: each
-    /// is found from the descriptor of the one above.
+    /// Opens the store's directory, or creates it with its parents.
     ///
-    /// For root no other user may be able to exchange a directory or link on the path, and so lead root to another store.
+    /// The checked directory is the created one, because each is found from the descriptor of its
+    /// parent. For root no other user may be able to exchange a directory or link on the path, and
+    /// so lead root to another store.
     private static func openDirectory(_ path: String, create: Bool) throws(GrantError) -> FileDescriptor {
         let failure: Errno
         let found: (path: [UInt8], cause: String)?
@@ -181,7 +191,9 @@ struct StoreDirectory: Sendable {
         }
     }
 
-    /// Why a store that is missing is not created for root: the objection to the nearest directory that is there.
+    /// Why a missing store is not created for root.
+    ///
+    /// The reason concerns the nearest existing directory.
     private static func objection(onTheWayTo path: String) -> (path: [UInt8], cause: String)? {
         var names = path.utf8.split(separator: UInt8(ascii: "/")).map { Array($0) }
         while names.popLast() != nil {
@@ -194,7 +206,9 @@ struct StoreDirectory: Sendable {
         return nil
     }
 
-    /// Write access to a store means the power to grant anything, so it has to belong to this user alone.
+    /// Checks that the store belongs to this user alone.
+    ///
+    /// Write access to a store means the power to grant anything.
     private static func checkOwner(_ path: String, _ kind: mode_t) throws(GrantError) {
         var status = stat()
         guard lstat(path, &status) == 0 else {

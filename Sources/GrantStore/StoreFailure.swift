@@ -3,9 +3,10 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// The errors of the store, each with advice. None of them ever leads to writing the file anew.
+/// The errors of the store, each with advice. None of them ever rewrites the file.
 enum StoreFailure {
-    /// SQLITE_IOERR_SHORT_READ, which the header builds with an expression that Swift does not import.
+    /// SQLITE_IOERR_SHORT_READ, which the header builds with an expression that Swift does not
+    /// import.
     private static let shortRead = SQLITE_IOERR | 2 << 8
 
     /// Converts SQLite's result code to an error for people.
@@ -28,7 +29,9 @@ enum StoreFailure {
         }
     }
 
-    /// Whether SQLite failed for lack of memory or descriptors. `number`: the errno that it kept from an open, read or write.
+    /// Whether SQLite failed for lack of memory or descriptors.
+    ///
+    /// `number`: the errno that it kept from an open, read or write.
     private static func isExhaustion(_ result: Int32, _ number: Int32) -> Bool {
         switch result & 0xFF {
         case SQLITE_NOMEM: return true
@@ -48,7 +51,7 @@ enum StoreFailure {
         return tried < 0 && Errno(errno).isExhaustion
     }
 
-    /// The store itself is fine.
+    /// The store itself is intact.
     static func exhausted(_ path: String, _ cause: String) -> GrantError {
         GrantError(.exhausted, "the store \(path) cannot be used now", cause: cause, advice: "try again")
     }

@@ -10,9 +10,9 @@ import GrantViewTree
 
 /// The filesystem of one mount: the state on which every operation works.
 ///
-/// Locking: operations take no lock here; `names` and `locks` guard themselves.
+/// Locking: operations take no lock of this type. `names` and `locks` guard themselves.
 public final class ViewFS: @unchecked Sendable {
-    // Safe to share: everything is fixed after `init` except the session, which has a lock.
+    // Sendable: everything is fixed after `init` except the session, which has a lock.
     public let coordinator: Coordinator
     public let tree: NodeTree
     public let files: OpenFiles
@@ -27,83 +27,103 @@ public final class ViewFS: @unchecked Sendable {
     let closeQueue = CloseQueue()
     let refusedReadThrottle = RefusedReadThrottle()
     let policy: CachePolicy
-    /// Whether the kernel opens and locks files and directories by itself, and sends no request for that:
-    /// docs/decisions/zero-message-open.md. Set before the first request.
+    /// Whether the kernel opens and locks files and directories without sending a request.
+    ///
+    /// See docs/decisions/zero-message-open.md. Set before the first request.
     @exclusivity(unchecked)
     public internal(set) nonisolated(unsafe) var kernelOpens = false
     let cachedDescriptors: CachedDescriptors
-    /// The thread whose listing of the root keeps the kernel from caching it; see `keepRootListingUncached`.
+    /// The thread whose listing of the root keeps the kernel from caching that listing.
+    ///
+    /// See `keepRootListingUncached`.
     let rootLister = Atomic<Int32>(-1)
-    /// How many requests wait for the kernel to write back a file.
+    /// The number of requests that wait for the kernel to write back a file.
     let seekers = Atomic<Int>(0)
-    /// nil where the kernel caches nothing.
+    /// Watches the host for changes. nil if the kernel caches nothing.
     let hostWatch: HostWatch
-    /// nil where nobody else changes files, or locks are always handled in full.
+    /// nil if only this mount changes files, or if locks are always handled in full.
     let oplocks: Oplocks?
     let handleBases = HandleBases()
-    /// Records opens and changes, if that is asked for.
+    /// Records opens and changes, if the mount was started with an audit trail.
     public let audit: AuditTrail?
     let lastRefused = LastRefused()
     let lastCalls = LastCalls()
     let lengthenings = Lengthenings()
     let starvedThreads = StarvedThreads()
-    /// Whether a file with a set-gid bit and without group execution was ever met: members of the group keep that bit when they
-    /// write (fs/attr.c, setattr_should_drop_sgid), and requests do not say who is one. Until then no write has to check.
+    /// Whether a file with a set-gid bit and without group execution was ever met.
+    ///
+    /// Members of the group keep that bit when they write (fs/attr.c, setattr_should_drop_sgid).
+    /// Requests do not carry the caller's groups. Until such a file is met, no write has to check.
     let hasPlainSetGID = Atomic<Bool>(false)
     let droppedWrites = DroppedWrites()
     let lostWrites = LostWrites()
-    /// Whether reading files, and listing directories, leaves their access times alone.
+    /// Whether reading files leaves their access times unchanged. The next value: listing
+    /// directories.
     let leavesAccessTimes = Atomic<Bool>(false)
     let leavesDirectoryAccessTimes = Atomic<Bool>(false)
     let departures = Departures()
-    /// Whether a file was ever reached through grants of several views, so that changes made through one must be relayed to others.
+    /// Whether a file was ever reached through grants of several views.
+    ///
+    /// Changes made through one view must then be relayed to the others.
     let haveViewsOverlapped = Atomic<Bool>(false)
-    /// What the next daemon must know if this one dies; nil when there will be none.
+    /// The state that the next daemon needs if this one dies. nil if no daemon follows.
     public let records: RecoveryRecords?
     private let supervisor: Supervisor?
     /// Pauses the background threads.
     public let pauseGate = PauseGate()
-    /// The generation of every node except the root. It is part of the file handles that the kernel makes for descriptors, and so
-    /// tells of a held descriptor, long after this process, which mount it belongs to.
+    /// The generation of every node except the root.
+    ///
+    /// It is part of the file handles that the kernel makes for descriptors. So it tells which
+    /// mount a held descriptor belongs to, even long after this process has ended.
     public let generation: UInt32
     private let mounted = Lock<Session?>(nil)
-    /// Bytes of tables that were freed since the C library was last asked to return its memory; see `trim`.
+    /// Bytes of tables freed since the C library last returned memory to the kernel. See `trim`.
     let trimmed = Atomic<Int>(0)
     static let worthTrimming = 1 << 20
-    /// How many requests had been taken at the last check, and when the C library last returned memory.
+    /// The requests taken at the last check, and when memory was last returned.
     let takenBefore = Atomic<UInt32>(0)
     let takenAtTrim = Atomic<UInt32>(0)
-    /// Fewer requests in a second count as none; more since the last trim may have left memory behind.
+    /// Fewer requests in a second count as none. More since the last trim may have left memory
+    /// behind.
     static let (fewRequests, manyRequests): (UInt32, UInt32) = (100, 10_000)
-    /// For tests: statfs(2) of a file traps, alone or while it holds a lock.
+    /// For tests: makes statfs(2) of a file trap, with or without a lock held.
     let trap = getenv("GRANTFS_TEST_TRAP").map { String(cString: $0) == "locked" ? TestTrap.locked : .free } ?? .none
 
-    /// From so many nodes on the kernel is asked to evict those that nobody uses (`prune`); fewer are invalidated one by one sooner
-    /// than that is done. Tests set another number.
+    /// The number of nodes from which on the kernel evicts unused ones (`prune`).
+    ///
+    /// Fewer nodes are invalidated singly, which takes less time. Tests set another number.
     let prunedFrom = getenv("GRANTFS_TEST_PRUNED_FROM").flatMap { Int(String(cString: $0), radix: 10) } ?? 256
-    /// How many withdrawals have the kernel evict thousands of nodes at the moment.
+    /// The number of withdrawals that currently make the kernel evict thousands of nodes.
     let prunings = Atomic<Int>(0)
 
     enum TestTrap { case none, free, locked }
 
-    /// nil until the view is mounted. Not for the way of a request.
+    /// The session of the mount. nil until the view is mounted.
+    ///
+    /// Takes a lock, so no request calls it.
     public var session: Session? { mounted.withLock { $0 } }
 
-    /// The limit of workers; fewer where there are few descriptors. Each hung request occupies one, until its grant has its share
-    /// (`WorkerQuota`).
+    /// The limit of workers. It is lower if the process may have few descriptors.
+    ///
+    /// Each hung request occupies a worker until its grant has used up its share (`WorkerQuota`).
     public static let workerLimit = 1000
-    /// The slots of the threads that retry lock requests: requests can wait for locks in so many grants at once.
+    /// The slots of the threads that retry lock requests.
+    ///
+    /// So requests can wait for locks in as many grants at once.
     static let lockSlots = workerLimit..<workerLimit + 128
 
-    /// `descriptorLimit`: how many descriptors the process may have; `DescriptorPlan` divides them.
+    /// Makes a filesystem that is not mounted yet.
     ///
-    /// `holdsOpenings`: whether opens beside the mount are made to wait where a file is locked, so that its locks are cheap
-    /// (`Oplocks`).
-    ///
-    /// `generation`: that of the daemon whose mount this one takes over; nil for a new one. `supervisor`: starts the next daemon
-    /// when this one dies.
-    ///
-    /// `nursery`: the name of a directory at the root in which each name leads to a directory, empty until grants are shown in it.
+    /// - Parameters:
+    ///   - descriptorLimit: How many descriptors the process may have. `DescriptorPlan` divides
+    ///     them.
+    ///   - holdsOpenings: Whether opens on the host wait while a file is locked, so that its locks
+    ///     are cheap (`Oplocks`).
+    ///   - generation: The generation of the daemon whose mount this one takes over. nil for a new
+    ///     mount.
+    ///   - supervisor: Starts the next daemon when this one dies.
+    ///   - nursery: A directory at the root in which each name leads to a directory, empty until
+    ///     grants are shown in it.
     public init(
         cache: CacheMode, descriptorLimit: Int, audit: AuditTrail? = nil, holdsOpenings: Bool = true, generation: UInt32? = nil,
         supervisor: Supervisor? = nil, nursery: GrantName? = nil
@@ -132,13 +152,17 @@ public final class ViewFS: @unchecked Sendable {
         tree.close = { [unowned self] reader, writer, isDirectory in closeCached(reader, writer, isDirectory: isDirectory) }
     }
 
-    /// Decides whether the kernel opens files by itself: only where nothing depends on who has what open. Call it before the mount;
-    /// it goes by the grants that are shown by then.
+    /// Decides whether the kernel opens files without a request.
     ///
-    /// `hasMandatory`: claims bind operations through the mount, which is checked at opens.
+    /// It may do so only if no promise depends on which process has which file open. Call it before
+    /// the mount, after the first grants are shown.
     ///
-    /// `hasSeveralViews`: there are directories besides the root that every view's programs may list: only the root's listing is
-    /// kept out of the kernel's cache (`keepRootListingUncached`).
+    /// - Parameters:
+    ///   - hasMandatory: Whether claims bind operations through the mount, which is checked at
+    ///     opens.
+    ///   - hasSeveralViews: Whether other directories than the root can be listed by programs of
+    ///     every view. Only the root's listing is kept out of the kernel's cache
+    ///     (`keepRootListingUncached`).
     public func letKernelOpen(hasMandatory: Bool, hasSeveralViews: Bool) {
         let hasServer = names.open.contains { $0.scope.nodes.usesCallerGroups }
         kernelOpens = policy.writeBack && !hasSeveralViews && audit == nil && records == nil && !hasServer && !hasMandatory
@@ -146,9 +170,12 @@ public final class ViewFS: @unchecked Sendable {
 
     /// Mounts the view at `mountpoint`, a path, and starts serving it.
     ///
-    /// `leavesSetID`: leaves set-id bits to the kernel, as on kernels that cannot leave them to the daemon (before 5.11).
-    /// `mapsDirectly`: lets programs map files opened past the cache, where the kernel can do that (6.6 and later). `idlePolling`:
-    /// see `SessionOptions`.
+    /// - Parameters:
+    ///   - leavesSetID: Leaves set-id bits to the kernel. Kernels before 5.11 cannot leave them to
+    ///     the daemon.
+    ///   - mapsDirectly: Lets programs map files opened past the cache, if the kernel can do that
+    ///     (6.6).
+    ///   - idlePolling: See `SessionOptions`.
     public func mount(
         at mountpoint: [UInt8], source: String, words: [String], leavesSetID: Bool = false, mapsDirectly: Bool = true,
         idlePolling: IdlePolling? = nil
@@ -162,8 +189,13 @@ public final class ViewFS: @unchecked Sendable {
         try begin()
     }
 
-    /// Takes over the mount of a paused daemon; `begin` continues it. As `mount`; `device` and `negotiation` are that daemon's
-    /// (`Session`).
+    /// Takes over the mount of a paused daemon. `begin` continues it.
+    ///
+    /// - Parameters:
+    ///   - device: The paused daemon's FUSE device.
+    ///   - negotiation: The features that the paused daemon agreed on with the kernel (`Session`).
+    ///
+    /// The other parameters are those of `mount`.
     public func takeOver(
         device: consuming FileDescriptor, _ negotiation: Negotiation, source: String, words: [String], leavesSetID: Bool = false,
         mapsDirectly: Bool = true, idlePolling: IdlePolling? = nil
@@ -196,7 +228,8 @@ public final class ViewFS: @unchecked Sendable {
         options.mapsDirectly = mapsDirectly
         options.idlePolling = idlePolling
         options.forwardsLocks = !kernelOpens
-        // Changes nothing for a file with write-back. A listing then begins with a check of the directory's times.
+        // Changes nothing for a file with write-back. A listing then begins with a check of the
+        // directory's times.
         if kernelOpens { options.checkData = true }
         options.supervised = records == nil ? nil : supervisor?.page
         return options
@@ -224,8 +257,10 @@ public final class ViewFS: @unchecked Sendable {
         locks.host = self
     }
 
-    /// Serves without a mount: the caller sends the session its requests, and reads its replies, at the other end of `exchange`.
-    /// Nobody watches for changes on the host.
+    /// Serves without a mount, and without watching the host for changes.
+    ///
+    /// The caller sends the session its requests, and reads its replies, at the other end of
+    /// `exchange`.
     package func beginUnmounted(exchange: Int32) throws(Errno) -> Session {
         let session = try Session(
             operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options(source: "", words: []),
@@ -256,18 +291,20 @@ struct CachePolicy: Sendable {
     let checkData: Bool
     /// Whether cached data is revalidated before each read, and dropped at each open.
     let distrustsData: Bool
-    /// Whether the backing files may be changed beside this mount, so that whoever takes a lock must see what others wrote before.
+    /// Whether the backing files may be changed outside this mount.
+    ///
+    /// A process that takes a lock must then see all earlier writes.
     let sharesLocks: Bool
 
     init(_ mode: CacheMode) {
         switch mode {
-        // Below the promised second, with room for the check itself.
+        // Below the promised second, with time for the check itself.
         case .shared: (timeout, negativeTimeout, writeBack, checkData, distrustsData) = (0.9, 0.9, false, true, false)
-        // A negative entry is the least certain, and is looked up again soon.
+        // A negative entry is the least certain, so the kernel looks it up again soon.
         case .exclusive: (timeout, negativeTimeout, writeBack, checkData, distrustsData) = (86_400, 60, true, false, false)
         case .none: (timeout, negativeTimeout, writeBack, checkData, distrustsData) = (0, 0, false, true, true)
         }
-        // Where names cannot all be expired at once, a missed change shows after a minute.
+        // On kernels that cannot expire all names at once, a missed change shows after a minute.
         nameTimeout = mode == .exclusive && KernelRelease.current.map { $0 < (6, 16) } ?? true ? 60 : timeout
         sharesLocks = mode != .exclusive
         timeoutNanoseconds = Int64(exactly: (timeout * 1e9).rounded()) ?? 0

@@ -1,16 +1,19 @@
-/// Allocates the cells of a list's chunks, lowest first, so that short-lived elements stay together and whole pages become free.
+/// Allocates the cells of a list's chunks, lowest first.
 ///
-/// Uses 32 bytes per unused chunk; the bitmap of taken cells (`taken`) lies in the chunk itself.
-/// Locking: belongs to its list's lock.
+/// So short-lived elements stay together and whole pages become free. Each unused chunk takes 32
+/// bytes. The bitmap of taken cells (`taken`) lies in the chunk itself. Locking: belongs to its
+/// list's lock.
 struct CellAllocator {
     static let perChunk = 4096
 
     struct Chunk {
-        /// No cell had a higher generation when the chunk's generations were last cleared.
+        /// An upper bound of all generations when the chunk's generations were last cleared.
         var base: UInt32 = 0
         var live: UInt32 = 0
-        /// One bit per word of `taken`: whether any of its 64 cells is free; whether all are; whether one was used since the last
-        /// trim.
+        /// One bit per word of `taken`, for its 64 cells.
+        ///
+        /// `roomy`: whether any of them is free. `empty`: whether all are free. `touched`: whether
+        /// one was used since the last trim.
         var roomy = UInt64.max
         var empty = UInt64.max
         var touched: UInt64 = 0
@@ -30,7 +33,7 @@ struct CellAllocator {
         chunks.append(Chunk())
     }
 
-    /// Reserves the first cells of the first chunk for good.
+    /// Reserves the first cells of the first chunk permanently.
     mutating func reserve(_ count: Int, _ taken: UnsafeMutablePointer<UInt64>) {
         for _ in 0..<count { _ = take(0, taken) }
         live -= count
@@ -100,15 +103,16 @@ struct CellAllocator {
         lowest = min(lowest, number / 64)
     }
 
-    // MARK: giving memory back
+    // MARK: returning memory
 
     func isTrimmable(_ number: Int) -> Bool { chunks[number].touched & chunks[number].empty != 0 }
 
     /// Whether a chunk's only state is its generations: no cell is used, reserved or retired.
     func canForget(_ number: Int) -> Bool { chunks[number].empty == .max }
 
-    /// Records that a chunk is zeroed; `highest`: its highest generation. False when that is too high for all cells to continue
-    /// from.
+    /// Records that a chunk is zeroed. `highest`: its highest generation.
+    ///
+    /// False if that is too high for all cells to continue from.
     mutating func forget(_ number: Int, highest: UInt32) -> Bool {
         if highest > UInt32.max / 2 { return false }
         chunks[number].base = max(chunks[number].base, highest)

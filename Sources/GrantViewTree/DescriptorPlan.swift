@@ -1,15 +1,24 @@
-/// Divides a daemon's descriptors into budgets that cannot be taken from each other. The figures are for a limit of 1,024 and of
-/// 1,048,576.
+/// Divides a daemon's descriptors into fixed budgets.
+///
+/// The figures are for a limit of 1,024 and of 1,048,576.
 public struct DescriptorPlan: Sendable {
-    /// The maximum of workers: each may need one more descriptor for a moment, or while its call hangs. 128; 1,000.
+    /// The maximum of workers: 128 and 1,000.
+    ///
+    /// Each may need one more descriptor for a moment, or while its call hangs.
     public let workers: Int
-    /// For programs and nodes together. 768; 1,047,064. The rest, at least 48, is the daemon's own: the store, the control socket
-    /// and its clients, checks of directories, watches.
+    /// The budget of programs and nodes together: 768 and 1,047,064.
+    ///
+    /// The rest, at least 48, is the daemon's own: the store, the control socket and its clients,
+    /// checks of directories, watches.
     public let shared: Int
-    /// Of these, at most what programs hold: open files and directories, and descriptions that carry locks. 720; 981,623. The rest
-    /// is left for nodes.
+    /// The part of `shared` that programs may hold: 720 and 981,623.
+    ///
+    /// Programs hold descriptors by open files, open directories, and descriptions that carry
+    /// locks. The rest is left for nodes.
     public let held: Int
-    /// At most what nodes keep without need; as programs hold more, nodes are evicted. 384; 262,144.
+    /// The most that nodes keep without need: 384 and 262,144.
+    ///
+    /// As programs hold more, nodes are evicted.
     public let nodes: Int
 
     public init(limit: Int) {

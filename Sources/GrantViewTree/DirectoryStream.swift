@@ -3,10 +3,13 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-/// Reads a directory by getdents64(2) and returns its entries one by one. Positions are the filesystem's own (d_off), so they stay
-/// valid while entries come and go.
+/// Reads a directory by getdents64(2) and returns its entries in order.
 ///
-/// Locking: belongs to its open directory's lock, which is rank 3 (a system call is allowed, a reply is not).
+/// Positions are the filesystem's own (d_off), so they stay valid while entries are added and
+/// removed.
+///
+/// Locking: belongs to its open directory's lock, which is rank 3 (a system call is allowed, a
+/// reply is not).
 public struct DirectoryStream {
     private var buffer: Buffer?
     private var next = 0
@@ -14,14 +17,18 @@ public struct DirectoryStream {
     /// The position of the entry at `next`.
     private var position: UInt64 = 0
 
-    /// Whether later parts of this listing omit attributes; nil before the second part.
+    /// Whether later parts of this listing omit attributes. nil before the second part.
     public var omitsAttributes: Bool?
 
-    /// How likely the kernel already knows the files of this listing: above 0, a lookup of known nodes comes first.
+    /// How likely the kernel already knows the files of this listing.
+    ///
+    /// Above 0, a lookup of known nodes comes first.
     public var familiarity: Int8 = 0
 
-    /// Entries that were read and not yet returned. The number of buffers is limited, because a program could open many directories
-    /// and read a little of each; above the limit, the rest is read again with the next part.
+    /// Entries that were read and not yet returned.
+    ///
+    /// The number of buffers is limited, because a program could open many directories and read a
+    /// little of each. Above the limit, the remaining entries are read again with the next part.
     private final class Buffer {
         static let size = 32 << 10
         static let most = 1024
@@ -68,13 +75,15 @@ public struct DirectoryStream {
         let bare: UInt8 = try state.take()
         omitsAttributes = bare == 2 ? nil : bare == 1
         familiarity = try state.take()
-        // Pretends that entries are left, so that the next part begins with a seek.
+        // Marks entries as left, so that the next part begins with a seek.
         (next, end) = (0, 1)
     }
 
-    /// Seeks to `offset` as telldir(3) gave it; 0 starts over and sees new entries. Returns 0 or an error number.
+    /// Seeks to `offset` as telldir(3) returned it. Returns 0 or an error number.
+    ///
+    /// Position 0 starts over and shows new entries.
     public mutating func seek(_ offset: UInt64, in descriptor: Int32) -> Int32 {
-        // With an empty buffer the descriptor is there already.
+        // With an empty buffer the descriptor is already at that position.
         if offset == position, offset != 0, buffer != nil || next >= end { return 0 }
         let result = clinux_lseek(descriptor, Int64(bitPattern: offset), SEEK_SET)
         if result < 0 { return Errno.number(of: result) }
@@ -84,8 +93,10 @@ public struct DirectoryStream {
         return 0
     }
 
-    /// Calls `body` with each entry from the current position on, until it returns false (that entry comes again) or the directory
-    /// ends. Returns 0 or an error number.
+    /// Calls `body` with each entry from the current position on.
+    ///
+    /// Ends when `body` returns false (that entry comes again) or when the directory ends. Returns
+    /// 0 or an error number.
     public mutating func forEach(in descriptor: Int32, _ body: (Entry) -> Bool) -> Int32 {
         let buffer = self.buffer ?? Buffer()
         self.buffer = Buffer.count.load(ordering: .relaxed) > Buffer.most ? nil : buffer
@@ -95,8 +106,8 @@ public struct DirectoryStream {
                 let count = clinux_getdents(descriptor, buffer.bytes, Buffer.size)
                 if count < 0 { return Errno.number(of: count) }
                 if count == 0 {
-                    // If a description was read at the directory's end first, ext4 once takes the start for the end as well
-                    // (fs/ext4/dir.c, ext4_dx_readdir: `last_pos` is still 0, and the hash is that of the end).
+                    // ext4 once takes the start for the end after a read at the end (fs/ext4/dir.c,
+                    // ext4_dx_readdir: `last_pos` is still 0).
                     if isDoubted {
                         isDoubted = false
                         let result = clinux_lseek(descriptor, 0, SEEK_SET)
@@ -110,7 +121,7 @@ public struct DirectoryStream {
                 next = 0
                 end = min(count, Buffer.size)
             }
-            // struct linux_dirent64 { u64 d_ino; s64 d_off; u16 d_reclen; u8 d_type; char d_name[]; }
+            // struct linux_dirent64: u64 d_ino, s64 d_off, u16 d_reclen, u8 d_type, char d_name[].
             let entry = UnsafeRawPointer(buffer.bytes + next)
             let length = Int(truncatingIfNeeded: entry.loadUnaligned(fromByteOffset: 16, as: UInt16.self))
             guard length > Self.headSize, length <= end - next else { return EIO }
@@ -118,7 +129,8 @@ public struct DirectoryStream {
             let found = Entry(
                 inode: entry.loadUnaligned(as: UInt64.self), offset: offset, type: entry.load(fromByteOffset: 18, as: UInt8.self),
                 name: (entry + 19).assumingMemoryBound(to: CChar.self))
-            // Names come from whoever made the filesystem. An empty one would name the directory itself.
+            // Names come from the filesystem, which may be crafted. An empty one would name the
+            // directory itself.
             let goesOn = withExtendedLifetime(buffer) { found.name.pointee == 0 || body(found) }
             if !goesOn { return 0 }
             next &+= length

@@ -3,12 +3,12 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-/// The place of the one file of a document's scope, on the host and in the scope: docs/decisions/documents.md.
+/// The place of a document's file, on the host and in its scope: docs/decisions/documents.md.
 ///
-/// Locking: two of its own. `withStep` is held for one step of a request, system calls on the host included; the state's, rank 2,
-/// for a moment.
+/// Locking: two locks of its own. `withStep` is held for one step of a request, system calls on the
+/// host included. The lock of the state, rank 2, is held for a moment.
 public final class DocumentPlace: Sendable {
-    /// A file or directory of the host, O_PATH. Reference-counted: closed with the last reference.
+    /// A file or directory of the host, O_PATH. Closed with the last reference.
     public final class Held: Sendable {
         public let descriptor: FileDescriptor
 
@@ -29,7 +29,7 @@ public final class DocumentPlace: Sendable {
         let pid: Int32
         let start: UInt64
 
-        /// nil when the process is not visible.
+        /// nil if the process is not visible.
         public init?(thread: Int32) {
             pid = ProcessName.process(ofThread: thread)
             guard let start = ProcessName.start(of: pid) else { return nil }
@@ -46,19 +46,20 @@ public final class DocumentPlace: Sendable {
         /// The document itself, which finds it after a move.
         var file: Held?
         var key: NodeKey
-        /// The file that is just being put in its place through the scope.
+        /// The file that is being put in the document's place through the scope.
         var coming: NodeKey?
         var owner: UInt32
-        /// The program moved the document to another name and has not replaced it yet: the view shows none, the host still has the
-        /// old one.
+        /// Whether a program has moved the document to another name and not replaced it yet.
+        ///
+        /// The view then shows no document, and the host still has the old one.
         var isAway = false
-        /// Who moved it, and when (`Clock.monotonic`).
+        /// The process that moved it, and the time of that (`Clock.monotonic`).
         var leaver: (maker: Maker?, time: Int64)?
         /// The program's new document, which is still being written.
         var staged: NodeKey?
-        /// In a view that shows a file: its node, counted once for the scope, and the file's status then.
+        /// In a view that shows a file: its node, counted once for the scope, and the status then.
         var node: (id: UInt64, status: FileStatus)?
-        /// Counts replacements of the file; `isOurs`: whether the last one came through the scope.
+        /// Counts replacements of the file. `isOurs`: whether the last one came through the scope.
         var changes: UInt64 = 0
         var isOurs = false
     }
@@ -70,15 +71,20 @@ public final class DocumentPlace: Sendable {
     /// The document's name there. NUL-terminated.
     public let name: [CChar]
 
-    /// `workplace`: the directory that the scope shows, if it shows one: a directory of the host for this mount alone.
+    /// Makes the place of a document.
+    ///
+    /// - Parameter workplace: The directory that the scope shows, if it shows one. It is a
+    ///   directory of the host that only this mount uses.
     public init(_ entry: Entry, file: Held, key: NodeKey, owner: UInt32, name: [CChar], workplace: Held?) {
         self.name = name
         isDirectory = workplace != nil
         state = Lock(State(entry: entry, workplace: workplace, file: file, key: key, owner: owner))
     }
 
-    /// Runs one step of a request that finds, makes, moves or replaces the document: what it sees of the host and of this object
-    /// is true until its end. FLUSH replaces the document without the kernel's lock of the directory.
+    /// Runs one step of a request that finds, makes, moves or replaces the document.
+    ///
+    /// The state of the host and of this object, as the step reads it, stays true until its end.
+    /// FLUSH replaces the document without the kernel's lock of the directory.
     @inline(__always)
     public func withStep<Result>(_ body: () -> Result) -> Result { step.withLock { _ in body() } }
 
@@ -95,9 +101,11 @@ public final class DocumentPlace: Sendable {
     @inline(__always)
     public static func isReserved(_ text: UnsafePointer<CChar>) -> Bool { strncmp(text, reserved, 9) == 0 }
 
-    /// Whether a name in any directory is that of a workplace (`DocumentWorkplace`): the prefix and 16 hexadecimal digits. No view shows
-    /// one: what programs make beside a document is of nobody who was granted the directory, and what others put there would be
-    /// reached through the document's grant.
+    /// Whether a name in any directory is that of a workplace (`DocumentWorkplace`).
+    ///
+    /// Such a name is the prefix and 16 hexadecimal digits. No view shows it. Files that programs
+    /// make beside a document do not belong to users with a grant of the directory. Files that
+    /// other processes put there would be reached through the document's grant.
     @inline(__always)
     public static func isWorkplace(_ text: UnsafePointer<CChar>) -> Bool { text[0] == 0x2E && text[1] == 0x67 && isWorkplaceName(text) }
 
@@ -107,13 +115,13 @@ public final class DocumentPlace: Sendable {
         return strspn(text + 9, "0123456789abcdef") == 16
     }
 
-    /// The document's place on the host; nil after `releaseDescriptors`.
+    /// The document's place on the host. nil after `releaseDescriptors`.
     public var entry: Entry? { state.withLock { $0.entry } }
 
     public var workplace: Held? { state.withLock { $0.workplace } }
     public var file: Held? { state.withLock { $0.file } }
 
-    /// Releases every descriptor. Those in use are closed later.
+    /// Releases every descriptor. Descriptors in use are closed later.
     public func releaseDescriptors() {
         // Closed outside of the lock.
         let held = state.withLock { state -> [Held?] in
@@ -123,7 +131,7 @@ public final class DocumentPlace: Sendable {
         withExtendedLifetime(held) {}
     }
 
-    /// The place of the document that the scope shows; nil when it shows none at the moment.
+    /// The place of the document that the scope shows. nil if it shows none at the moment.
     public var shown: Entry? {
         state.withLock { state in
             if state.staged != nil, let workplace = state.workplace { return Entry(workplace, Self.stagedName) }
@@ -134,18 +142,20 @@ public final class DocumentPlace: Sendable {
     public var isAway: Bool { state.withLock { $0.isAway } }
     public var isStaged: Bool { state.withLock { $0.staged != nil } }
     public var key: NodeKey { state.withLock { $0.key } }
-    /// Whether that file is the document, or is just becoming it through the scope.
+    /// Whether `key` is the document, or is just replacing it through the scope.
     public func isKnown(_ key: NodeKey) -> Bool { state.withLock { $0.key == key || $0.coming == key } }
-    /// Announces that a file is about to replace the document; nil ends that.
+    /// Announces that a file is about to replace the document. nil ends that.
     public func expect(_ key: NodeKey?) { state.withLock { $0.coming = key } }
     public var owner: UInt32 { state.withLock { $0.owner } }
-    /// How many replacements there were, and whether the last one came through the scope.
+    /// The number of replacements, and whether the last one came through the scope.
     public var changes: (count: UInt64, isOurs: Bool) { state.withLock { ($0.changes, $0.isOurs) } }
 
     /// Whether `key` is the program's new document, which is still being written.
     public func isStaged(_ key: NodeKey) -> Bool { state.withLock { $0.staged == key } }
 
-    /// Records that the program moved the document away: the view shows none until the program makes another one.
+    /// Records that the program moved the document away.
+    ///
+    /// The view shows none until the program makes another one.
     public func leave(by maker: Maker?) {
         state.withLock { state in
             state.isAway = true
@@ -154,10 +164,12 @@ public final class DocumentPlace: Sendable {
         }
     }
 
-    /// Shows the document again if the program that moved it away has ended without replacing it, `patience` nanoseconds ago: a
-    /// shell command consists of several programs.
+    /// Shows the document again if the program that moved it away has ended.
     ///
-    /// `isOpen`: whether a file is open: its holder may yet finish the new document.
+    /// Does nothing if the program has replaced it. The move must be more than `patience`
+    /// nanoseconds ago, because a shell command consists of several programs.
+    ///
+    /// - Parameter isOpen: Whether a file is open. Its holder may yet finish the new document.
     public func comeBack(after patience: Int64, _ isOpen: (NodeKey) -> Bool) {
         let (leaver, staged) = state.withLock { ($0.isAway ? $0.leaver : nil, $0.staged) }
         guard let leaver, Clock.monotonic - leaver.time > patience, let maker = leaver.maker, maker.isGone else { return }
@@ -215,7 +227,9 @@ public final class DocumentPlace: Sendable {
         withExtendedLifetime(old) {}
     }
 
-    /// For a scope that shows a file: sets the node behind its name. Returns the old node, which is no longer counted.
+    /// Sets the node behind the name of a scope that shows a file.
+    ///
+    /// Returns the old node, which is no longer counted.
     public func show(_ id: UInt64, _ status: FileStatus) -> UInt64? {
         state.withLock { state in
             defer { state.node = (id, status) }
@@ -223,6 +237,6 @@ public final class DocumentPlace: Sendable {
         }
     }
 
-    /// For a scope that shows a file: its node, and the file's status then.
+    /// The node of a scope that shows a file, with the status it was set with.
     public var node: (id: UInt64, status: FileStatus)? { state.withLock { $0.node } }
 }

@@ -1,20 +1,23 @@
 import Synchronization
 
-/// Divides a limited resource, such as descriptors, among grants and users so that no holder can starve the others.
+/// Divides a limited resource, such as descriptors, so that no holder starves the others.
 ///
-/// A grant may hold at most 16 times what is left. So a single one can have nearly all (16/17), two have 16/33 each, and however
-/// many there are, something is left; nothing is configured, and holders need not be known in advance. This is how switches share
-/// queue memory (Choudhury and Hahne, Dynamic queue length thresholds for shared-memory packet switches, 1998). A user may hold 256
-/// times what is left: one who has exhausted a grant's share still gets shares of other grants, and one who opens all grants leaves
-/// something to other users.
+/// Holders are grants and users. A grant may hold at most 16 times the rest. So one grant can have
+/// nearly all (16/17), two have 16/33 each, and with any number of grants some of the resource is
+/// left. There is no configuration, and holders need not be known in advance. Switches share queue
+/// memory in this way (Choudhury and Hahne, Dynamic queue length thresholds for shared-memory
+/// packet switches, 1998).
 ///
-/// A sixty-fourth of the resource does not count as left: it is reserved for grants and users that hold only a few, in case several
-/// others hold all they can.
+/// A user may hold 256 times the rest. A user that has exhausted a grant's share still gets shares
+/// of other grants. A user that opens files in all grants leaves some for other users.
 ///
-/// Users share counters by a hash of their IDs, so two of many thousands may collide.
-/// Locking: none.
+/// A sixty-fourth of the resource does not count as left. It is reserved for grants and users that
+/// hold only a few, in case several others hold all they can.
+///
+/// Users share counters by a hash of their IDs, so two of many thousands may collide. Locking:
+/// none.
 public final class FairQuota: @unchecked Sendable {
-    // Safe to share: the tables are allocated once, their elements are atomics.
+    // Sendable: the tables are allocated once, their elements are atomics.
     /// The size of the resource.
     let limit: Int
     private let used = Atomic<Int>(0)
@@ -42,7 +45,9 @@ public final class FairQuota: @unchecked Sendable {
     /// The total in use.
     public var inUse: Int { used.load(ordering: .relaxed) }
 
-    /// Reserves one for a scope and a user; `release` returns it. False when either has exhausted its share.
+    /// Reserves one for a scope and a user. `release` returns it.
+    ///
+    /// False if either has exhausted its share.
     public func reserve(scope: UInt32, user: UInt32) -> Bool {
         let all = used.wrappingAdd(1, ordering: .relaxed).newValue
         let ofScope = Self.place(scope, in: scopes).pointee.wrappingAdd(1, ordering: .relaxed).newValue
@@ -59,10 +64,12 @@ public final class FairQuota: @unchecked Sendable {
         Self.place(user, in: users).pointee.wrappingAdd(1, ordering: .relaxed)
     }
 
-    /// Whether a reservation would succeed. Ask before an operation that must not leave anything behind.
+    /// Whether a reservation would succeed.
+    ///
+    /// Call it before an operation that must not leave a partial result.
     public func hasRoom(scope: UInt32, user: UInt32) -> Bool { limit - inUse - 1 >= needed(scope: scope, user: user, more: 1) }
 
-    /// How much must be left for others when a scope and a user hold `more` than now.
+    /// How much must be left when a scope and a user hold `more` than now.
     func needed(scope: UInt32, user: UInt32, more: Int = 0) -> Int {
         needed(
             Self.place(scope, in: scopes).pointee.load(ordering: .relaxed) + more,
@@ -76,7 +83,7 @@ public final class FairQuota: @unchecked Sendable {
         return limit / 64 + max((ofScope + scope - 1) / scope, (ofUser + user - 1) / user)
     }
 
-    /// How many count as a few for a grant; four times as many for a user.
+    /// How many count as a few for a grant. For a user four times as many do.
     private var few: Int { max(4, limit / 1024) }
 
     public func release(scope: UInt32, user: UInt32) {

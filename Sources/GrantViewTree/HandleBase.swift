@@ -1,8 +1,10 @@
 import CGrantSystem
 import GrantSystem
 
-/// An open directory by which open_by_handle_at(2) identifies a filesystem. Shared by all scopes on a mount, because a view may
-/// have more grants than a process can have descriptors. Closed with the last reference.
+/// An open directory by which open_by_handle_at(2) identifies a filesystem.
+///
+/// All scopes on a mount share it, because a view may have more grants than a process can have
+/// descriptors. Closed with the last reference.
 public final class HandleBase: Sendable {
     let number: Int32
 
@@ -12,9 +14,12 @@ public final class HandleBase: Sendable {
     deinit { _ = clinux_close(number) }
 }
 
-/// The handle bases in use, by mount ID (statx(2), STATX_MNT_ID), which is not reused while a descriptor on the mount is open.
+/// The handle bases in use, by mount ID (statx(2), STATX_MNT_ID).
 ///
-/// Locking: one lock of rank 2. A base is made outside of it, because the filesystem may hang and other grants must not wait.
+/// A mount ID is not reused while a descriptor on the mount is open.
+///
+/// Locking: one lock of rank 2. A base is made outside of it, because the filesystem may hang and
+/// other grants must not wait.
 public final class HandleBases: Sendable {
     private struct Entry {
         weak var base: HandleBase?
@@ -24,7 +29,9 @@ public final class HandleBases: Sendable {
 
     public init() {}
 
-    /// The base for a mount. `make` makes it, or returns nil where there is none. Concurrent callers share the first one.
+    /// The base for a mount. `make` makes it, or returns nil if there is none.
+    ///
+    /// Concurrent callers share the first one.
     public func base(of mount: UInt64, _ make: () -> HandleBase?) -> HandleBase? {
         if let known = table.withLock({ $0[mount]?.base }) { return known }
         guard let made = make() else { return nil }

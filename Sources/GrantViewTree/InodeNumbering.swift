@@ -2,9 +2,11 @@ import CGrantSystem
 import GrantSystem
 import Synchronization
 
-/// Makes inode numbers unique in the mount, so that files of two filesystems under two grants never look hard-linked.
+/// Makes inode numbers unique in the mount.
+///
+/// So files of two filesystems under two grants never look hard-linked.
 public struct InodeNumbering: ~Copyable, @unchecked Sendable {
-    // Safe to share: what is written to the page is written under the lock.
+    // Sendable: the page is written only under the lock.
     private let known = Lock<[UInt64: UInt64]>([:])
     // Caches the last device: nearly all files of a mount are on one filesystem.
     private let lastDevice = Atomic<UInt64>(.max)
@@ -15,8 +17,9 @@ public struct InodeNumbering: ~Copyable, @unchecked Sendable {
 
     public init(page: UnsafeMutablePointer<clinux_supervised>? = nil) { self.page = page }
 
-    /// Numbers a filesystem, unless it has its number already. In the order of the grants, so that every mount of a view shows the same
-    /// numbers.
+    /// Numbers a filesystem, unless it has a number already.
+    ///
+    /// Call it in the order of the grants, so that every mount of a view shows the same numbers.
     public func add(device: UInt64) {
         known.withLock { table in
             if table[device] != nil { return }
@@ -26,8 +29,10 @@ public struct InodeNumbering: ~Copyable, @unchecked Sendable {
         }
     }
 
-    /// The inode number that the mount shows. The first filesystem keeps its own numbers (except 1, the view's root); each further
-    /// one has its index in the upper 16 bits, XORed into numbers that use those.
+    /// The inode number that the mount shows.
+    ///
+    /// The first filesystem keeps its own numbers (except 1, the view's root). Each further one has
+    /// its index in the upper 16 bits, XORed into numbers that use those.
     public func shown(inode: UInt64, device: UInt64) -> UInt64 {
         let bias = bias(of: device)
         if bias == 0 { return inode == 1 ? 1 << 47 | 1 : inode }
@@ -43,7 +48,7 @@ public struct InodeNumbering: ~Copyable, @unchecked Sendable {
         }
     }
 
-    /// Before any number is asked for.
+    /// Restores the numbers. Call it before any number is requested.
     func takeOver(from state: inout HandoverReader) throws(Errno) {
         for _ in 0..<(try state.takeCount(ofAtLeast: 16)) {
             let (device, bias): (UInt64, UInt64) = (try state.take(), try state.take())
@@ -70,7 +75,9 @@ public struct InodeNumbering: ~Copyable, @unchecked Sendable {
         }
     }
 
-    /// From this number on filesystems have theirs by their device number: those mounted inside a grant, which are met in any order.
+    /// From this number on, filesystems are numbered by their device number.
+    ///
+    /// These are mounted inside a grant and are found in any order.
     private static let unordered: UInt64 = 1 << 14
 
     private static func unorderedBias(of device: UInt64, besides table: [UInt64: UInt64]) -> UInt64 {
@@ -86,7 +93,7 @@ public struct InodeNumbering: ~Copyable, @unchecked Sendable {
     }
 
     private func publish(_ device: UInt64, _ bias: UInt64) {
-        // The others are numbered anew in the same way.
+        // The next daemon gives the others the same numbers by itself.
         guard let page, bias < Self.unordered else { return }
         if bias < UInt64(CLINUX_SUPERVISED_DEVICES) { clinux_supervised_devices(page)[Int(truncatingIfNeeded: bias)] = device }
         page.pointee.device_count = max(page.pointee.device_count, UInt32(truncatingIfNeeded: bias) + 1)

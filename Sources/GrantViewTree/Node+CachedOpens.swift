@@ -2,8 +2,8 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-// Cached opens: files that the daemon keeps open for a node where the kernel opens files by itself, and no request tells when they
-// are no longer needed. A user pins them by a use count; they are detached only while it is 0. Neither takes a lock.
+// Cached opens: files that the daemon keeps open for a node if the kernel sends no OPEN and
+// RELEASE. A use count pins them, and they are detached only while it is 0. Neither takes a lock.
 extension Node {
     /// In `cacheUses`: the cached opens are being detached, which takes a few instructions.
     private static let taking: UInt32 = 1 << 31
@@ -28,8 +28,9 @@ extension Node {
 
     public var hasCachedOpens: Bool { cachedReader.load(ordering: .relaxed) != 0 || cachedWriter.load(ordering: .relaxed) != 0 }
 
-    /// Caches an open file or directory, for a user that pinned the cache. Returns the cached number: another one if another thread
-    /// was faster.
+    /// Caches an open file or directory, for a user that pinned the cache.
+    ///
+    /// Returns the cached number. It is another one if another thread was faster.
     public func cacheOpen(_ number: UInt64, forWriting: Bool) -> UInt64 {
         let place = forWriting ? 1 : 0
         let (done, seen) =
@@ -57,7 +58,7 @@ extension Node {
         writerUser.store(user, ordering: .relaxed)
     }
 
-    /// nil when nobody has asked to write.
+    /// The last caller that requested a write. nil if there is none.
     public var writer: (user: uid_t, group: gid_t, process: pid_t)? {
         let user = writerUser.load(ordering: .relaxed)
         return user == .max ? nil : (user, writerGroup.load(ordering: .relaxed), writerProcess.load(ordering: .relaxed))

@@ -3,11 +3,13 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-/// The identity of a node's file within its scope. A reused inode number has another birth time, so it is another node.
+/// The identity of a node's file within its scope.
+///
+/// A reused inode number has another birth time, so it is another node.
 public struct NodeKey: Hashable, Sendable {
     public let device: UInt64
     public let inode: UInt64
-    /// Birth time in nanoseconds; 0 where the filesystem keeps none.
+    /// Birth time in nanoseconds. It is 0 if the filesystem keeps none.
     public let birth: Int64
 
     @inline(__always)
@@ -17,7 +19,7 @@ public struct NodeKey: Hashable, Sendable {
         birth = status.has_birth ? status.birth_seconds &* 1_000_000_000 &+ Int64(truncatingIfNeeded: status.birth_nanoseconds) : 0
     }
 
-    /// The key of the file behind an O_PATH descriptor; nil when it cannot be read.
+    /// The key of the file behind an O_PATH descriptor. nil if it cannot be read.
     public init?(descriptor: Int32) {
         var status = FileStatus()
         guard clinux_statx(descriptor, nil, &status) == 0 else { return nil }
@@ -35,25 +37,31 @@ public struct NodeKey: Hashable, Sendable {
     }
 }
 
-/// Who else has a locked file open, besides programs of this mount. While it is `sole`, nobody can have changed it beside the mount
-/// or see its data, so a lock needs no revalidation and an unlock no write-back.
+/// Whether other programs than those of this mount have a locked file open.
+///
+/// While it is `sole`, no other program can have changed the file or see its data. A lock then
+/// needs no revalidation, and an unlock no write-back.
 public enum Oplock: UInt8, AtomicRepresentable, Sendable {
     /// Not probed.
     case unknown
-    /// Not probed: it was hardly locked when it was last open, and a probe costs more than a lock or two.
+    /// Not probed: it was hardly locked when it was last open.
+    ///
+    /// A probe costs more than a lock or two.
     case rare
-    /// Not probed since it was opened; it was locked often before, so it is probed on open.
+    /// Not probed since it was opened. It was locked often before, so it is probed on open.
     case expected
-    /// Open elsewhere, or that cannot be found out.
+    /// Open elsewhere, or impossible to determine.
     case shared
-    /// Open nowhere else, but the kernel may still cache data from before that was known.
+    /// Open only here, but the kernel may still cache earlier data.
     case stale
-    /// Open nowhere else, and the kernel's cache is fresh.
+    /// Open only here, and the kernel's cache is fresh.
     case sole
 }
 
-/// A file as the kernel knows it through this mount: its identity, its lookup count, and a way to its inode. That is an O_PATH
-/// descriptor, or, while the descriptor is evicted, a file handle or the name under which it was last found.
+/// A file as the kernel knows it through this mount.
+///
+/// It has an identity, a lookup count, and a way to its inode. That is an O_PATH descriptor, or,
+/// while the descriptor is evicted, a file handle or the name under which it was last found.
 public struct Node: ~Copyable {
     // Ordered without padding: there may be millions.
     public let key: NodeKey
@@ -61,31 +69,41 @@ public struct Node: ~Copyable {
     private let ownerReference: Unmanaged<ScopeNodes>
     /// The kernel's lookup count. Changed under the shard's lock.
     let lookups: Atomic<UInt64>
-    /// `retired << 63 | pins << 32 | descriptor + 1`. A descriptor is closed only while it is not pinned.
+    /// `retired << 63 | pins << 32 | descriptor + 1`. A pinned descriptor is never closed.
     let pinState: Atomic<UInt64>
     let handle: StoredHandle
-    /// Where the daemon may not open by handle: the name under which it was last found, NUL-terminated, in a block of its own; 0
-    /// when that name was removed. Read and changed together with `parent` under the shard's lock.
+    /// The last known name, if the daemon may not open by handle.
+    ///
+    /// NUL-terminated, in a block of its own. It is 0 if that name was removed. Read and changed
+    /// together with `parent` under the shard's lock.
     let name: Atomic<UInt>
     /// The node id of the directory in which it was last found.
     public let parent: Atomic<UInt64>
     /// The time of that, CLOCK_MONOTONIC in nanoseconds.
     public let found: Atomic<Int64>
-    /// When one of its several names was last removed, CLOCK_MONOTONIC in nanoseconds; 0 for never.
+    /// When one of its several names was last removed, CLOCK_MONOTONIC in nanoseconds. 0 means
+    /// never.
     public let unlinked: Atomic<Int64>
-    /// Of a directory: when the kernel last got an entry's attributes, by a listing or a lookup, CLOCK_MONOTONIC in nanoseconds.
+    /// Of a directory: when the kernel last got an entry's attributes.
+    ///
+    /// It gets them by a listing or a lookup. CLOCK_MONOTONIC in nanoseconds.
     public let renewed: Atomic<Int64>
-    /// A hash of mtime and size when the kernel was last told to keep its data: see `ViewFS` on opening. Under write-back, where it
-    /// keeps data in any case, the mtime that it shows: see `ViewFS.captureShownTime`.
+    /// A hash of mtime and size when the kernel last began to keep its data.
+    ///
+    /// See `ViewFS` on opening. Under write-back the kernel keeps data in any case. Then it is the
+    /// mtime that the kernel shows: see `ViewFS.captureShownTime`.
     public let dataVersion: Atomic<UInt64>
     public let scope: UInt32
     /// S_IFMT of the file, which an inode never changes.
     public var type: mode_t { mode_t(truncatingIfNeeded: shortType) }
     private let shortType: UInt16
-    /// Of a file: something is locked, or a lock is waited for. close(2) checks this before it looks for locks.
+    /// Of a file: whether a lock is held, or a request waits for one.
+    ///
+    /// close(2) checks this before it looks for locks.
     public let isLocked: Atomic<Bool>
-    /// How often the file is open, and how often for writing: pages of a file open for writing can become dirty again behind an
-    /// invalidation.
+    /// How often the file is open, and how often for writing.
+    ///
+    /// Pages of a file open for writing can become dirty again behind an invalidation.
     public let openers: Atomic<UInt32>
     public let writers: Atomic<UInt32>
     /// Of a file: it has been open for writing, or may have been.
@@ -94,42 +112,52 @@ public struct Node: ~Copyable {
     public let usesCallerGroups: Bool
     /// Its last name was removed, so no handle would find it: its descriptor is not evicted.
     let keepsDescriptor: Atomic<Bool>
-    /// Whether an open of the removed file was already answered with ESTALE: see `ViewFS` on opening.
+    /// Whether an open of the removed file has already failed with ESTALE.
+    ///
+    /// See `ViewFS` on opening.
     public let reportedStale: Atomic<Bool>
-    /// Of a directory: files in it were locked, so programs communicate by its names, which are never cached.
+    /// Of a directory: files in it were locked.
+    ///
+    /// So programs communicate by its names, which are never cached.
     public let isShared: Atomic<Bool>
-    /// Of a file: who else has it open, as far as was probed.
+    /// Of a file: the result of the last probe for other openers.
     public let oplock: Atomic<Oplock>
     /// Of a file: lock requests since it was opened, at most `Node.oplockThreshold`.
     public let lockRequests: Atomic<UInt8>
-    /// Of a directory: its last listing omitted attributes, or the kernel lists it from a cache with old attributes.
+    /// Of a directory: its last listing omitted attributes.
+    ///
+    /// Or the kernel lists it from a cache with old attributes.
     public let wasListedBare: Atomic<Bool>
     /// Of a directory: it is watched for changes, see `WatchedDirectories`.
     public let isWatched: Atomic<Bool>
 
-    /// Under write-back: the file's mtime may differ from the one that the kernel shows.
+    /// Under write-back: the file's mtime may differ from the mtime that the kernel shows.
     public let isTimeDirty: Atomic<Bool>
 
     /// Bits of `Containment`. Refusing bits are set under the shard's lock.
     public let containment: Atomic<UInt8>
-    /// Where renames are not reported: when its place was last checked, CLOCK_MONOTONIC in milliseconds, lower 32 bits.
+    /// When its place was last checked, if renames are not reported.
+    ///
+    /// CLOCK_MONOTONIC in milliseconds, lower 32 bits.
     public let lookedAt: Atomic<UInt32>
 
-    /// Where the kernel opens files by itself (docs/decisions/zero-message-open.md): the cached opens for reading and for writing,
-    /// numbers of `OpenFiles` or `OpenDirectories`; 0 for none. For their use see `Node+CachedOpens.swift`.
+    /// The cached opens for reading and for writing, if the kernel opens files by itself.
+    ///
+    /// See docs/decisions/zero-message-open.md. They are numbers of `OpenFiles` or
+    /// `OpenDirectories`, 0 for none. For their use see `Node+CachedOpens.swift`.
     let cachedReader: Atomic<UInt64>
     let cachedWriter: Atomic<UInt64>
     let cacheUses: Atomic<UInt32>
     /// Used since the last sweep.
     let wasCacheUsed: Atomic<Bool>
-    /// There too: the kernel may have pages of the file, which may be dirty.
+    /// Also in that case: whether the kernel may have pages of the file, which may be dirty.
     public let mayHavePages: Atomic<Bool>
-    /// Who last asked to write to the file; `writerUser` is .max for nobody.
+    /// The last caller that requested a write. `writerUser` is .max if there is none.
     let writerUser: Atomic<UInt32>
     let writerGroup: Atomic<UInt32>
     let writerProcess: Atomic<Int32>
 
-    /// From this many lock requests on a probe is worthwhile.
+    /// The number of lock requests from which on a probe is worthwhile.
     public static let oplockThreshold: UInt8 = 8
 
     static let retiredBit: UInt64 = 1 << 63
@@ -182,7 +210,9 @@ public struct Node: ~Copyable {
 
     public var owner: ScopeNodes { ownerReference.takeUnretainedValue() }
 
-    /// Runs `body` with the scope's nodes, unretained: every worker would count references on every request.
+    /// Runs `body` with the scope's nodes, unretained.
+    ///
+    /// Otherwise every worker would count references on every request.
     @inline(__always)
     public func withOwner<Result>(_ body: (ScopeNodes) -> Result) -> Result { ownerReference._withUnsafeGuaranteedRef(body) }
 

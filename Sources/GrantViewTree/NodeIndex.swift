@@ -1,17 +1,19 @@
 import GrantSystem
 
-/// Finds nodes by key: a hash table of node ids with linear probing. One per shard of a scope.
+/// Finds nodes by key: a hash table of node ids with linear probing.
 ///
-/// Locking: belongs to the shard's lock.
+/// Each shard of a scope has one. Locking: belongs to the shard's lock.
 struct NodeIndex {
     private static let empty: UInt64 = 0
     private static let tombstone: UInt64 = 1
     private var slots: [UInt64] = []
     private var present = 0
     private var filled = 0
-    /// Nodes that left the granted directory and that the kernel has not forgotten: no lookup finds them.
+    /// Nodes that left the granted directory and that the kernel has not forgotten.
+    ///
+    /// No lookup finds them.
     private var departed: Set<UInt64> = []
-    /// Nearly always false, which keeps what follows off the hot path.
+    /// False for nearly all scopes, which keeps the functions below off the hot path.
     private var hasDeparted = false
 
     var count: Int { present + departed.count }
@@ -38,9 +40,10 @@ struct NodeIndex {
         return nil
     }
 
-    /// Counts one more lookup of a node that is in the index, which keeps it alive until that is undone.
+    /// Counts one more lookup of a node in the index, which keeps it alive.
     func count(_ id: UInt64, in nodes: borrowing SlotTable<Node>) -> UnsafeMutablePointer<Node>? {
-        // Nodes in the index are alive. Only a search tells whether this one is in it, because it may just be ending.
+        // Nodes in the index are alive. Only a search tells whether this one is in it, because it
+        // may just be ending.
         guard let node = nodes.find(id), (hasDeparted && isDeparted(id)) || find(node.pointee.key, in: nodes) == id else { return nil }
         node.pointee.lookups.wrappingAdd(1, ordering: .relaxed)
         return node
@@ -56,7 +59,9 @@ struct NodeIndex {
         present += 1
     }
 
-    /// Removes a node from lookups by key, so that a later lookup of its file makes another node.
+    /// Removes a node from lookups by key.
+    ///
+    /// So a later lookup of its file makes another node.
     mutating func depart(_ id: UInt64, _ key: NodeKey, in nodes: borrowing SlotTable<Node>) {
         guard find(key, in: nodes) == id else { return }
         remove(id, key, in: nodes)

@@ -5,18 +5,22 @@ import Synchronization
 
 /// Counts the descriptors that nodes hold.
 final class DescriptorBudget: @unchecked Sendable {
-    // Safe to share: the table is allocated once, its elements are atomics.
-    /// The limit for nodes alone, and the one shared with programs.
+    // Sendable: the table is allocated once, its elements are atomics.
+    /// The limit for nodes alone, and the limit shared with programs.
     private let base: Int
     private let shared: Int
     private let shares: FairQuota
-    /// Descriptors of each scope's nodes; see `FairQuota`.
+    /// Descriptors of each scope's nodes, see `FairQuota`.
     private let ofScopes: UnsafeMutablePointer<Atomic<Int>>
     private static let places = 4096
-    /// When an eviction last failed, `Clock.monotonic`: a scan of all nodes is not for every request.
+    /// When an eviction last failed (`Clock.monotonic`).
+    ///
+    /// A scan of all nodes is too expensive for every request.
     let lastFailure = Atomic<Int64>(0)
     static let backoff: Int64 = 5_000_000
-    /// Scopes. Each keeps its root's descriptor on top of the limit, or a view of many grants would have none left for files.
+    /// The number of scopes, whose roots' descriptors are not counted against the limit.
+    ///
+    /// Otherwise a view of many grants would have none left for files.
     private let scopes = Atomic<Int>(0)
     private let used = Atomic<Int>(0)
     let evicting = Atomic<Bool>(false)
@@ -31,9 +35,9 @@ final class DescriptorBudget: @unchecked Sendable {
 
     deinit { ofScopes.deallocate() }
 
-    /// The current limit of nodes; it shrinks as programs hold more.
+    /// The current limit of nodes. It shrinks as programs hold more.
     var limit: Int { min(base, max(shared / 16, shared - shares.inUse)) + rootCount }
-    /// What is left of the shared limit.
+    /// The unused part of the shared limit.
     var left: Int { shared + rootCount - shares.inUse - inUse }
     /// Descriptors that are never evicted.
     var rootCount: Int { scopes.load(ordering: .relaxed) }
@@ -43,7 +47,7 @@ final class DescriptorBudget: @unchecked Sendable {
 
     var inUse: Int { used.load(ordering: .relaxed) }
 
-    /// Counts one more; true when the limit is exceeded.
+    /// Counts one more. True if the limit is exceeded.
     func add(_ scope: UInt32) -> Bool {
         (ofScopes + Int(truncatingIfNeeded: scope) % Self.places).pointee.wrappingAdd(1, ordering: .relaxed)
         return used.wrappingAdd(1, ordering: .relaxed).newValue > limit
@@ -54,7 +58,9 @@ final class DescriptorBudget: @unchecked Sendable {
         used.wrappingSubtract(1, ordering: .relaxed)
     }
 
-    /// Whether a scope's nodes have more than four times what is left. They only get so many by nameless files, which keep theirs.
+    /// Whether a scope's nodes have more than four times the unused part.
+    ///
+    /// They reach that only by nameless files, which keep their descriptors.
     func isOverdrawn(_ scope: UInt32) -> Bool {
         (ofScopes + Int(truncatingIfNeeded: scope) % Self.places).pointee.load(ordering: .relaxed) > 4 * left
     }
@@ -66,7 +72,9 @@ extension NodeTree {
         reserveShare(scope: scope, user: user) ? QuotaReservation(shares, scope: scope, user: user) : nil
     }
 
-    /// Reserves the share of a descriptor that another daemon's program holds, regardless of limits.
+    /// Reserves the share of a descriptor that another daemon's program holds.
+    ///
+    /// Limits do not apply.
     public func takeOverShare(scope: UInt32, user: UInt32) -> QuotaReservation {
         shares.takeOver(scope: scope, user: user)
         return QuotaReservation(shares, scope: scope, user: user)
@@ -75,13 +83,15 @@ extension NodeTree {
     /// Whether descriptors were ever evicted.
     var isUnderPressure: Bool { budget.wasExceeded.load(ordering: .relaxed) }
 
-    /// Evicts descriptors of unpinned nodes until an eighth of the budget is free, or half of it when descriptor numbers have run
-    /// out. Sweeps the table like a clock hand. Evicts directories only when there is not enough else, because they lead to their
-    /// entries. One thread at a time; the others continue and find room afterwards.
+    /// Evicts descriptors of unpinned nodes until an eighth of the budget is free.
     ///
-    /// Locking: the shards', one at a time, each for a moment.
+    /// When descriptor numbers have run out, half of it must be free. Sweeps the table like a clock
+    /// hand. Evicts directories only if other nodes do not suffice, because they lead to their
+    /// entries. One thread runs at a time. The others continue and find room afterwards.
     ///
     /// `least`: this many must be left in any case.
+    ///
+    /// Locking: the shards', one at a time, each for a moment.
     func evict(numbersRanOut: Bool = false, leaving least: Int = 0) {
         if budget.lastFailure.load(ordering: .relaxed) != 0,
             Clock.monotonic - budget.lastFailure.load(ordering: .relaxed) < DescriptorBudget.backoff
@@ -109,8 +119,10 @@ extension NodeTree {
         budget.lastFailure.store(budget.inUse > goal && before - budget.inUse < 8 ? Clock.monotonic : 0, ordering: .relaxed)
     }
 
-    /// Reserves a share of descriptors for an object that a program holds; `FairQuota.release` returns it. False when the scope or
-    /// the user has exhausted its share, or there are no descriptors.
+    /// Reserves a share of descriptors for an object that a program holds.
+    ///
+    /// `FairQuota.release` returns it. False if the scope or the user has exhausted its share, or
+    /// if there are no descriptors.
     public func reserveShare(scope: UInt32, user: UInt32) -> Bool {
         guard shares.reserve(scope: scope, user: user) else { return false }
         let least = max(0, shares.needed(scope: scope, user: user))
@@ -125,10 +137,10 @@ extension NodeTree {
         return true
     }
 
-    /// Reserves a share regardless of limits: acknowledged data must be written.
+    /// Reserves a share regardless of limits, because acknowledged data must be written.
     public func forceReserveShare(scope: UInt32, user: UInt32) { shares.takeOver(scope: scope, user: user) }
 
-    /// Calls `open`; if descriptor numbers have run out, evicts some and calls it again.
+    /// Calls `open`. If descriptor numbers have run out, evicts some and calls it again.
     @inline(__always)
     public func evictingIfNeeded(_ open: () -> Int32) -> Int32 {
         let result = open()
@@ -172,7 +184,9 @@ extension NodeTree {
         node.pointee.pinState.wrappingSubtract(Node.pin, ordering: .acquiringAndReleasing)
     }
 
-    /// False for open and for removed files: their handle or name leads nowhere, or may do so at any time.
+    /// Whether a node's handle or name certainly leads to its file.
+    ///
+    /// False for open and for removed files.
     private func canReopen(_ node: UnsafeMutablePointer<Node>) -> Bool {
         if node.pointee.keepsDescriptor.load(ordering: .acquiring) { return false }
         if node.pointee.owner.opensByHandle { return true }
@@ -188,9 +202,9 @@ extension NodeTree {
         forget(id, 1)
     }
 
-    /// Runs `body` with the pinned descriptor of a scope's root (or a negative error number), from outside of any operation.
+    /// Runs `body` with the pinned descriptor of a scope's root, or a negative error number.
     ///
-    /// Locking: as `withNode`.
+    /// Call it from outside of any operation. Locking: as `withNode`.
     public func withRoot(of scope: ScopeNodes, _ body: (Int32) -> Void) {
         guard let root = scope.root else { return }
         withNode(root.id, root.key, in: scope) { node in
@@ -199,7 +213,7 @@ extension NodeTree {
         }
     }
 
-    /// Counts one more lookup of a node, if it still exists and belongs to the scope.
+    /// Counts one more lookup of a node that still exists in the scope.
     ///
     /// Locking: the shard's.
     func count(_ id: UInt64, in scope: ScopeNodes) -> UnsafeMutablePointer<Node>? {
@@ -207,8 +221,10 @@ extension NodeTree {
         return scope.withShard(of: node.pointee.key) { $0.count(id, in: nodes) }
     }
 
-    /// The live node with a descriptor at an index of the table. The scope's index is asked afterwards, under its lock, so a cell
-    /// that changes owner meanwhile is only a miss.
+    /// The live node with a descriptor at an index of the table.
+    ///
+    /// The scope's index is searched afterwards, under its lock. So a cell that changes owner
+    /// meanwhile is only a miss.
     private func identity(at index: UInt32, _ takesDirectories: Bool) -> (id: UInt64, key: NodeKey, scope: ScopeNodes)? {
         guard let (id, node) = nodes.element(at: index), node.pointee.pinState.load(ordering: .relaxed) & Node.descriptorMask != 0,
             takesDirectories || node.pointee.type != S_IFDIR

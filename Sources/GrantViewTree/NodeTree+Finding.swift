@@ -3,15 +3,17 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-// Lookups from outside of operations: does the kernel know a given file?
+// Lookups from outside of operations: whether the kernel knows a given file.
 extension NodeTree {
     /// The node of a file in a scope, if the kernel knows it.
     ///
     /// Locking: the shard's.
     public func find(_ key: NodeKey, in scope: ScopeNodes) -> UInt64? { scope.withShard(of: key) { $0.find(key, in: nodes) } }
 
-    /// Calls `body` with an O_PATH descriptor of the file behind a handle on a scope's filesystem; nil when the file is gone or may
-    /// not be opened by handle.
+    /// Calls `body` with an O_PATH descriptor of the file behind a handle.
+    ///
+    /// The handle is of the scope's filesystem. nil if the file is gone or may not be opened by
+    /// handle.
     public func withFile<Result>(_ handle: RawHandle, in scope: ScopeNodes, _ body: (Int32) -> Result) -> Result? {
         var result: Result?
         // A pinned node keeps the scope's descriptors open.
@@ -28,7 +30,9 @@ extension NodeTree {
         return result
     }
 
-    /// The identity of an entry of a directory; nil when there is none, or the kernel has forgotten the directory.
+    /// The identity of an entry of a directory.
+    ///
+    /// nil if there is none, or if the kernel has forgotten the directory.
     public func key(of name: UnsafePointer<CChar>, in directory: WatchedDirectories.Place, _ scope: ScopeNodes) -> NodeKey? {
         var result: NodeKey?
         withNode(directory.node, directory.identity, in: scope) { node in
@@ -40,8 +44,9 @@ extension NodeTree {
         return result
     }
 
-    /// The current path of a node's file, as the kernel writes it; nil where the node has no descriptor at the moment. Asks no
-    /// filesystem.
+    /// The current path of a node's file, as the kernel writes it.
+    ///
+    /// nil if the node has no descriptor at the moment. Makes no call to a filesystem.
     ///
     /// Locking: the shard's.
     public func knownPath(of id: UInt64, in scope: ScopeNodes) -> [UInt8]? {
@@ -60,7 +65,7 @@ extension NodeTree {
     /// Whether the kernel counts lookups of a scope's root, besides the scope's own.
     public func isCounted(_ root: UInt64) -> Bool { (nodes.find(root)?.pointee.lookups.load(ordering: .relaxed) ?? 0) > 1 }
 
-    /// Whether a node's file is open; false when the kernel has forgotten it.
+    /// Whether a node's file is open. False if the kernel has forgotten it.
     public func isOpen(_ node: UInt64, _ key: NodeKey, in scope: ScopeNodes) -> Bool {
         var result = false
         withNode(node, key, in: scope) { result = $0.pointee.openers.load(ordering: .relaxed) > 0 }

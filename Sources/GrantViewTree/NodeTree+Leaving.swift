@@ -3,10 +3,11 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-// What the detection of files moved out of a granted directory needs of the tree.
+// Access to the tree for the detection of files that were moved out of a granted directory.
 extension NodeTree {
-    /// An unpinned view of a node or an open file, which may end at any moment: by then its descriptor number may be another
-    /// file's.
+    /// An unpinned view of a node or an open file.
+    ///
+    /// Either may end at any moment. By then its descriptor number may be another file's.
     public struct UnpinnedSnapshot {
         public let node: UInt64
         public let scope: UInt32
@@ -16,8 +17,9 @@ extension NodeTree {
     /// No node has this index or a higher one.
     public var indexLimit: UInt32 { nodes.indexLimit }
 
-    /// The directory (with `files` also the regular file) at an index of the table that has a descriptor and has not escaped;
-    /// unpinned.
+    /// The directory at an index of the table, unpinned. With `files` also a regular file.
+    ///
+    /// It must have a descriptor and must not have escaped.
     public func directory(at index: UInt32, orFile files: Bool = false) -> UnpinnedSnapshot? {
         guard let (id, node) = nodes.element(at: index), node.pointee.type == S_IFDIR || (files && node.pointee.type == S_IFREG),
             node.pointee.containment.load(ordering: .relaxed) & Containment.escaped == 0
@@ -28,22 +30,23 @@ extension NodeTree {
             ? nil : UnpinnedSnapshot(node: id, scope: scope, descriptor: Int32(truncatingIfNeeded: held) - 1)
     }
 
-    /// The granted directory's descriptor; nil once it is released. It stays open while an operation is inside the scope or the
-    /// node is pinned.
+    /// The granted directory's descriptor. nil once it is released.
+    ///
+    /// It stays open while an operation is inside the scope or the node is pinned.
     public func rootDescriptor(of scope: ScopeNodes) -> Int32? {
         scope.root.flatMap { descriptor(of: $0.id) }
     }
 
-    /// A node's current descriptor, if any; unpinned, so its number may become another file's.
+    /// A node's current descriptor, if any. Unpinned, so its number may become another file's.
     public func descriptor(of id: UInt64) -> Int32? {
         guard let node = nodes.find(id) else { return nil }
         let held = node.pointee.pinState.load(ordering: .acquiring) & Node.descriptorMask
         return held == 0 ? nil : Int32(truncatingIfNeeded: held) - 1
     }
 
-    /// Runs `body` on a node's descriptor, which stays open meanwhile; nil when it has none. Unlike `pin` opens nothing.
+    /// Runs `body` on a node's descriptor, which stays open meanwhile. nil if it has none.
     ///
-    /// Locking: that of `withLive`.
+    /// Opens no descriptor, unlike `pin`. Locking: that of `withLive`.
     public func withHeldDescriptor<Result>(of id: UInt64, in scope: ScopeNodes, _ body: (Int32) -> Result) -> Result? {
         withLive(id, in: scope) { node in
             let held = node.pointee.pinState.wrappingAdd(Node.pin, ordering: .acquiringAndReleasing).newValue & Node.descriptorMask
@@ -52,7 +55,9 @@ extension NodeTree {
         } ?? nil
     }
 
-    /// Runs `body` on a node that is kept alive; nil when the kernel has forgotten it or it belongs to another scope.
+    /// Runs `body` on a node that is kept alive.
+    ///
+    /// nil if the kernel has forgotten it or if it belongs to another scope.
     ///
     /// Locking: the shard's, for a moment before and after.
     public func withLive<Result>(_ id: UInt64, in scope: ScopeNodes, _ body: (UnsafeMutablePointer<Node>) -> Result) -> Result? {
@@ -61,8 +66,9 @@ extension NodeTree {
         return body(node)
     }
 
-    /// Refuses a node from now on and removes it from lookups by key: a lookup that finds the file in the granted directory again
-    /// makes another node.
+    /// Refuses a node from now on and removes it from lookups by key.
+    ///
+    /// A lookup that finds the file in the granted directory again makes another node.
     ///
     /// Locking: the shard's.
     public func depart(_ id: UInt64, _ node: UnsafeMutablePointer<Node>) {
@@ -74,7 +80,9 @@ extension NodeTree {
         }
     }
 
-    /// Whether an open directory (O_PATH) has an entry that leads to a file. May block on its filesystem.
+    /// Whether an open directory (O_PATH) has an entry that leads to a file.
+    ///
+    /// May block on its filesystem.
     public static func directory(_ descriptor: Int32, leadsTo key: NodeKey) -> Bool {
         let opened = clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY)
         if opened < 0 { return false }
@@ -106,7 +114,7 @@ extension OpenFiles {
         return refused
     }
 
-    /// Copies a node's refusing bits to a file that was just opened and that nobody else knows yet.
+    /// Copies a node's refusing bits to a newly opened file that is not published yet.
     @inline(__always)
     public func inherit(_ containment: UInt8, _ id: UInt64) {
         table.find(id)?.pointee.containment.bitwiseOr(containment & Containment.escaped, ordering: .relaxed)
@@ -133,7 +141,7 @@ extension OpenFiles {
 }
 
 extension OpenDirectories {
-    /// As `OpenFiles.refuse`.
+    /// Does the same as `OpenFiles.refuse`.
     public func refuse(_ containment: UInt8, _ isMeant: (UInt64) -> Bool) {
         for index in 0..<table.indexLimit {
             table.visit(index) { _, directory in
@@ -143,12 +151,12 @@ extension OpenDirectories {
         }
     }
 
-    /// As `OpenFiles.inherit`.
+    /// Does the same as `OpenFiles.inherit`.
     public func inherit(_ containment: UInt8, _ id: UInt64) {
         table.find(id)?.pointee.containment.bitwiseOr(containment & Containment.escaped, ordering: .relaxed)
     }
 
-    /// As `OpenFiles.forEachUnpinned`.
+    /// Does the same as `OpenFiles.forEachUnpinned`.
     public func forEachUnpinned(_ body: (NodeTree.UnpinnedSnapshot) -> Void) {
         for index in 0..<table.indexLimit {
             var seen: NodeTree.UnpinnedSnapshot?

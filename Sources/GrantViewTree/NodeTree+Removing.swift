@@ -11,11 +11,12 @@ public struct PinnedNode {
     let isLast: Bool
 }
 
-// Names that change through the mount. A node that loses its last name keeps its descriptor: nothing else would find the file
-// again, and a program may hold it.
+// Names that change through the mount. A node that loses its last name keeps its descriptor:
+// nothing else would find the file again, and a program may hold it.
 extension NodeTree {
-    /// Pins the node of the entry `name` of an open directory; nil when the kernel does not know it, or when no descriptors are
-    /// evicted anyway.
+    /// Pins the node of the entry `name` of an open directory.
+    ///
+    /// nil if the kernel does not know it, or if no descriptors are evicted anyway.
     ///
     /// Locking: the shard's.
     public func pinEntry(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) -> PinnedNode? {
@@ -39,8 +40,10 @@ extension NodeTree {
         return PinnedNode(id: id, node: node, isLast: status.st.st_nlink <= 1 || node.pointee.type == S_IFDIR)
     }
 
-    /// The same for a file that is about to lose a name where the daemon may open by handle and nothing else keeps the file: which
-    /// files programs have open is unknown there. Uses statx(2) on the name alone.
+    /// Pins the node of an open file that is about to lose a name.
+    ///
+    /// Used if the daemon may open by handle and nothing else keeps the file. It is unknown then
+    /// which files programs have open. Uses statx(2) on the name alone.
     ///
     /// Locking: the shard's.
     public func pinOpenEntry(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) -> PinnedNode? {

@@ -3,23 +3,26 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-// Reopens the file of a node whose descriptor was evicted: by its handle, or by the names that lead to it from an open directory.
-// The result is compared with the known identity before it is trusted: a file that was renamed or replaced on the host is ESTALE,
-// and the kernel looks its name up again.
+// Reopens files whose descriptors were evicted, by handle, or by names from an open directory.
+// Another file is ESTALE, and the kernel looks the name up again.
 extension NodeTree {
     /// No path is deeper.
     private static let depthLimit = 8192
 
-    /// Reopens a node's file. The caller has pinned it. Returns the descriptor, which the node owns, or a negative error number.
+    /// Reopens the file of a node that the caller has pinned.
+    ///
+    /// Returns the descriptor, which the node owns, or a negative error number.
     func reopen(_ node: UnsafeMutablePointer<Node>) -> Int32 {
-        // Pins before it checks; `release` does it the other way round.
+        // Pins before it checks. `release` uses the opposite order.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
         guard !node.pointee.owner.isReleased.load(ordering: .relaxed) else { return -ESTALE }
         let opened = node.pointee.owner.opensByHandle ? openByHandle(node) : openByName(node)
         return opened < 0 ? opened : install(opened, in: node)
     }
 
-    /// Makes `opened` the descriptor of a pinned node, or closes it when the node has got one meanwhile. Returns the node's.
+    /// Makes `opened` the descriptor of a pinned node, and returns the node's descriptor.
+    ///
+    /// If the node has got one meanwhile, `opened` is closed.
     func install(_ opened: Int32, in node: UnsafeMutablePointer<Node>) -> Int32 {
         while true {
             let old = node.pointee.pinState.load(ordering: .acquiring)
@@ -42,7 +45,9 @@ extension NodeTree {
         return verified(evictingIfNeeded { clinux_open_by_handle(base, &copy, clinux_O_PATH | O_NOFOLLOW) }, node)
     }
 
-    /// Walks up to the nearest directory with an open descriptor (the granted one always has one), then down again.
+    /// Walks up to the nearest directory with an open descriptor, then down again.
+    ///
+    /// The granted directory always has one.
     private func openByName(_ node: UnsafeMutablePointer<Node>) -> Int32 {
         let scope = node.pointee.owner
         // Each counted and pinned.
@@ -81,9 +86,12 @@ extension NodeTree {
         }
     }
 
-    /// Returns `opened` if it is the node's file. Neither a handle nor a name is trusted alone: an inode number may have been
-    /// reused on a filesystem without generations, and a name may lead to another file by now. The type is compared as well: a
-    /// server can give files of two types one number, and what is opened as a regular file must be one.
+    /// Returns `opened` if it is the node's file.
+    ///
+    /// Neither a handle nor a name is trusted alone. An inode number may have been reused on a
+    /// filesystem without generations, and a name may lead to another file by now. The type is
+    /// compared as well: a server can give files of two types one number, and a file opened as a
+    /// regular one must be one.
     private func verified(_ opened: Int32, _ node: UnsafeMutablePointer<Node>) -> Int32 {
         if opened < 0 { return [-ENOENT, -ENOTDIR, -EXDEV].contains(opened) ? -ESTALE : opened }
         var status = FileStatus()

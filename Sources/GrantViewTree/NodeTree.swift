@@ -5,19 +5,24 @@ import Synchronization
 
 /// All nodes of a mount by id, with their lookup counts and descriptors.
 public final class NodeTree: @unchecked Sendable {
-    // Safe to share: the table is; the scopes' array is written under `scopeLock` and its elements never change once set.
+    // Sendable: the table is. `scopes` has a lock.
     public let nodes: SlotTable<Node>
-    /// The published node ids, directories marked, for the process that invalidates them after this one's death; nil when there is
-    /// no memory for it.
+    /// The published node ids, directories marked, for the process that cleans up.
+    ///
+    /// That process invalidates them after this one's death. nil if there is no memory for it.
     public let shared: SharedChunks?
     public let devices: InodeNumbering
     let budget: DescriptorBudget
     let scopes = Lock<[UInt32: ScopeNodes]>([:])
 
-    /// The share of descriptors that programs hold: open files and directories, and descriptions that carry locks.
+    /// The share of descriptors that programs hold.
+    ///
+    /// Programs hold them by open files, open directories, and descriptions that carry locks.
     public let shares: FairQuota
 
-    /// Closes the cached opens of a node that ends: numbers of `OpenFiles`, or of `OpenDirectories` for a directory. Set before the
+    /// Closes the cached opens of a node that ends.
+    ///
+    /// They are numbers of `OpenFiles`, or of `OpenDirectories` for a directory. Set before the
     /// first request.
     public nonisolated(unsafe) var close: (_ reader: UInt64, _ writer: UInt64, _ isDirectory: Bool) -> Void = { _, _, _ in }
 
@@ -25,8 +30,13 @@ public final class NodeTree: @unchecked Sendable {
         self.init(descriptorLimit: plan.nodes, shared: plan.shared, held: plan.held, page: page)
     }
 
-    /// `descriptorLimit`: how many O_PATH descriptors nodes may hold. `shared`: how many nodes and programs may hold together.
-    /// `held`: how many of those programs may hold. `page`: publishes the nodes for the next daemon (`Supervisor`).
+    /// Makes an empty tree.
+    ///
+    /// - Parameters:
+    ///   - descriptorLimit: How many O_PATH descriptors nodes may hold.
+    ///   - shared: How many nodes and programs may hold together.
+    ///   - held: How many of those programs may hold.
+    ///   - page: Publishes the nodes for the next daemon (`Supervisor`).
     public init(descriptorLimit: Int, shared: Int = 1 << 40, held: Int = 1 << 40, page: UnsafeMutablePointer<clinux_supervised>? = nil) {
         devices = InodeNumbering(page: page)
         self.shared = try? SharedChunks(withElements: page != nil)
@@ -37,12 +47,18 @@ public final class NodeTree: @unchecked Sendable {
 
     public var descriptorsInUse: Int { budget.inUse }
 
-    /// Returns the memory of forgotten nodes to the kernel. Call it now and then. Returns the bytes.
+    /// Returns the memory of forgotten nodes to the kernel. Returns the bytes.
+    ///
+    /// Call it regularly.
     public func trim() -> Int { nodes.trim() }
 
     // MARK: scopes
 
-    /// Adds a scope. `handleBase`: nil where the daemon may not open by handle. `usesCallerGroups`: see `ScopeNodes`.
+    /// Adds a scope.
+    ///
+    /// - Parameters:
+    ///   - handleBase: nil if the daemon may not open by handle.
+    ///   - usesCallerGroups: See `ScopeNodes`.
     public func addScope(_ scope: UInt32, handleBase: HandleBase?, crossesMounts: Bool, usesCallerGroups: Bool = false) -> ScopeNodes {
         let made = ScopeNodes(scope: scope, handleBase: handleBase, crossesMounts: crossesMounts, usesCallerGroups: usesCallerGroups)
         scopes.withLock { $0[scope] = made }
@@ -57,15 +73,18 @@ public final class NodeTree: @unchecked Sendable {
         if scopes.withLock({ $0.removeValue(forKey: scope) }) != nil { budget.addRoots(-1) }
     }
 
-    /// Whether the scope and the user may have one more open file or directory, see `FairQuota`. A method here, so that callers
-    /// retain no reference.
+    /// Whether the scope and the user may have one more open file or directory.
+    ///
+    /// See `FairQuota`. A method here, so that callers retain no reference.
     public func hasRoom(scope: UInt32, user: UInt32) -> Bool { shares.hasRoom(scope: scope, user: user) }
 
     // MARK: nodes
 
-    /// Interns the file behind `descriptor` (O_PATH), which was found in the directory `parent` (a node id) as `name`, and counts
-    /// one lookup. Takes ownership of the descriptor: it becomes the node's, or is closed when the node has one. nil when memory is
-    /// out.
+    /// Interns the file behind `descriptor` (O_PATH), and counts one lookup.
+    ///
+    /// The file was found in the directory `parent` (a node id) as `name`. Takes ownership of the
+    /// descriptor: it becomes the node's, or is closed if the node has one. nil if there is no
+    /// memory.
     ///
     /// Locking: the shard's.
     public func intern(
@@ -76,7 +95,8 @@ public final class NodeTree: @unchecked Sendable {
         let type = status.st.st_mode & S_IFMT
         let number = descriptor.release()
         var place = Place(parent: parent, name: scope.opensByHandle ? nil : name)
-        // Made before the lock is taken, and discarded if the node exists: the insertion itself makes no system call.
+        // Made before the lock is taken, and discarded if the node exists: the insertion itself
+        // makes no system call.
         let (id, isNew) = scope.withShard(of: key) { index -> (UInt64?, Bool) in
             if let known = index.find(key, in: nodes), let node = nodes.find(known) {
                 node.pointee.lookups.wrappingAdd(1, ordering: .relaxed)
@@ -104,8 +124,10 @@ public final class NodeTree: @unchecked Sendable {
         return id
     }
 
-    /// Interns a file that the kernel already knows, found in the directory `parent` as `name`, and counts one lookup; nil when the
-    /// kernel does not know it. Needs no descriptor.
+    /// Interns a file that the kernel already knows, and counts one lookup.
+    ///
+    /// The file was found in the directory `parent` as `name`. nil if the kernel does not know it.
+    /// Needs no descriptor.
     ///
     /// Locking: the shard's.
     public func internKnown(
@@ -121,14 +143,18 @@ public final class NodeTree: @unchecked Sendable {
         }
     }
 
-    /// Makes the node of the granted directory, counted once for the scope itself. As `intern`.
+    /// Makes the node of the granted directory, counted once for the scope itself.
+    ///
+    /// See `intern`.
     public func internRoot(_ descriptor: consuming FileDescriptor, _ status: borrowing FileStatus, of scope: ScopeNodes) -> UInt64? {
         guard let id = intern(descriptor, status, in: scope, found: 0, as: nil) else { return nil }
         scope.root = (id, NodeKey(status))
         return id
     }
 
-    /// Counts one more lookup of a scope's root, and returns its id; nil when the scope has ended.
+    /// Counts one more lookup of a scope's root, and returns its id.
+    ///
+    /// nil if the scope has ended.
     ///
     /// Locking: the shard's.
     public func countRoot(of scope: ScopeNodes) -> UInt64? {
@@ -136,7 +162,9 @@ public final class NodeTree: @unchecked Sendable {
         return scope.withShard(of: root.key) { $0.count(root.id, in: nodes) } == nil ? nil : root.id
     }
 
-    /// Makes (or counts) the node of a document's file and makes the scope show it. As `intern`.
+    /// Makes or counts the node of a document's file, and makes the scope show it.
+    ///
+    /// See `intern`.
     public func showDocument(_ descriptor: consuming FileDescriptor, _ status: borrowing FileStatus, of scope: ScopeNodes) -> UInt64? {
         guard let document = scope.document, let id = intern(descriptor, status, in: scope, found: 0, as: nil), let node = nodes.find(id)
         else {
@@ -147,13 +175,15 @@ public final class NodeTree: @unchecked Sendable {
         return id
     }
 
-    /// Counts one more lookup of the node that such a scope shows; nil when there is none.
+    /// Counts one more lookup of the node that such a scope shows. nil if there is none.
     public func countDocument(of scope: ScopeNodes) -> (id: UInt64, status: FileStatus)? {
         guard let shown = scope.document?.node else { return nil }
         return scope.withShard(of: NodeKey(shown.status)) { $0.count(shown.id, in: nodes) } == nil ? nil : shown
     }
 
-    /// Whether a program has the file open; where the kernel opens by itself, whether one may have.
+    /// Whether a program has the file open.
+    ///
+    /// If the kernel opens files by itself, whether one may have it open.
     public func isOpen(_ key: NodeKey, in scope: ScopeNodes) -> Bool {
         scope.withShard(of: key) { index in
             guard let id = index.find(key, in: nodes), let node = nodes.find(id) else { return false }
@@ -162,7 +192,9 @@ public final class NodeTree: @unchecked Sendable {
         }
     }
 
-    /// Records that one of the file's several names is about to be removed, if the kernel knows the file.
+    /// Records that one of the file's several names is about to be removed.
+    ///
+    /// Does nothing if the kernel does not know the file.
     ///
     /// Locking: the shard's.
     public func recordUnlink(of key: NodeKey, in scope: ScopeNodes, at time: Int64) {
@@ -193,7 +225,9 @@ public final class NodeTree: @unchecked Sendable {
 
     // MARK: descriptors
 
-    /// Pins the node's O_PATH descriptor until `unpin` and returns it, or a negative error number.
+    /// Pins the node's O_PATH descriptor until `unpin`.
+    ///
+    /// Returns it, or a negative error number.
     @inline(__always)
     public func pin(_ node: UnsafeMutablePointer<Node>) -> Int32 {
         let held = node.pointee.pinState.wrappingAdd(Node.pin, ordering: .acquiringAndReleasing).newValue & Node.descriptorMask
@@ -230,8 +264,11 @@ public final class NodeTree: @unchecked Sendable {
         budget.remove(scope)
     }
 
-    /// Releases every descriptor of a shut scope that no operation is inside, for good: its filesystem can be unmounted. False
-    /// while code outside of operations (a query of the granted directory's path) has a node pinned; call it again then.
+    /// Releases every descriptor of a shut scope permanently.
+    ///
+    /// No operation is inside the scope. Its filesystem can then be unmounted. False while code
+    /// outside of operations (a query of the granted directory's path) has a node pinned. Then call
+    /// it again.
     public func release(_ scope: ScopeNodes) -> Bool {
         scope.isReleased.store(true, ordering: .relaxed)
         atomicMemoryFence(ordering: .sequentiallyConsistent)

@@ -3,24 +3,30 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-/// A file opened through the mount. Its descriptor is closed when the kernel has released the file and no operation uses it.
+/// A file opened through the mount.
+///
+/// Its descriptor is closed when the kernel has released the file and no operation uses it.
 public struct OpenFile: ~Copyable {
     public let descriptor: Int32
     public let node: UInt64
     public let scope: UInt32
-    /// Who opened it. The kernel's write-back acts as that user.
+    /// The opener. The kernel's write-back acts as that user.
     public let (uid, gid, pid): (uid_t, gid_t, pid_t)
     /// The caller's open(2) flags.
     public let flags: Int32
-    /// Whether the descriptor can only append, because the file allows nothing else (FS_APPEND_FL).
+    /// Whether the descriptor can only append.
+    ///
+    /// The file then allows nothing else (FS_APPEND_FL).
     public let appendsOnly: Bool
     /// Refusing bits of `Containment`, copied from the node.
     public let containment = Atomic<UInt8>(0)
     /// How many lost writes of the file were reported to its user.
     public let reportedLosses = Atomic<UInt32>(0)
-    /// The kernel's reference, and one per operation under way.
+    /// The kernel's reference, and one for each running operation.
     let refcount = Atomic<UInt32>(1)
-    /// The kernel has released it, or is about to be told so: the next daemon must not get it, nor its locks.
+    /// Whether the kernel has released it, or is about to get the reply to RELEASE.
+    ///
+    /// The next daemon must not get it, nor its locks.
     public let isReleased = Atomic<Bool>(false)
 
     public init(
@@ -46,12 +52,12 @@ public struct OpenDirectory: ~Copyable {
     public let descriptor: Int32
     public let node: UInt64
     public let scope: UInt32
-    /// Who opened it.
+    /// The opener.
     public let user: UInt32
     /// Refusing bits of `Containment`, copied from the node.
     public let containment = Atomic<UInt8>(0)
     let refcount = Atomic<UInt32>(1)
-    /// As `OpenFile.isReleased`.
+    /// See `OpenFile.isReleased`.
     public let isReleased = Atomic<Bool>(false)
     /// Entries read and not yet returned.
     public let stream: Lock<DirectoryStream>
@@ -69,7 +75,7 @@ public struct OpenDirectory: ~Copyable {
 
 /// The open files of a mount, by their file handle number (`fi->fh`).
 public final class OpenFiles: @unchecked Sendable {
-    // Safe to share: the table is, and an element lives as long as its count.
+    // Sendable: the table is, and an element lives as long as its count.
     let table: SlotTable<OpenFile>
     let shares: FairQuota
     static let lists = 8
@@ -83,9 +89,9 @@ public final class OpenFiles: @unchecked Sendable {
     }
 
     public var count: Int { table.count }
-    /// As `NodeTree.trim`.
+    /// Does the same as `NodeTree.trim`.
     public func trim() -> Int { table.trim() }
-    /// `worker`: the caller's slot.
+    /// Adds a file. `worker`: the caller's slot. nil if there is no room.
     public func add(_ file: consuming OpenFile, by worker: Int) -> UInt64? {
         let (scope, user) = (file.scope, file.uid)
         let id = table.insert(file, by: worker)
@@ -114,9 +120,11 @@ public final class OpenFiles: @unchecked Sendable {
         shares.release(scope: scope, user: user)
     }
 
-    /// Releases the backing files of a shut scope that no operation is inside. Their descriptor numbers become copies of `nothing`
-    /// (`clinux_open_nothing`) until the kernel releases the files, so a late user finds nothing and never another file. May block
-    /// on the filesystem.
+    /// Releases the backing files of a shut scope that no operation is inside.
+    ///
+    /// Their descriptor numbers become copies of `nothing` (`clinux_open_nothing`) until the kernel
+    /// releases the files. So a late user gets an error and never another file. May block on the
+    /// filesystem.
     public func release(_ scope: UInt32, to nothing: Int32) {
         for index in 0..<table.indexLimit {
             var found: (id: UInt64, descriptor: Int32)?
@@ -132,11 +140,11 @@ public final class OpenFiles: @unchecked Sendable {
 
 /// The open directories of a mount.
 public final class OpenDirectories: @unchecked Sendable {
-    // Safe to share: as OpenFiles.
+    // Sendable: as OpenFiles.
     let table: SlotTable<OpenDirectory>
     let shares: FairQuota
     public let shared: SharedChunks?
-    /// As `OpenFiles`.
+    /// See `OpenFiles`.
     public init(_ shares: FairQuota, shared: SharedChunks? = nil) {
         self.shares = shares
         self.shared = shared
@@ -144,7 +152,7 @@ public final class OpenDirectories: @unchecked Sendable {
     }
 
     public var count: Int { table.count }
-    /// As `NodeTree.trim`.
+    /// Does the same as `NodeTree.trim`.
     public func trim() -> Int { table.trim() }
     public func add(_ directory: consuming OpenDirectory) -> UInt64? {
         let (scope, user) = (directory.scope, directory.user)
@@ -153,7 +161,7 @@ public final class OpenDirectories: @unchecked Sendable {
         return id
     }
 
-    /// Marks it as released by the kernel, before that is told so.
+    /// Marks a directory as released by the kernel, before the reply to RELEASEDIR.
     public func markReleased(_ id: UInt64) { table.find(id)?.pointee.isReleased.store(true, ordering: .releasing) }
 
     public func acquire(_ id: UInt64) -> UnsafeMutablePointer<OpenDirectory>? {
@@ -173,7 +181,7 @@ public final class OpenDirectories: @unchecked Sendable {
         shares.release(scope: scope, user: user)
     }
 
-    /// As `OpenFiles.release`.
+    /// Does the same as `OpenFiles.release`.
     public func release(_ scope: UInt32, to nothing: Int32) {
         for index in 0..<table.indexLimit {
             var found: (id: UInt64, descriptor: Int32)?

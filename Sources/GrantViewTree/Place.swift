@@ -1,10 +1,12 @@
 import Glibc
 import Synchronization
 
-/// Where a node was found: its directory's node, and its name there if that is needed to reopen it.
+/// The last place of a node: its directory's node, and its name there.
+///
+/// The name is kept only if it is needed to reopen the node.
 struct Place: ~Copyable {
     let parent: UInt64
-    /// Owned; freed with the value.
+    /// Owned, and freed with the value.
     private var name: UnsafeMutablePointer<CChar>?
 
     init(parent: UInt64, name: UnsafePointer<CChar>?) {
@@ -29,7 +31,9 @@ struct Place: ~Copyable {
 }
 
 extension Node {
-    /// Copies the node's name into 256 bytes, if it was last found in `parent` and the name is known.
+    /// Copies the node's name into 256 bytes.
+    ///
+    /// False if it was not last found in `parent`, or if the name is not known.
     ///
     /// Locking: under the shard's.
     func copyName(in parent: UInt64, to buffer: UnsafeMutablePointer<CChar>) -> Bool {

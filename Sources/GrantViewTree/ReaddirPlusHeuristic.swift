@@ -1,16 +1,18 @@
 import Synchronization
 
-/// Decides whether listings of a scope carry attributes. If programs look at the entries they list, attributes in the listing save
-/// a LOOKUP each; if not, they cost a statx(2) each for nothing. The kernel does not tell what it used, so now and then a listing
-/// omits attributes, and lookups of its entries are counted.
+/// Decides whether listings of a scope carry attributes.
 ///
-/// This applies from the second part of a listing on: the first always has attributes, so small directories need no guess. It also
-/// decides whether the kernel may reuse a cached listing whose names have expired: if entries are looked at, a new listing is
-/// cheaper than a LOOKUP of each.
+/// If programs use the entries they list, attributes in the listing save a LOOKUP each. If not,
+/// each entry costs a statx(2) for nothing. The kernel does not report which attributes it used. So
+/// some listings omit attributes as a sample, and lookups of their entries are counted.
+///
+/// This applies from the second part of a listing on. The first always has attributes, so small
+/// directories need no guess. It also decides whether the kernel may reuse a cached listing whose
+/// names have expired. If programs use the entries, a new listing costs less than a LOOKUP of each.
 public struct ReaddirPlusHeuristic: ~Copyable {
     /// How many lookups after a listing without attributes turn attributes on.
     private static let enough: UInt32 = 16
-    /// One in so many listings omits attributes, as a sample.
+    /// One in this many listings omits attributes, as a sample.
     private static let sampleEvery: UInt32 = 32
 
     private let looks = Atomic<Bool>(false)
@@ -20,8 +22,9 @@ public struct ReaddirPlusHeuristic: ~Copyable {
 
     init() {}
 
-    /// Called for a listing with more than one part, or one that the kernel has cached. Returns whether to omit attributes in the
-    /// rest, or to use the kernel's.
+    /// Decides for a listing with several parts, or one that the kernel has cached.
+    ///
+    /// Returns whether to omit attributes in the rest, or to use the kernel's cached listing.
     public func omitsAttributes() -> Bool {
         if !looks.load(ordering: .relaxed) {
             omittedAttributes.store(true, ordering: .relaxed)

@@ -3,51 +3,69 @@ import Synchronization
 
 /// The nodes of one scope, and the descriptors of the scope as a whole.
 ///
-/// Locking: each shard's lock is rank 2: while it is held, no system call, no reply, no notification.
+/// Locking: each shard's lock is rank 2. While it is held, no system call is made, and no reply or
+/// notification is sent.
 public final class ScopeNodes: @unchecked Sendable {
-    // Safe to share: the index of each shard is behind its lock, the rest is fixed or atomic.
+    // Sendable: the index of each shard is behind its lock. All other fields are fixed, atomic,
+    // locked, or set before sharing.
     static let shardCount = 8
     public let scope: UInt32
-    /// Retained by this object and used unretained: each request with a name takes one of these locks.
+    /// Retained by this object and used unretained.
+    ///
+    /// Each request with a name takes one of these locks.
     private let shards: UnsafeMutablePointer<Unmanaged<Lock<NodeIndex>>>
     /// The descriptor number of `baseReference`, or -1 once the scope is released.
     private let base: Atomic<Int32>
     private let baseReference: Lock<HandleBase?>
     /// Whether the daemon may open by handle there.
     public let opensByHandle: Bool
-    /// No descriptor is opened for a node any more: the filesystem is to be unmounted.
+    /// Whether no descriptor is opened for a node any more.
+    ///
+    /// The filesystem can then be unmounted.
     let isReleased = Atomic<Bool>(false)
     public var hasReleased: Bool { isReleased.load(ordering: .relaxed) }
     /// Whether mounts below the granted directory may be entered.
     public let crossesMounts: Bool
-    /// Whether a server behind the filesystem checks permissions by itself: operations then use the caller's groups as well.
+    /// Whether a server behind the filesystem checks permissions by itself.
+    ///
+    /// Operations then use the caller's groups as well.
     public let usesCallerGroups: Bool
 
-    /// How changes of names beside the mount are reported: a `ChangeWatch.Means`, or 0 when they are not.
+    /// How changes of names on the host are reported.
+    ///
+    /// A `ChangeWatch.Means`, or 0 if they are not.
     public let watchMeans = Atomic<UInt8>(0)
-    /// statfs(2)'s f_fsid of the granted directory where its filesystem is watched; else 0.
+    /// f_fsid of statfs(2) for the granted directory, if its filesystem is watched. Otherwise 0.
     public let filesystem = Atomic<UInt64>(0)
 
-    /// Renames below it are not reported: see `Containment`. Set once, before there are nodes.
+    /// Whether renames below it are not reported: see `Containment`.
+    ///
+    /// Set once, before there are nodes.
     public let isUnwatched = Atomic<Bool>(false)
 
-    /// Reasons why the kernel may cache nothing of the scope; 0 where it may.
+    /// Reasons why the kernel may cache nothing of the scope. 0 if it may.
     public let cacheBypass = Atomic<UInt8>(0)
     /// Another scope of the mount reaches the same files.
     public static let overlap: UInt8 = 1
-    /// Claims are held here, which answers from the kernel's cache would not wait for.
+    /// Claims are held here, for which replies from the kernel's cache would not wait.
     public static let claims: UInt8 = 2
 
     /// Whether listings carry attributes.
     public let readdirPlus = ReaddirPlusHeuristic()
 
-    /// The granted directory's node. It keeps its descriptor until the scope is released. Set once, before the scope is shared.
+    /// The granted directory's node. It keeps its descriptor until the scope is released.
+    ///
+    /// Set once, before the scope is shared.
     public internal(set) nonisolated(unsafe) var root: (id: UInt64, key: NodeKey)?
-    /// For a grant of one file: the document's place, set once before the scope is shared; and the node of the directory that shows
-    /// it in the view, else 0.
+    /// The place of the document, and the node of the directory that shows it.
+    ///
+    /// For a grant of one file. The place is set once before the scope is shared. The node is 0 if
+    /// the view shows the file itself.
     public nonisolated(unsafe) var document: DocumentPlace?
     public let documentRoot = Atomic<UInt64>(0)
-    /// The granted directory's last reported attributes, to be repeated without asking its filesystem. Rank 2, for a moment.
+    /// The granted directory's last reported attributes.
+    ///
+    /// They are repeated without a call to its filesystem. Rank 2, held for a moment.
     public let rootStatus = Lock<FileStatus?>(nil)
 
     /// `opensByHandle`: set for a scope whose base is gone.
@@ -67,14 +85,15 @@ public final class ScopeNodes: @unchecked Sendable {
         shards.deallocate()
     }
 
-    /// For a caller that has a node of the scope pinned and has checked that it is not released: it stays open until the pin is
-    /// gone.
+    /// The base's descriptor, which stays open while the caller has a node pinned.
+    ///
+    /// The caller has checked after pinning that the scope is not released.
     var handleBase: Int32? {
         let base = base.load(ordering: .acquiring)
         return base < 0 ? nil : base
     }
 
-    /// Call it once the scope is released and no node of it is pinned.
+    /// Closes the base. Call it once the scope is released and no node of it is pinned.
     func closeBase() {
         base.store(-1, ordering: .releasing)
         // Dropped outside of the lock, because that may close it.

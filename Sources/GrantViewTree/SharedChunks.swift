@@ -2,10 +2,11 @@ import CGrantSystem
 import Glibc
 import GrantSystem
 
-/// The chunks of a table in a memory file that other processes can map: the ids in use and optionally the elements. They survive
-/// this process's death.
+/// The chunks of a table in a memory file that other processes can map.
 ///
-/// Chunks lie one after the other, each with its head first. Pointers in them are valid only in the process that wrote them.
+/// They contain the ids in use and optionally the elements. They survive this process's death.
+/// Chunks lie one after the other, each with its head first. Pointers in them are valid only in the
+/// process that wrote them.
 public final class SharedChunks: Sendable {
     /// The file to give to that process.
     public let file: FileDescriptor
@@ -18,10 +19,12 @@ public final class SharedChunks: Sendable {
         file = try MemoryFile.of([])
     }
 
-    /// Maps the chunk `place` over `address`, which is mapped, empty memory of that size: its head of `headBytes`, and its
-    /// elements. False when memory is out.
+    /// Maps the chunk `place` over `address`, with its head and its elements.
     ///
-    /// Locking: takes one of rank 3 for a moment, to grow the file.
+    /// `address` is mapped, empty memory of that size. `headBytes`: the size of the head. False if
+    /// there is no memory.
+    ///
+    /// Locking: takes a lock of rank 3 for a moment, to grow the file.
     func hold(_ place: Int, at address: UnsafeMutableRawPointer, headBytes: Int, elementBytes: Int) -> Bool {
         let bytes = headBytes + (hasElements ? elementBytes : 0)
         let (start, needed) = (off_t(clamping: place * bytes), off_t(clamping: (place + 1) * bytes))
@@ -33,8 +36,9 @@ public final class SharedChunks: Sendable {
         return mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file.number, start) != MAP_FAILED
     }
 
-    /// All ids in use in the table of `Element` in `file`: those inserted without a mark, and those with one. Nobody may use the
-    /// table any more.
+    /// All ids in use in a table of `Element`, with and without a mark.
+    ///
+    /// `file`: the table, which must not be in use any more.
     public static func ids<Element: ~Copyable>(
         in file: borrowing FileDescriptor, withElements hasElements: Bool, of _: Element.Type
     ) throws(Errno) -> (plain: [UInt64], marked: [UInt64]) {
@@ -47,7 +51,9 @@ public final class SharedChunks: Sendable {
     }
 }
 
-/// The chunks of a table that another process left, for reading. Nobody may change them any more.
+/// The chunks of a table that another process left, for reading.
+///
+/// They must not change any more.
 public struct MappedChunks<Element: ~Copyable>: ~Copyable {
     private let memory: UnsafeMutableRawPointer?
     private let bytes: Int
@@ -58,7 +64,7 @@ public struct MappedChunks<Element: ~Copyable>: ~Copyable {
         let chunkBytes = ChunkHead.bytes + (hasElements ? ChunkHead.cells * MemoryLayout<Element>.stride : 0)
         // A partial chunk at the end was never used.
         let bytes = Int(clamping: try file.status().st.st_size) / chunkBytes * chunkBytes
-        // Private: a mistaken write of the reader affects nobody else.
+        // Private: a mistaken write of the reader affects no other process.
         let mapped = bytes > 0 ? mmap(nil, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.number, 0) : nil
         if mapped == MAP_FAILED { throw Errno(errno) }
         (self.chunkBytes, self.bytes, self.hasElements, memory) = (chunkBytes, bytes, hasElements, mapped)
@@ -66,7 +72,7 @@ public struct MappedChunks<Element: ~Copyable>: ~Copyable {
 
     deinit { if let memory { munmap(memory, bytes) } }
 
-    /// The numbers of the chunks in use; all, where that is not recorded.
+    /// The numbers of the chunks in use. All chunks, if that is not recorded.
     var places: [Int] { (0..<bytes / chunkBytes).filter { !hasElements || ChunkHead.isMade(in: chunk($0)) } }
 
     func chunk(_ place: Int) -> UnsafeMutableRawPointer { memory! + place * chunkBytes }
@@ -82,7 +88,9 @@ public struct MappedChunks<Element: ~Copyable>: ~Copyable {
         }
     }
 
-    /// Calls `body` with each element, in place and not owned: do not follow pointers in it.
+    /// Calls `body` with each element, in place and not owned.
+    ///
+    /// Do not follow pointers in it.
     public func forEach<Failure: Error>(_ body: (UInt64, UnsafeMutablePointer<Element>) throws(Failure) -> Void) throws(Failure) {
         for place in places {
             let chunk = chunk(place)
@@ -96,8 +104,10 @@ public struct MappedChunks<Element: ~Copyable>: ~Copyable {
     }
 }
 
-/// The head of a `SlotTable` chunk: the generation of each cell (odd while used), one bit per taken cell, one bit per marked cell,
-/// and the highest generation when they were last cleared.
+/// The head of a `SlotTable` chunk.
+///
+/// It contains the generation of each cell (odd while used), one bit per taken cell, one bit per
+/// marked cell, and the highest generation when they were last cleared.
 @usableFromInline enum ChunkHead {
     @usableFromInline static var cells: Int { CellAllocator.perChunk }
     @usableFromInline static var generationBytes: Int { cells * MemoryLayout<UInt32>.stride }
@@ -111,8 +121,10 @@ public struct MappedChunks<Element: ~Copyable>: ~Copyable {
         (chunk + generationBytes + cells / 8).assumingMemoryBound(to: UInt8.self)
     }
 
-    /// `highest + 1`, and 0 in an unused chunk. Written only where there are elements as well: it takes a page that would otherwise
-    /// be returned to the kernel.
+    /// `highest + 1`, and 0 in an unused chunk.
+    ///
+    /// Written only if there are elements as well, because it takes a page that would otherwise be
+    /// returned to the kernel.
     private static func base(in chunk: UnsafeMutableRawPointer) -> UnsafeMutablePointer<UInt64> {
         (chunk + generationBytes + cells / 8 * 2).assumingMemoryBound(to: UInt64.self)
     }

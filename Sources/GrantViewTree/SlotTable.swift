@@ -2,16 +2,21 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-/// A table of elements in raw memory under ids that are never reused: `generation << 32 | index`. Lookups take no lock.
+/// A table of elements in raw memory under ids that are never reused.
 ///
-/// A lookup does not keep the element alive, and `remove` ends it at once: keep a reference of another kind (a lookup count of the
-/// kernel, a pin).
-/// Locking: `insert`, `remove`, `visit` and `trim` take the lock of one free list for a moment. Several lists let workers that come
-/// and go with each request avoid contention.
+/// An id is `generation << 32 | index`. Lookups take no lock.
+///
+/// A lookup does not keep the element alive, and `remove` ends it immediately. So keep a reference
+/// of another kind: a lookup count of the kernel, or a pin.
+///
+/// Locking: `insert`, `remove`, `visit` and `trim` take the lock of one free list for a moment.
+/// Several lists avoid contention between workers that insert with each request.
 public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
-    // Safe to share: chunks never move and are never unmapped; a generation is atomic and its element belongs to whoever made the
-    // id.
-    /// A chunk is a head for that many cells, followed by their elements on pages of their own.
+    // Sendable: chunks never move and are never unmapped. A generation is atomic, and its element
+    // belongs to the thread that made the id.
+    /// A chunk is a head for that many cells, followed by their elements.
+    ///
+    /// The elements begin on a page of their own.
     @usableFromInline static var cellsPerChunk: Int { ChunkHead.cells }
     @usableFromInline static var chunkLimit: Int { 1 << 16 }
     @usableFromInline static var headBytes: Int { ChunkHead.bytes }
@@ -23,11 +28,17 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
     private let reserved: Int
     let shared: SharedChunks?
 
-    /// `reserved`: the first indices (up to 64) are never used, so that small ids (0, FUSE_ROOT_ID) stay free for others. `lists`:
-    /// how many workers can insert concurrently; each takes chunks of its own. `shared`: publishes the ids in use.
+    /// Makes an empty table.
+    ///
+    /// - Parameters:
+    ///   - reserved: The first indices, up to 64, that are never used. So small ids (0,
+    ///     FUSE_ROOT_ID) stay free for others.
+    ///   - lists: How many workers can insert concurrently. Each takes chunks of its own.
+    ///   - shared: Publishes the ids in use.
     public init(reserved: Int = 16, lists count: Int = 1, shared: SharedChunks? = nil) {
         self.shared = shared
-        // calloc: the kernel provides untouched zero pages, so the table costs only what is used of it.
+        // calloc: the kernel provides untouched zero pages, so only the used part of the table
+        // takes memory.
         chunks = calloc(Self.chunkLimit, MemoryLayout<UnsafeMutableRawPointer?>.stride)!
             .assumingMemoryBound(to: UnsafeMutableRawPointer?.self)
         listCount = count
@@ -47,8 +58,13 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
             })
     }
 
-    /// Inserts an element and returns its id; nil when 268 million are in use or memory is out. `worker`: the inserting worker's
-    /// number. `isMarked`: published with the id.
+    /// Inserts an element and returns its id.
+    ///
+    /// nil if 268 million are in use or there is no memory.
+    ///
+    /// - Parameters:
+    ///   - worker: The inserting worker's number.
+    ///   - isMarked: Published with the id.
     public func insert(_ element: consuming Element, by worker: Int = 0, isMarked: Bool = false) -> UInt64? {
         var element: Element? = element
         let list = worker % listCount
@@ -70,7 +86,7 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
         }
     }
 
-    /// The element of `id`; nil when it does not exist.
+    /// The element of `id`. nil if it does not exist.
     @inlinable @inline(__always)
     public func find(_ id: UInt64) -> UnsafeMutablePointer<Element>? {
         let index = UInt32(truncatingIfNeeded: id)
@@ -89,16 +105,18 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
             ? (UInt64(truncatingIfNeeded: generation) << 32 | UInt64(truncatingIfNeeded: index), Self.element(index, in: chunk)) : nil
     }
 
-    /// Runs `body` on the element at an index, if there is one: it cannot end or be replaced meanwhile.
+    /// Runs `body` on the element at an index, if there is one.
     ///
-    /// Locking: the list's, so `body` only looks and counts.
+    /// The element cannot end or be replaced meanwhile.
+    ///
+    /// Locking: the list's, so `body` only reads and counts.
     func visit(_ index: UInt32, _ body: (UInt64, UnsafeMutablePointer<Element>) -> Void) {
         withList(Int(truncatingIfNeeded: index) / Self.cellsPerChunk % listCount) { _ in
             if let (id, element) = element(at: index) { body(id, element) }
         }
     }
 
-    /// Ends the element of `id`, which must be in use and held by nobody else.
+    /// Ends the element of `id`, which must be in use and have no other holder.
     public func remove(_ id: UInt64) {
         let index = UInt32(truncatingIfNeeded: id)
         let (place, cell) = Int(truncatingIfNeeded: index).quotientAndRemainder(dividingBy: Self.cellsPerChunk)
@@ -114,8 +132,9 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
         _ = consume element
     }
 
-    /// Returns pages without elements to the kernel; a late lookup of an old id reads zeros, also as its generation. Returns the
-    /// bytes. Call it now and then.
+    /// Returns pages without elements to the kernel. Returns the bytes. Call it regularly.
+    ///
+    /// A late lookup of an old id reads zeros, also as its generation.
     ///
     /// Locking: the lists', each for the madvise(2) of one chunk, which never blocks.
     public func trim() -> Int {
@@ -178,7 +197,7 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
         lists[list]._withUnsafeGuaranteedRef { $0.withLock(body) }
     }
 
-    /// Adds a chunk and returns its number within its list; nil when there is no room.
+    /// Adds a chunk and returns its number within its list. nil if there is no room.
     func addChunk(to list: Int, _ cells: inout CellAllocator) -> Int? {
         let own = cells.chunks.count
         let place = own * listCount + list

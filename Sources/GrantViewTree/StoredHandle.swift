@@ -2,13 +2,16 @@ import CGrantSystem
 import Glibc
 import Synchronization
 
-/// A node's file handle, written once. Handles of most filesystems (ext4 and xfs 8 or 12 bytes, tmpfs 12, btrfs 20) lie in the node
-/// itself: a million small blocks would fragment the C library's heap for good. Longer ones get a block of their own.
+/// A node's file handle, written once.
+///
+/// Handles of most filesystems (ext4 and xfs 8 or 12 bytes, tmpfs 12, btrfs 20) lie in the node
+/// itself. A million small blocks would fragment the C library's heap permanently. Longer handles
+/// get a block of their own.
 struct StoredHandle: ~Copyable {
     private static let inlineBytes: UInt32 = 24
-    /// `type << 32 | length`; 0 while there is none.
+    /// `type << 32 | length`. It is 0 while there is none.
     private let head = Atomic<UInt64>(0)
-    /// The handle's bytes; of a longer one, the address of its block comes first.
+    /// The handle's bytes. For a longer handle, the address of its block comes first.
     private let first = Atomic<UInt64>(0)
     private let second = Atomic<UInt64>(0)
     private let third = Atomic<UInt64>(0)
@@ -21,7 +24,7 @@ struct StoredHandle: ~Copyable {
 
     var isStored: Bool { head.load(ordering: .acquiring) != 0 }
 
-    /// A copy; nil when there is none, or when it is in a block and `withBlock` is false.
+    /// A copy. nil if there is none, or if it is in a block and `withBlock` is false.
     func copy(withBlock: Bool = true) -> clinux_handle? {
         let head = head.load(ordering: .acquiring)
         if head == 0 || (!withBlock && UInt32(truncatingIfNeeded: head) > Self.inlineBytes) { return nil }
@@ -42,7 +45,9 @@ struct StoredHandle: ~Copyable {
         return result
     }
 
-    /// Stores a handle, unless there is one. For one thread at a time: the one that evicts descriptors.
+    /// Stores a handle, unless there is one.
+    ///
+    /// Called only by the thread that evicts descriptors, so by one at a time.
     func store(_ handle: clinux_handle) {
         let length = Int(truncatingIfNeeded: handle.length)
         if isStored || length == 0 || length > MemoryLayout.size(ofValue: handle.bytes) { return }

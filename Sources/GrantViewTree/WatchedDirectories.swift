@@ -1,10 +1,13 @@
 import GrantSystem
 
-/// The nodes of watched directories, by the key of the watch. Forgotten nodes stay until a sweep.
+/// The nodes of watched directories, by the key of the watch.
 ///
-/// Locking: one lock of rank 2, taken once for each directory that the kernel comes to know, and for each change.
+/// Forgotten nodes stay until a sweep.
+///
+/// Locking: one lock of rank 2, taken once for each directory that the kernel gets to know, and for
+/// each change.
 public final class WatchedDirectories: Sendable {
-    /// A directory's node: its id, and what is needed to pin it.
+    /// A directory's node: its id, and the values needed to pin it.
     public struct Place: Sendable {
         public let node: UInt64
         public let identity: NodeKey
@@ -29,7 +32,7 @@ public final class WatchedDirectories: Sendable {
         }
     }
 
-    /// The nodes of one directory: several where several grants lead to it.
+    /// The nodes of one directory, one for each grant that leads to it.
     public func places(under key: UInt64) -> [Place] { table.withLock { $0[key] ?? [] } }
 
     public func remove(_ key: UInt64) { table.withLock { $0[key] = nil } }

@@ -1,5 +1,7 @@
-// What Swift cannot import from the C library: see docs/ARCHITECTURE.md. Every function that can fail
-// returns -errno, which is -4095 to -1, or a result >= 0, and nothing else; none leaves its result in errno.
+// C functions and types that Swift cannot import: see docs/ARCHITECTURE.md.
+//
+// Every function that can fail returns -errno, which is -4095 to -1, or a result >= 0, and nothing
+// else. No function leaves its result in errno.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

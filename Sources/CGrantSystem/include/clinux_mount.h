@@ -3,16 +3,23 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-// The unique ID of the mount through which `fd` was opened, never reused (STATX_MNT_ID_UNIQUE, Linux 6.8). Asks no filesystem.
-// -ENOSYS where the kernel has no such IDs.
+// The unique ID of the mount through which `fd` was opened, never reused.
+//
+// STATX_MNT_ID_UNIQUE, Linux 6.8. Makes no call to the filesystem. Returns -ENOSYS if the kernel
+// has no such IDs.
 int clinux_mount_number(int fd, uint64_t *number);
-// Whether that mount is in this process's mount namespace: 1 or 0 (statmount(2), Linux 6.8). Asks no filesystem. A negative error
-// number when the kernel does not tell.
+// Whether that mount is in this process's mount namespace: 1 or 0.
+//
+// Uses statmount(2), Linux 6.8, and makes no call to the filesystem. Returns a negative error
+// number if the kernel does not tell.
 int clinux_mount_is_there(uint64_t number);
 
-// The filesystem of the mount `number`: device, type and source; the source is "" where the kernel does not tell it (before Linux
-// 6.14). Unlike /proc/self/mountinfo this also finds mounts outside the process's root directory, for root (statmount(2), Linux
-// 6.8). Asks no filesystem. A negative error number when the kernel does not tell, or a string does not fit.
+// The filesystem of the mount `number`: device, type and source.
+//
+// The source is "" if the kernel does not tell it (before Linux 6.14). Unlike /proc/self/mountinfo
+// this also finds mounts outside the process's root directory, for root (statmount(2), Linux 6.8).
+// Makes no call to the filesystem. Returns a negative error number if the kernel does not tell, or
+// if a string does not fit.
 struct clinux_mount_filesystem {
     unsigned major, minor;
     char type[64], source[4096];
@@ -22,40 +29,56 @@ int clinux_mount_filesystem_of(uint64_t number, struct clinux_mount_filesystem *
 // The mount of a file, from the kernel's memory.
 struct clinux_mount_place {
     unsigned major, minor;
-    // The ID of /proc/self/mountinfo; reused once the mount is gone. 0 where the kernel does not tell it (before Linux 5.8).
+    // The ID of /proc/self/mountinfo, which is reused once the mount is gone.
+    //
+    // It is 0 if the kernel does not tell it (before Linux 5.8).
     uint64_t id;
-    // See clinux_mount_number; 0 where the kernel has none.
+    // See clinux_mount_number. It is 0 if the kernel has none.
     uint64_t number;
 };
-// The mount of `path` relative to `dirfd`, links followed, or of `dirfd` itself when `path` is "". statx(2) with
-// AT_STATX_DONT_SYNC: asks no filesystem, so a hung or dead one cannot delay it.
+// The mount of `path` relative to `dirfd`, or of `dirfd` itself if `path` is "".
+//
+// Links are followed. statx(2) with AT_STATX_DONT_SYNC makes no call to the filesystem, so a hung
+// or dead one cannot delay it.
 int clinux_mount_place_of(int dirfd, const char *path, struct clinux_mount_place *out);
 
-// Opens the directory at an absolute path, O_PATH, refusing symbolic links in every component (openat2(2), RESOLVE_NO_SYMLINKS).
+// Opens the directory at an absolute path, O_PATH, without following symbolic links.
+//
+// It refuses them in every component (openat2(2), RESOLVE_NO_SYMLINKS).
 int clinux_open_directory_without_links(const char *path);
 
-// Mounts a FUSE filesystem on the directory behind `directory` (O_PATH); no path is looked up. `words`: comma-separated mount
-// options as fusermount3 knows them. Sets `device` to a /dev/fuse descriptor for the requests, `mount` to one of the mount's root.
-// Uses fsopen(2), fsmount(2), move_mount(2) (Linux 5.2). -EINVAL for an unknown option.
+// Mounts a FUSE filesystem on the directory behind `directory` (O_PATH).
+//
+// No path is looked up. `words`: comma-separated mount options as fusermount3 defines them. Sets
+// `device` to a /dev/fuse descriptor for the requests, `mount` to a descriptor of the mount's root.
+// Uses fsopen(2), fsmount(2), move_mount(2) (Linux 5.2). Returns -EINVAL for an unknown option.
 int clinux_fuse_mount(int directory, const char *subtype, const char *source, const char *words, int *device, int *mount);
-// Detaches the mount whose root `fd` is (MNT_DETACH); holders of its files keep them. When another mount covers it the kernel
-// detaches that one, so check first.
+// Detaches the mount with the root `fd` (MNT_DETACH).
+//
+// Holders of its files keep them. If another mount covers it the kernel detaches that one, so check
+// first.
 int clinux_unmount_descriptor(int fd);
-// umount2(2) of what is mounted at `name` in the directory `parent`. -EBUSY when it is in use.
+// umount2(2) of the mount at `name` in the directory `parent`. -EBUSY if it is in use.
 int clinux_unmount_in(int parent, const char *name);
-// Changes the flags of the mount whose root `fd` stands for.
+// Changes the flags of the mount with the root `fd`.
 int clinux_remount(int fd, bool read_only, bool set_id, bool devices, bool no_execute, bool no_access_time,
                    bool no_directory_access_time);
 
-// The generation that a FUSE daemon gave the node of `path`, links followed, from the file handle that the kernel builds without
-// asking the daemon (name_to_handle_at(2)). 0 for the root. -EOPNOTSUPP for files without such a handle.
+// The generation that a FUSE daemon gave the node of `path`, links followed. 0 for the root.
+//
+// It is in the file handle that the kernel builds without a request to the daemon
+// (name_to_handle_at(2)). Returns -EOPNOTSUPP for files without such a handle.
 int clinux_fuse_generation(const char *path, uint32_t *generation);
 
-// The entry of the connection `minor` below /sys/fs/fuse/connections: its inode number, ctime, and which mount of fusectl it is in.
-// -ENOENT when there is no such connection, -ENOSYS when fusectl is not mounted there.
+// The entry of the connection `minor` below /sys/fs/fuse/connections.
+//
+// Gives its inode number, its ctime, and the mount of fusectl that it is in. Returns -ENOENT if
+// there is no such connection, -ENOSYS if fusectl is not mounted there.
 int clinux_fuse_control(unsigned minor, uint64_t *inode, int64_t *changed, uint64_t *instance);
 
-// Opens the `abort` file of the connection `minor`. It never aborts a later connection: the kernel drops the entry with its
-// connection. Where fusectl is not mounted it is mounted for this call alone, which needs root. -ENOENT when there is no such
-// connection.
+// Opens the `abort` file of the connection `minor`.
+//
+// It never aborts a later connection: the kernel drops the entry with its connection. If fusectl is
+// not mounted, it is mounted for this call alone, which needs root. Returns -ENOENT if there is no
+// such connection.
 int clinux_fuse_control_abort(unsigned minor);

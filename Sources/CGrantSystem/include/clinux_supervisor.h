@@ -1,24 +1,26 @@
-// A process that shares a daemon's descriptors, and starts another one when it has died.
+// A process that shares a daemon's descriptors, and starts another daemon when it has died.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 enum {
-    // Deaths that are remembered.
+    // How many deaths are recorded.
     CLINUX_CRASHES_KEPT = 8,
     CLINUX_CRASH_SECONDS = 60,
-    // Requests under way when a daemon died that are remembered.
+    // How many running requests are recorded when a daemon dies.
     CLINUX_SUSPECTS = 4096,
-    // Workers, and filesystems whose inode numbers are told apart.
+    // Workers, and filesystems with their own inode numbers.
     CLINUX_SUPERVISED_WORKERS = 1024,
     CLINUX_SUPERVISED_DEVICES = 256,
-    // Parked requests, and how many bytes of a request are journaled: requests with data are longer.
+    // Parked requests, and how many bytes of a request are journaled.
+    //
+    // Requests with data are longer.
     CLINUX_PARKED = 1 << 17,
     CLINUX_JOURNALED_BYTES = 256,
 };
 
-// A request that was under way when a daemon died.
+// A request that was running when a daemon died.
 struct clinux_suspect {
     uint64_t unique;
     // How many daemons have died with it.
@@ -26,8 +28,9 @@ struct clinux_suspect {
     uint32_t opcode;
 };
 
-// A worker's request; `unique` is 0 while it has none. Where the kernel cannot resend, `received` has the beginning of what the
-// worker received.
+// A worker's request. `unique` is 0 while it has none.
+//
+// If the kernel cannot resend, `received` has the beginning of the received request.
 struct clinux_request {
     uint64_t unique;
     uint32_t opcode;
@@ -35,25 +38,27 @@ struct clinux_request {
     uint8_t received[CLINUX_JOURNALED_BYTES];
 };
 
-// A parked request; `size` is 0 in a free entry.
+// A parked request. `size` is 0 in a free entry.
 struct clinux_parked {
     uint32_t size;
     uint32_t unused;
     uint8_t bytes[CLINUX_JOURNALED_BYTES];
 };
 
-// Who responds to the daemon's death.
+// The process that responds to the daemon's death.
 enum clinux_armed {
-    // Nobody: there is no mount yet, it has ended, or the next daemon and its own supervisor have it.
+    // None: there is no mount yet, it has ended, or the next daemon and its own supervisor have it.
     CLINUX_ARMED_NOT = 0,
     // The supervisor.
     CLINUX_ARMED = 1,
-    // The supervisor, which has given up the daemon that it has started last: that one must not serve.
+    // The supervisor, which has given up the daemon that it started last. That daemon must not
+    // serve.
     CLINUX_ARMED_TAKEN_BACK = 2,
 };
 
-// The page that a daemon and its supervisor share, and that the next daemon inherits: the beginning of a memory file. Descriptor
-// numbers are the daemon's.
+// The page that a daemon and its supervisor share, and that the next daemon inherits.
+//
+// It is the beginning of a memory file. Descriptor numbers are the daemon's.
 struct clinux_supervised {
     // `enum clinux_armed`.
     uint32_t armed;
@@ -74,48 +79,60 @@ struct clinux_supervised {
     // The number of the next scope.
     uint32_t next_scope;
     uint32_t crashes;
-    // So many within CLINUX_CRASH_SECONDS are followed by another daemon.
+    // The number of deaths within CLINUX_CRASH_SECONDS after which another daemon still follows.
     uint32_t crashes_allowed;
-    // How long the next daemon may take to ask for more or to serve, and how long the mount may be without one: seconds.
+    // Seconds for the next daemon to send another request or to serve, and for the mount without
+    // one.
     uint32_t patience;
     uint32_t longest_alone;
     // CLOCK_MONOTONIC in seconds, the last one at `crashes - 1` modulo their number.
     int64_t crashed[CLINUX_CRASHES_KEPT];
     uint32_t suspect_count;
-    // Whether requests are journaled as they arrive and while they are parked, because the kernel cannot resend; and whether one
-    // did not fit.
+    // Whether requests are journaled, and whether one did not fit.
+    //
+    // If the kernel cannot resend, they are journaled as they arrive and while they are parked.
     uint32_t journals_requests;
     uint32_t journal_overflowed;
     // The first entry for parked requests that was never used.
     uint32_t journal_end;
-    // Filesystems, in the order in which they were met. More than there is room for are counted all the same.
+    // The number of filesystems, in the order in which they were found. May exceed the room for
+    // them.
     uint32_t device_count;
-    // How many bytes of a log of claims are valid, and in the highest bit which of the two it is. Written at once.
+    // How many bytes of a log of claims are valid, and in the highest bit the number of that log.
+    //
+    // Written at once.
     uint64_t claims_valid;
     // How many have registered as presenters.
     uint32_t presenter_count;
 };
 
-// The word that asks for descriptors, the one that says that the next daemon serves, and the one that says that it never will.
+// Words of the next daemon: it requests the page, or descriptors, it serves, or it never will.
 enum { CLINUX_SUPERVISOR_PAGE = 'p', CLINUX_SUPERVISOR_DESCRIPTORS = 'd', CLINUX_SUPERVISOR_SERVING = 's', CLINUX_SUPERVISOR_DECLINED = 'n' };
 
-// Starts the supervisor of this process, which must have one thread. The supervisor shares the descriptor table (clone(2),
-// CLONE_FILES), so descriptors stay open when this process dies. `page` is mapped memory of the file that it names. Returns the
-// supervisor's process ID.
+// Starts the supervisor of this process, and returns its process ID.
 //
-// When this process dies while it is armed, the supervisor starts the same program with `arguments` (execve(2), ending with NULL)
-// and a socket as descriptor 3. Over that socket it passes descriptors: it answers a byte 'p' with the page's, and 'd', a count and
-// that many numbers (int32_t) with those, in batches that are acknowledged by one byte each. 's' ends it, after it sent `goodbye`
-// to the keeper. In any other case it ends and everything is closed.
+// This process must have one thread. The supervisor shares the descriptor table (clone(2),
+// CLONE_FILES), so descriptors stay open when this process dies. `page` is mapped memory of the
+// file that it names.
 //
-// `previous`: the page of the supervisor that started this daemon, or NULL. While that one is armed it owns the mount, and this
-// daemon's supervisor ends with the daemon. `locked`: paths, ending with NULL, of files in which the daemon may hold fcntl(2) locks
+// When this process dies while it is armed, the supervisor starts the same program with `arguments`
+// (execve(2), ending with NULL) and a socket as descriptor 3. Over that socket it passes
+// descriptors. It answers a byte 'p' with the page's. It answers 'd', a count and that many numbers
+// (int32_t) with those, in batches that are acknowledged by one byte each. 's' ends it, after it
+// sent `goodbye` to the keeper. In any other case it ends and everything is closed.
+//
+// `previous`: the page of the supervisor that started this daemon, or NULL. While that one is armed
+// it owns the mount, and this daemon's supervisor ends with the daemon.
+//
+// `locked`: paths, ending with NULL, of files in which the daemon may hold fcntl(2) locks
 // (F_SETLK). Those belong to the descriptor table, so they would otherwise outlive the daemon.
 int clinux_supervise(struct clinux_supervised *page, struct clinux_supervised *previous, char *const *arguments, char goodbye, char *const *locked);
 
 void clinux_arm(struct clinux_supervised *page, bool is_armed);
 
-// Takes the mount away from the supervisor of `page`. False when that has given up on the caller, which then must not serve.
+// Takes the mount away from the supervisor of `page`.
+//
+// False if that has given up on the caller, which then must not serve.
 bool clinux_take_from(struct clinux_supervised *page);
 
 // The size of the file: the page is followed by arrays of the lengths above.
@@ -124,7 +141,7 @@ struct clinux_request *clinux_supervised_requests(struct clinux_supervised *page
 uint64_t *clinux_supervised_devices(struct clinux_supervised *page);
 struct clinux_suspect *clinux_supervised_suspects(struct clinux_supervised *page);
 
-// Written by its worker only; read after the worker's death.
+// Written by its worker only, and read after the worker's death.
 static inline void clinux_record_request(struct clinux_request *request, uint64_t unique) {
     __atomic_store_n(&request->unique, unique, __ATOMIC_RELEASE);
 }
@@ -134,15 +151,20 @@ static inline void clinux_publish_claims(struct clinux_supervised *page, uint64_
     __atomic_store_n(&page->claims_valid, valid, __ATOMIC_RELEASE);
 }
 
-// read(2) of at most `size` bytes from a FUSE device into `*memory`, allocated by malloc(3) when NULL; journals what arrives in
-// `request`. Returns the bytes read or a negative error number.
+// read(2) from a FUSE device into `*memory`, which also journals the request in `request`.
+//
+// Reads at most `size` bytes. `*memory` is allocated by malloc(3) if NULL. Returns the bytes read
+// or a negative error number.
 int clinux_receive_journaled(int device, struct clinux_request *request, void **memory, size_t size);
 
-// Journals a parked request of `size` bytes in an entry below CLINUX_PARKED that nobody else uses. Atomic with respect to this
-// process's death.
+// Journals a parked request of `size` bytes in an entry below CLINUX_PARKED.
+//
+// No other thread may use the entry. Atomic with respect to this process's death.
 void clinux_journal_park(struct clinux_supervised *page, uint32_t place, const void *message, size_t size);
 void clinux_journal_unpark(struct clinux_supervised *page, uint32_t place);
 
-// A request that a crashed daemon had received: `place` is below CLINUX_SUPERVISED_WORKERS + `journal_end`. Returns its first bytes
-// (at most CLINUX_JOURNALED_BYTES), or NULL for a free entry; sets `size` to its full size.
+// A request that a crashed daemon had received.
+//
+// `place` is below CLINUX_SUPERVISED_WORKERS + `journal_end`. Returns its first bytes (at most
+// CLINUX_JOURNALED_BYTES), or NULL for a free entry. Sets `size` to its full size.
 const void *clinux_journaled_request(struct clinux_supervised *page, uint32_t place, size_t *size);

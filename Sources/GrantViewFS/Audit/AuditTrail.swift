@@ -8,13 +8,13 @@ public struct AuditRecord: Sendable {
     /// CLOCK_REALTIME, in nanoseconds since 1970.
     public let time: Int64
     public let act: AuditedAct
-    /// Of an open.
+    /// The access of an open. nil for other actions.
     public let access: OpenAccess?
     public let uid: UInt32
     /// The process and its name: see `ProcessName.ofProcess`.
     public let pid: Int32
     public let program: [UInt8]
-    /// The file's path on the host; nil when the grant's gate refused, and where the kernel does not know it.
+    /// The file's path on the host. nil if the gate refused, or if the kernel does not know it.
     public internal(set) var path: [UInt8]?
     /// The target of a rename or link.
     public internal(set) var newPath: [UInt8]?
@@ -22,7 +22,7 @@ public struct AuditRecord: Sendable {
     public internal(set) var detail = ""
     /// The scope through which the file was reached.
     public let scope: UInt32
-    /// The errno of the reply, 0 for success; nil for an action that is about to be done.
+    /// The errno of the reply, 0 for success. nil for an action that has not been done yet.
     public let error: Int32?
 
     init(_ call: AuditedCall, by caller: Caller, scope: UInt32, path: [UInt8]? = nil, error: Int32?) {
@@ -34,22 +34,23 @@ public struct AuditRecord: Sendable {
     }
 }
 
-/// Records every open before it is answered, and every change before it is made (`-o audit`).
+/// Records every open before its reply, and every change before it is made (`-o audit`).
 ///
-/// A worker enqueues its record and waits until a thread that serves no requests has written it, together with all others that
-/// arrived. It waits inside the scope, where a revoker finds and answers it, and holds no lock. So the queue is bounded by the
-/// number of workers, plus `maxUnawaited` records that nobody waits for.
+/// A worker enqueues its record and waits until a thread that serves no requests has written it.
+/// That thread writes all queued records together. The worker waits inside the scope, where a
+/// revoker finds and answers it, and holds no lock. So the queue is bounded by the number of
+/// workers, plus `maxUnawaited` records without a waiter.
 ///
 /// Locking: `queue` is rank 2, held for a moment.
 public final class AuditTrail: Sendable {
     /// A queued record or result, and its waiter.
     final class Entry: @unchecked Sendable {
-        // Safe to share: `number` is set before `done` is posted, and read after.
+        // Sendable: `number` is set before `done` is posted, and read after.
         let content: Content
         let done = Semaphore()
-        /// The log's number; nil when the record could not be written.
+        /// The log's number. nil if the record could not be written.
         var number: Int64?
-        /// Called when the entry is settled, if nobody waits for it.
+        /// Called when an entry without a waiter is settled.
         let answer: (@Sendable () -> Void)?
         let isAwaited: Bool
 
@@ -69,7 +70,8 @@ public final class AuditTrail: Sendable {
         let call: AuditedCall
         let caller: Caller
         let scope: UInt32
-        /// Of the file, or of the directory that the request is about; nil when it is unknown.
+        /// The path of the file, or of the directory that the request works on. nil if it is
+        /// unknown.
         let path: [UInt8]?
     }
 
@@ -92,8 +94,10 @@ public final class AuditTrail: Sendable {
             entries.compactMap { if case .result(let number, let error) = $0.content { (number, error) } else { nil } }
         }
 
-        /// Wakes the waiters. `numbers`: the records' log numbers in order; nil when nothing was written: then their actions are
-        /// refused.
+        /// Wakes the waiters.
+        ///
+        /// - Parameter numbers: The records' log numbers in order. nil if nothing was written.
+        ///   Their actions are then refused.
         public func settle(_ numbers: [Int64]?) {
             trail.settled(self, isWritten: numbers != nil)
             var next = numbers?.makeIterator()
@@ -115,10 +119,10 @@ public final class AuditTrail: Sendable {
 
     private let queue = Lock(Queue())
     private let wake = Semaphore()
-    /// The grant of each scope, for as long as it may be asked for.
+    /// The grant of each scope, kept for as long as a record may need it.
     private let grants = Lock<[UInt32: GrantID]>([:])
 
-    /// The limit of records that nobody waits for. A scope may have as many as are left.
+    /// The limit of records without a waiter. A scope may have as many as remain.
     private static let maxUnawaited = 4096
 
     /// The actions that are recorded.
@@ -126,7 +130,7 @@ public final class AuditTrail: Sendable {
 
     public init(of kinds: AuditKinds = .all) { self.kinds = kinds }
 
-    /// nil for a request that is not recorded.
+    /// The audited call of a request. nil if the request is not recorded.
     func call(_ request: borrowing Request) -> AuditedCall? {
         guard let call = AuditedCall(request), !call.kinds.isDisjoint(with: kinds) else { return nil }
         return call
@@ -165,8 +169,9 @@ public final class AuditTrail: Sendable {
         wake.post()
     }
 
-    /// Records an action and waits until it is written. Returns its log number; nil when it could not be written: then the action
-    /// must fail.
+    /// Records an action and waits until it is written. Returns its log number.
+    ///
+    /// nil if it could not be written. The action must then fail.
     func record(_ record: AuditRecord) -> Int64? {
         let entry = Entry(.record(record))
         enqueue(entry)
@@ -174,15 +179,18 @@ public final class AuditTrail: Sendable {
         return entry.number
     }
 
-    /// Records the outcome of that action and waits until it is written. Otherwise the outcome stays unknown.
+    /// Records the outcome of that action and waits until it is written.
+    ///
+    /// If it cannot be written, the outcome stays unknown.
     func end(_ number: Int64, error: Int32) {
         let entry = Entry(.result(number: number, error: error))
         enqueue(entry)
         entry.done.wait()
     }
 
-    /// Records the refusal of a parked request; the writing thread then calls `answer`. Never waits: when too many are queued, the
-    /// record is only counted.
+    /// Records the refusal of a parked request. The writing thread then calls `answer`.
+    ///
+    /// Never waits: if too many are queued, the record is only counted.
     func record(_ waiting: PendingCall, error: Int32, answer: (@Sendable () -> Void)? = nil) {
         let record = AuditRecord(waiting.call, by: waiting.caller, scope: waiting.scope, path: waiting.path, error: error)
         let hasRoom = queue.withLock { queue -> Bool in

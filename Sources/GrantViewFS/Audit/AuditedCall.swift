@@ -1,7 +1,9 @@
 import GrantFUSE
 import GrantModel
 
-/// An audited action (`-o audit`): an open, or a change of more than an open file's data. The names are those of the log.
+/// An audited action (`-o audit`): an open, or a change of more than an open file's data.
+///
+/// The names are those of the log.
 public enum AuditedAct: Sendable {
     case opened
     case unlinked
@@ -25,10 +27,10 @@ struct AuditedCall {
     let act: AuditedAct
     /// The access of an open.
     var access: OpenAccess?
-    /// An open that may create the file.
+    /// Whether the open may create the file.
     var mayCreate = false
 
-    /// The kinds that it counts as; one of them must be selected.
+    /// The kinds that the call counts as. One of them must be selected.
     var kinds: AuditKinds {
         switch act {
         case .opened:
@@ -47,7 +49,9 @@ struct AuditedCall {
 }
 
 extension AuditedCall {
-    /// nil for requests that are not recorded: reads, writes, locks, and those that the kernel sends on its own.
+    /// nil for requests that are not recorded.
+    ///
+    /// These are reads, writes, locks, and requests that the kernel sends by itself.
     init?(_ request: borrowing Request) {
         switch request.opcode {
         // OPEN, OPENDIR, CREATE, TMPFILE
@@ -72,7 +76,9 @@ extension AuditedCall {
         }
     }
 
-    /// The most significant of several changed attributes; the record names all. nil for times that the kernel writes back.
+    /// The most significant of several changed attributes.
+    ///
+    /// The record names all of them. nil for times that the kernel writes back.
     static func act(of changes: AttributeChanges) -> AuditedAct? {
         if changes.contains(.size) { return .truncated }
         // Also chown(2) without an owner or group, which clears set-id bits.

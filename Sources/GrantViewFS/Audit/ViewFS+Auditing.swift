@@ -11,7 +11,7 @@ enum AuditedPlace {
     case file(Int32)
     case entry(Int32, UnsafePointer<CChar>)
 
-    /// Its path on the host; nil when the kernel does not know it.
+    /// Its path on the host. nil if the kernel does not know it.
     var path: [UInt8]? {
         switch self {
         case .file(let descriptor): return AuditedPlace.path(of: descriptor)
@@ -32,8 +32,10 @@ enum AuditedPlace {
 
 // Without auditing, all of this costs one load of `audit`.
 extension ViewFS {
-    /// Records an open if that is asked for. `descriptor`: the opened file, or O_PATH of a file that was not opened. Returns the
-    /// error to reply instead of success: EACCES when the record could not be written, as wherever the store fails; else 0.
+    /// Records an open, if the mount has an audit trail. Returns the error to reply, or 0.
+    ///
+    /// The error is EACCES if the record could not be written, as for every failure of the store.
+    /// `descriptor`: the opened file, or O_PATH of a file that was not opened.
     @inline(__always)
     func audit(_ request: borrowing Request, _ node: NodePointer, _ descriptor: Int32, error: Int32) -> Int32 {
         audit == nil ? 0 : recordOpening(request, node.pointee.scope, descriptor, error)
@@ -47,8 +49,10 @@ extension ViewFS {
         return audit.record(record) == nil ? EACCES : 0
     }
 
-    /// Makes a change; with auditing, records it before and its outcome afterwards. Inside the scope. Returns what `change` does,
-    /// or a negative error number: a change that cannot be recorded is not made, nor one whose grant was withdrawn meanwhile.
+    /// Makes a change. With auditing, records it before and its outcome afterwards.
+    ///
+    /// Call it inside the scope. Returns the result of `change`, or a negative error number. A
+    /// change that cannot be recorded is not made, nor is one whose grant was withdrawn meanwhile.
     @inline(__always)
     func audited(
         _ request: borrowing Request, _ node: NodePointer, _ place: AuditedPlace, to newPlace: AuditedPlace? = nil,
@@ -71,7 +75,8 @@ extension ViewFS {
             record.detail = "“\(String(cString: name))” in a directory whose path cannot be told " + record.detail
         }
         guard let number = audit.record(record) else { return -EACCES }
-        // A revoker closes the gate and then looks who is inside: one of the two sees the other.
+        // A revoker closes the gate and then lists the operations inside: one of the two sees the
+        // other.
         let refused = coordinator.gate(ScopeID(rawValue: scope)).pointee.refused.subtracting(.claimed)
         let hasEscaped = refuses(node.pointee.containment, .write)
         let result = refused.contains(.read) || hasEscaped ? -EACCES : refused.contains(.write) ? -EROFS : change()
@@ -79,13 +84,15 @@ extension ViewFS {
         return result
     }
 
-    /// As `pendingCall` by node, with the node's descriptor.
+    /// Does the same as `pendingCall` by node, with the node's descriptor.
     func pendingCall(of descriptor: Int32, _ request: borrowing Request, scope: UInt32) -> AuditTrail.PendingCall? {
         guard let call = audit?.call(request) else { return nil }
         return AuditTrail.PendingCall(call: call, caller: request.caller, scope: scope, path: AuditedPlace.path(of: descriptor))
     }
 
-    /// The audited part of a request that is about to be parked; nil when it is not audited. Inside the scope.
+    /// The audited part of a request that is about to be parked. nil if it is not audited.
+    ///
+    /// Call it inside the scope.
     func pendingCall(_ request: borrowing Request, _ id: UInt64, scope: UInt32) -> AuditTrail.PendingCall? {
         guard let call = audit?.call(request) else { return nil }
         var path: [UInt8]?
@@ -97,7 +104,7 @@ extension ViewFS {
         return AuditTrail.PendingCall(call: call, caller: request.caller, scope: scope, path: path)
     }
 
-    /// Records a refusal by a gate. Nothing was looked up, so it has no path.
+    /// Records a refusal by a gate. It has no path, because nothing was looked up.
     @inline(never)
     func recordRefusal(_ request: borrowing Request, scope: UInt32, error: Int32) {
         guard let audit, let call = audit.call(request) else { return }

@@ -4,15 +4,17 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// Sends the invalidations for claims that may block on locks which a program can hold: the pages of cached listings, and the lock
-/// of a granted directory. Threads that block are abandoned, and nothing is started twice while the first attempt blocks, so
-/// repeated claims cost hardly more threads than one.
+/// Sends invalidations for claims that may block on locks which a program can hold.
 ///
-/// Locking: `state` is rank 2, held for a moment; not while the kernel is notified.
+/// These are the locks of the pages of cached listings, and the lock of a granted directory.
+/// Threads that block are abandoned. No invalidation is started again while its first attempt
+/// blocks. So repeated claims need hardly more threads than one claim.
+///
+/// Locking: `state` is rank 2, held for a moment and never while the kernel is notified.
 final class ClaimInvalidator: Sendable {
     /// The invalidation of the names in one granted directory.
     final class Names: Sendable {
-        /// How often it was requested, and how many names were done.
+        /// How often it was requested, and how many names were invalidated.
         fileprivate let asked = Atomic<UInt64>(1)
         fileprivate let told = Atomic<UInt64>(0)
         fileprivate let done = Atomic<Bool>(false)
@@ -28,7 +30,7 @@ final class ClaimInvalidator: Sendable {
     /// Claims that have ended and whose invalidations are still running: `ViewFS.unbind`.
     let ending = Atomic<Int>(0)
 
-    /// After so many nanoseconds without progress a claim continues anyway.
+    /// Nanoseconds without progress after which a claim continues anyway.
     private static let patience: Int64 = 300_000_000
     /// The limit of threads that block on listings of one claim.
     private static let threads = 16
@@ -37,7 +39,7 @@ final class ClaimInvalidator: Sendable {
     func invalidateListings(_ directories: [UInt64], _ view: ViewFS) -> DataInvalidator? {
         guard let notifier = view.session?.notifier else { return nil }
         let known = state.withLock { $0.listings }
-        // Retries what could not be started for lack of threads.
+        // Retries invalidations that could not be started for lack of threads.
         for invalidator in known { invalidator.poll() }
         let held = known.reduce(into: Set<UInt64>()) { $0.formUnion($1.unfinished) }
         let nodes = directories.filter { !held.contains($0) }
@@ -60,7 +62,8 @@ final class ClaimInvalidator: Sendable {
         return invalidator
     }
 
-    /// Drops the kernel's entries of a granted directory with their subtrees. Negative entries stay.
+    /// Drops the kernel's entries of a granted directory with their subtrees. Negative entries
+    /// stay.
     func invalidateNames(in scope: Scope, _ view: ViewFS) -> Names {
         let (names, isNew) = state.withLock { state -> (Names, Bool) in
             if let names = state.names[scope.id.rawValue] {
@@ -101,7 +104,9 @@ final class ClaimInvalidator: Sendable {
         }
     }
 
-    /// Waits until all of it is done, or makes no progress for a while. False when `isCancelled` returned true.
+    /// Waits until all invalidations have finished, or make no progress for a while.
+    ///
+    /// Returns false if `isCancelled` returned true.
     func wait(for listings: DataInvalidator?, _ names: [Names], _ isCancelled: () -> Bool) -> Bool {
         var (seen, since, backoff): (UInt64?, Int64, UInt32) = (nil, 0, 20)
         while listings?.isDone == false || !names.allSatisfy({ $0.done.load(ordering: .acquiring) }) {

@@ -4,28 +4,28 @@ import GrantSystem
 import GrantViewTree
 
 extension ClaimTarget {
-    /// What became of the target since it was claimed, as far as the files tell.
+    /// How the target has changed since it was claimed, as far as its files show.
     public enum Fate: Equatable, Sendable {
-        /// Nothing was there, and nothing is.
+        /// The target did not exist when it was claimed, and does not exist.
         case absent
         case appeared
-        /// It is in its place; content or file may have changed.
+        /// It is in its place. Its content may have changed, or another file may have replaced it.
         case present
         case moved(to: [UInt8])
         case removed
     }
 
-    /// Determines it from the files; may block on their filesystem.
+    /// Determines the fate from the files. May block on their filesystem.
     ///
-    /// `wasAbsent`: nothing was there when the claim was granted, whatever came in between.
+    /// - Parameter wasAbsent: Whether the target did not exist when the claim was granted.
     public func fate(wasAbsent: Bool) -> Fate {
         guard let name else { return .present }
         if (try? FileDescriptor.openBeneath(directory.number, name, OpenFlags.path | O_NOFOLLOW, crossMounts: crossesMounts)) != nil {
             return wasAbsent ? .appeared : .present
         }
         guard let file, let status = try? file.descriptor.status() else { return wasAbsent ? .absent : .removed }
-        // A removed directory keeps a link count on some filesystems, and a file may have another name: verify that the file is
-        // where its path says.
+        // A removed directory keeps a link count on some filesystems, and a file may have another
+        // name: verify that the file is where its path says.
         guard let now = try? file.descriptor.path(), now != path, ClaimTarget.identity(at: now) == ItemID(NodeKey(status)) else {
             return .removed
         }

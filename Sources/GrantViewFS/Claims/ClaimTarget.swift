@@ -4,15 +4,17 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-/// The target of a claim, held open so that it is found after a move: a file or a directory, or the name of one that does not exist
-/// yet.
+/// The target of a claim, held open so that it is found after a move.
+///
+/// It is a file, a directory, or the name of a file that does not exist yet.
 public final class ClaimTarget: Sendable {
     /// Its path on the host when it was claimed.
     public let path: [UInt8]
-    /// The parent directory, O_PATH; for a granted directory itself: that directory, without a name.
+    /// The parent directory, O_PATH. For a granted directory itself: that directory, without a
+    /// name.
     let directory: FileDescriptor
     let name: [UInt8]?
-    /// O_PATH; nil when nothing was there.
+    /// The file, O_PATH. nil if it did not exist.
     let file: Held?
     let crossesMounts: Bool
 
@@ -45,7 +47,7 @@ public final class ClaimTarget: Sendable {
         self.directory = directory
     }
 
-    /// The item as it is now. Looks at the files; may block on their filesystem.
+    /// The item in its present state. Reads the files, and may block on their filesystem.
     public func item() -> ClaimedItem {
         let above = ClaimTarget.chain(from: directory.number)
         guard let name else {
@@ -67,7 +69,7 @@ public final class ClaimTarget: Sendable {
         return item
     }
 
-    /// Its current path; the claimed path where it has none.
+    /// Its current path, or the claimed path if it has none.
     public var currentPath: [UInt8] {
         guard name != nil else { return (try? directory.path()) ?? path }
         guard let file, let status = try? file.descriptor.status(), status.st.st_nlink > 0, let now = try? file.descriptor.path() else {
@@ -95,7 +97,7 @@ public final class ClaimTarget: Sendable {
 
     private static let deepest = 4096
 
-    /// The parent directories of an open file; none when it was removed.
+    /// The parent directories of an open file. Empty if it was removed.
     static func directories(above file: borrowing FileDescriptor, _ status: borrowing FileStatus) -> [ItemID] {
         if status.st.st_mode & S_IFMT == S_IFDIR { return Array(chain(from: file.number).dropFirst()) }
         guard status.st.st_nlink > 0, let path = try? file.path(), let slash = path.lastIndex(of: UInt8(ascii: "/")) else { return [] }
@@ -120,8 +122,10 @@ public enum TargetFailure: Error, Equatable {
 }
 
 extension ViewFS {
-    /// The target at a path of the host, if an open grant leads there. Opens nothing outside of the granted directory and follows
-    /// no link. May block on the filesystem.
+    /// Returns the target at a path of the host, if an open grant leads there.
+    ///
+    /// Opens no file outside of the granted directory and follows no link. May block on the
+    /// filesystem.
     public func target(_ path: [UInt8]) throws(TargetFailure) -> ClaimTarget {
         let holders = self.names.open.compactMap { _, scope in self.path(of: scope).map { (path: $0, scope: scope) } }
             .filter { MountTable.path(path, isAtOrBelow: $0.path) }

@@ -5,12 +5,14 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// Requests that wait for claims without a worker: they are parked as the kernel wrote them, and served from the start when the
-/// claim has ended. Nothing of this is reached unless a scope's gate says that claims are held there.
+/// Requests that wait for claims without a worker.
 ///
-/// Locking: `state` is rank 2: while it is held, no file is looked at and nothing is answered.
+/// They are parked as the kernel wrote them, and served from the start when the claim has ended.
+/// This code is reached only if a scope's gate says that claims are held there.
+///
+/// Locking: `state` is rank 2. While it is held, no file is accessed and no reply is sent.
 final class ClaimWaitQueue: @unchecked Sendable {
-    // Safe to share: `view` is set before the first request comes.
+    // Sendable: `view` is set before the first request.
     nonisolated(unsafe) unowned var view: ViewFS!
     private let state = Lock(State())
 
@@ -36,24 +38,29 @@ final class ClaimWaitQueue: @unchecked Sendable {
     struct Hold {
         let process: Int32
         let patience: Int64?
-        /// The scopes it binds, and its accesses; those in `whole` cover the whole scope.
+        /// The scopes it binds, its accesses, and the uses that cover a whole scope (`whole`).
         var scopes: Set<UInt32>
         var accesses: [ItemAccess]
         var whole: [UInt32: [ItemUse]]
-        /// Whether reads of data pass: until the kernel has dropped its pages, since their invalidation waits for such reads.
+        /// Whether reads of data pass.
+        ///
+        /// They pass until the kernel has dropped its pages, since the invalidation of pages waits
+        /// for such reads.
         var letsReadsPass = true
-        /// The file that is being invalidated. Requests on it pass meanwhile, because some of them hold its pages locked.
+        /// The file that is being invalidated.
+        ///
+        /// Requests on it pass meanwhile, because some of them hold its pages locked.
         var flushing: UInt64?
         /// How many pages of that file went to a caller that may store into them.
         var mapped = 0
     }
 
-    /// How an operation uses what it touches.
+    /// How an operation uses the files that it touches.
     struct Use {
         var uses: [ItemUse]
         /// It reads data, for the kernel's cache or past it.
         var readsData = false
-        /// Its caller may map what it reads and store into it.
+        /// Its caller may map the data it reads and store into it.
         var mayMap = false
         /// The file, unless the operation works on a name in a directory.
         var node: UInt64?
@@ -61,19 +68,19 @@ final class ClaimWaitQueue: @unchecked Sendable {
 
     // MARK: handing over
 
-    /// The claims that bind; nil while one of them is still beginning to.
+    /// The claims that bind. nil while one of them is still beginning to.
     var settledHolds: [UInt64: Hold]? {
         state.withLock { state in
             state.holds.values.allSatisfy { !$0.letsReadsPass && $0.flushing == nil } ? state.holds : nil
         }
     }
 
-    /// How a claim binds; nil while it does not, or is only beginning to.
+    /// How a claim binds. nil while it does not, or is only beginning to.
     func hold(_ id: UInt64) -> Hold? {
         state.withLock { state in state.holds[id].flatMap { $0.letsReadsPass || $0.flushing != nil ? nil : $0 } }
     }
 
-    // MARK: claims come and go
+    // MARK: beginning and ending claims
 
     func begin(_ id: UInt64, _ hold: Hold) {
         state.withLock { state in
@@ -85,8 +92,10 @@ final class ClaimWaitQueue: @unchecked Sendable {
     /// Makes reads of data wait as well.
     func holdReads(_ id: UInt64) { state.withLock { $0.holds[id]?.letsReadsPass = false } }
 
-    /// Makes the kernel write back and drop a file, by `body`. Requests on it pass meanwhile: parked ones may hold its pages
-    /// locked. Repeated when a page went to a caller meanwhile that may have stored into it.
+    /// Makes the kernel write back and drop a file, by `body`.
+    ///
+    /// Requests on the file pass meanwhile, because parked ones may hold its pages locked. The step
+    /// is repeated if a page went to a caller that may have stored into it.
     func flush(_ id: UInt64, _ node: UInt64, _ body: () -> Void) {
         for _ in 0..<8 {
             let ready = state.withLock { state -> [UInt64] in
@@ -130,7 +139,10 @@ final class ClaimWaitQueue: @unchecked Sendable {
         view.coordinator.setClaimed(ScopeID(rawValue: scope), isClaimed)
     }
 
-    /// Ends the waiters of a withdrawn scope with EACCES; resumes all in a narrowed one, where changes are then refused.
+    /// Ends the waiters of a withdrawn scope, or resumes those of a narrowed one.
+    ///
+    /// In a withdrawn scope their requests fail with EACCES. In a narrowed scope changes are then
+    /// refused.
     func end(_ scope: ScopeID, _ withdrawal: ViewFS.Withdrawal) {
         let found = state.withLock { state -> [UInt64: Waiter] in
             let found = state.waiting.filter { $0.value.scope == scope.rawValue }
@@ -157,7 +169,9 @@ final class ClaimWaitQueue: @unchecked Sendable {
 
     // MARK: operations
 
-    /// The claim for which an operation must wait; nil when there is none. `item` may look at files.
+    /// The claim for which an operation must wait. nil if there is none.
+    ///
+    /// `item` may access files.
     func blocker(_ scope: UInt32, _ use: Use, _ caller: Caller, _ item: () -> OperationItem) -> UInt64? {
         let holds = state.withLock { state -> [UInt64: Hold] in
             var holds = state.holds.filter { $0.value.scopes.contains(scope) && !(use.readsData && $0.value.letsReadsPass) }
@@ -183,7 +197,9 @@ final class ClaimWaitQueue: @unchecked Sendable {
         return nil
     }
 
-    /// Parks a request until the claim has ended. Its worker has left the scope. `call`: recorded if the request is refused.
+    /// Parks a request until the claim has ended. Its worker has left the scope.
+    ///
+    /// `call`: recorded if the request is refused.
     func wait(_ request: consuming Request, for hold: UInt64, scope: UInt32, node: UInt64, _ call: AuditTrail.PendingCall?) {
         guard let session = view.session else { return }
         let unique: UInt64
@@ -236,6 +252,6 @@ final class ClaimWaitQueue: @unchecked Sendable {
         }
     }
 
-    /// How many operations wait.
+    /// The number of waiting operations.
     var count: Int { state.withLock { $0.waiting.count } }
 }

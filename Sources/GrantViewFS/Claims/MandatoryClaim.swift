@@ -6,7 +6,7 @@ public struct MandatoryClaim: Sendable {
     /// The holder: this process and its descendants pass.
     public let process: Int32
     public let parts: [(target: ClaimTarget, access: ItemAccess)]
-    /// How long an operation waits for it, in nanoseconds; nil: until it ends.
+    /// How long an operation waits for it, in nanoseconds. nil means until it ends.
     public let patience: Int64?
 
     public init(id: UInt64, process: Int32, parts: [(target: ClaimTarget, access: ItemAccess)], patience: Int64?) {

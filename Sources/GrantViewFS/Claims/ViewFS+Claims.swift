@@ -6,9 +6,11 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-// The slow path of operations where claims are held.
+// The slow path of operations in scopes with claims.
 extension ViewFS {
-    /// Names that an operation works on besides its node: one in the node's directory, and one in another for a rename.
+    /// Names that an operation works on besides its node.
+    ///
+    /// One is in the node's directory. A rename has a second one in another directory.
     struct Names {
         var first: UnsafePointer<CChar>?
         var second: (parent: NodeID, name: UnsafePointer<CChar>)?
@@ -19,13 +21,13 @@ extension ViewFS {
     /// The claim for which an operation on a node must wait. `handle`: its open file.
     @inline(never)
     func blocker(_ caller: Caller, _ id: NodeID, _ node: NodePointer, _ entry: Entry, _ names: Names, file handle: UInt64?) -> UInt64? {
-        // The kernel looks a name up with its directory locked, which blocks everybody who wants something there. A positive result
-        // is of no use without another request, which waits (nothing may be cached here); only a negative result would be an
-        // answer.
+        // A lookup holds the directory's lock, so only a negative result waits. A positive one is
+        // uncached here and leads to another request, which waits.
         if names.isLookup, let name = names.first, exists(name, in: id, node) { return nil }
         var use = ClaimWaitQueue.Use(uses: entry == .write ? [.writeContent, .writeMetadata] : [.readContent, .readMetadata])
         if names.first == nil { use.node = id.rawValue }
-        // With write-back, write(2) asks for attributes by its open file, and then the kernel acknowledges it alone.
+        // With write-back, write(2) asks for attributes by its open file, and then the kernel
+        // acknowledges it alone.
         if policy.writeBack, let handle, let file = files.acquire(handle) {
             if file.pointee.canWrite { use.uses.append(.writeContent) }
             files.drop(handle)
@@ -45,7 +47,8 @@ extension ViewFS {
     func blocker(_ caller: Caller, _ file: UnsafeMutablePointer<OpenFile>, _ entry: Entry) -> UInt64? {
         var use = ClaimWaitQueue.Use(uses: [entry == .write ? .writeContent : .readContent], readsData: entry == .read)
         use.node = file.pointee.node
-        // It may be a page fault for a store into a mapping, after which the kernel does not ask again.
+        // It may be a page fault for a store into a mapping, after which the kernel does not ask
+        // again.
         if entry == .read, file.pointee.flags & O_ACCMODE == O_RDWR {
             (use.uses, use.readsData, use.mayMap) = ([.readContent, .writeContent], false, true)
         }
@@ -55,7 +58,9 @@ extension ViewFS {
         }
     }
 
-    /// The same where the kernel opens files by itself: later stores into a mapping wait for no claim.
+    /// Does the same by node, if the kernel opens files by itself.
+    ///
+    /// Later stores into a mapping wait for no claim.
     @inline(never)
     func blocker(_ caller: Caller, _ id: NodeID, _ node: NodePointer, _ entry: Entry) -> UInt64? {
         var use = ClaimWaitQueue.Use(uses: [entry == .write ? .writeContent : .readContent], readsData: entry == .read)
@@ -117,15 +122,18 @@ extension ViewFS {
     }
 }
 
-// The administrative side of claims, never on the way of a request.
+// The administrative part of claims, never used by a request.
 extension ViewFS {
-    /// Makes a claim bind below these scopes. When it returns true, conflicting operations wait, none is under way, data written
-    /// through the mount is in the files, and the kernel caches nothing with which it could answer such an operation. False when
-    /// `isCancelled` returned true; call `unbind` in either case.
+    /// Makes a claim bind below these scopes. Returns false if `isCancelled` returned true.
     ///
-    /// `progress`: the step, done and total.
+    /// When it returns true, conflicting operations wait and none is running. Data written through
+    /// the mount is in the files. The kernel caches no data with which it could serve such an
+    /// operation itself. Call `unbind` in either case.
     ///
-    /// Locking: none is held while the kernel is notified. Called by a thread that serves no requests.
+    /// Locking: no lock is held while the kernel is notified. Called by a thread that serves no
+    /// requests.
+    ///
+    /// - Parameter progress: Gets the step, and how much of it is done, of how much.
     public func bind(
         _ claim: MandatoryClaim, in scopes: [Scope], isCancelled: () -> Bool, progress: (String, UInt64, UInt64) -> Void
     ) -> Bool {
@@ -144,9 +152,10 @@ extension ViewFS {
             guard drain(scope, isCancelled, progress), flush(scope, claim.id, hold, isWriting, isCancelled, progress) else { return false }
             if isWriting { directories += nodes(of: scope, under: hold).filter(isDirectory) }
         }
-        // A program may hold a listing, or the lock of a granted directory, for ever: then this claim continues without that step.
+        // A program may hold a listing, or the lock of a granted directory, forever: then this
+        // claim continues without that step.
         let listings = claimInvalidator.invalidateListings(directories, self)
-        // Where the kernel trusts its own sizes for ever, unopened files must become new inodes to it.
+        // If the kernel trusts its own sizes forever, unopened files must become new inodes to it.
         var names: [ClaimInvalidator.Names] = []
         if isWriting, policy.writeBack {
             names = scopes.map { claimInvalidator.invalidateNames(in: $0, self) }
@@ -158,9 +167,10 @@ extension ViewFS {
         return true
     }
 
-    /// Ends a claim's effect: waiters are resumed, and what the claimant may have changed is invalidated.
+    /// Ends a claim's effect: resumes waiters, and invalidates files that the claimant may have
+    /// changed.
     ///
-    /// `done` is called after that.
+    /// - Parameter done: Called after that.
     public func unbind(_ id: UInt64, done: @escaping @Sendable () -> Void = {}) {
         guard let hold = waiting.end(id), hold.accesses.contains(where: { !$0.use.isReading }) else { return done() }
         let scopes = names.open.map(\.scope).filter { hold.scopes.contains($0.id.rawValue) }
@@ -192,12 +202,15 @@ extension ViewFS {
         }
     }
 
-    /// Makes the kernel drop its dentries below these grants' names at their next use. False when `isCancelled` returned true.
+    /// Makes the kernel drop its dentries below these grants' names at their next use.
     ///
-    /// The names are at the root, whose lock anybody may hold, so no notification is sent. Instead the next lookup is answered with
-    /// ESTALE, once: on revalidation the kernel then drops the dentry with its subtree and looks again (fs/fuse/dir.c,
-    /// fuse_dentry_revalidate); without a dentry it retries once (fs/namei.c, LOOKUP_REVAL). This waits until the kernel has to
-    /// revalidate.
+    /// Returns false if `isCancelled` returned true.
+    ///
+    /// The names are at the root, whose lock any program may hold, so no notification is sent.
+    /// Instead the next lookup fails with ESTALE, once. On revalidation the kernel then drops the
+    /// dentry with its subtree and looks it up again (fs/fuse/dir.c, fuse_dentry_revalidate).
+    /// Without a dentry it retries once (fs/namei.c, LOOKUP_REVAL). This function waits until the
+    /// kernel must revalidate.
     private func dropDentries(of scopes: [Scope], _ isCancelled: () -> Bool) -> Bool {
         // From the claim's begin on, no reply about these names may be cached.
         let until = scopes.reduce(0) { max($0, names.cachedUntil($1)) }
@@ -209,7 +222,7 @@ extension ViewFS {
         return true
     }
 
-    /// How many operations wait for claims.
+    /// The number of operations that wait for claims.
     public var waitingCount: Int { waiting.count }
 
     /// Waits for operations that were inside when the claim began.
@@ -228,7 +241,7 @@ extension ViewFS {
         return true
     }
 
-    /// Makes the kernel write back the claimed files and drop what it could answer with, except listings.
+    /// Makes the kernel write back the claimed files and drop its caches, except listings.
     private func flush(
         _ scope: Scope, _ claim: UInt64, _ hold: ClaimWaitQueue.Hold, _ isWriting: Bool, _ isCancelled: () -> Bool,
         _ progress: (String, UInt64, UInt64) -> Void
@@ -236,7 +249,8 @@ extension ViewFS {
         guard let notifier = session?.notifier else { return true }
         let all = nodes(of: scope, under: hold)
         let open = all.filter(mayBeDirty)
-        // For a reader, drops only files that may change; for a file mapped for writing, its pages, so that a store faults again.
+        // A reading claim drops only files that may change. Dropping mapped pages makes a store
+        // fault again.
         let forgotten = isWriting ? all : open
         let files = isWriting ? all.filter { !isDirectory($0) } : []
         let (coordinator, waiting, id) = (coordinator, waiting, scope.id)
@@ -270,7 +284,9 @@ extension ViewFS {
         let done = Atomic<UInt64>(0)
     }
 
-    /// The nodes that the kernel may know of the claimed items: a claimed file's own, otherwise all of the scope.
+    /// The nodes of the claimed items that the kernel may know.
+    ///
+    /// These are a claimed file's own nodes, otherwise all nodes of the scope.
     private func nodes(of scope: Scope, under hold: ClaimWaitQueue.Hold) -> [UInt64] {
         let ids = scope.nodes.ids
         if hold.whole[scope.id.rawValue]?.isEmpty == false { return ids }

@@ -5,26 +5,25 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-// The directory that a grant of one file shows: the file itself, which lies in a hidden directory of the host, and files that
-// programs make beside it, which lie in a directory for this mount alone. Only the document's name connects the two:
-// docs/decisions/documents.md.
+// The directory shown for a grant of one file: the file, which lies in a hidden host directory, and
+// the files made beside it, which lie in a directory of this mount (docs/decisions/documents.md).
 extension ViewFS {
     /// A name in an open directory.
     typealias Named = (directory: Int32, text: UnsafePointer<CChar>)
 
-    /// Whether a node is the directory that shows a document. On the way of every lookup.
+    /// Whether a node is the directory that shows a document. Every lookup calls it.
     @inline(__always)
     func isDocumentDirectory(_ id: NodeID, _ node: NodePointer) -> Bool {
         node.pointee.withOwner { $0.documentRoot.load(ordering: .relaxed) == id.rawValue }
     }
 
-    /// Whether `name` in such a directory is special: the document's own or hidden.
+    /// Whether `name` in such a directory is special: the document's own name or a hidden one.
     @inline(never)
     func concernsDocument(_ id: NodeID, _ node: NodePointer, _ name: UnsafePointer<CChar>) -> Bool {
         document(of: id, node, named: name) != nil
     }
 
-    /// The document that this directory shows; nil for every other node.
+    /// The document that this directory shows. nil for every other node.
     @inline(__always)
     func document(of id: NodeID, _ node: NodePointer) -> DocumentPlace? {
         isDocumentDirectory(id, node) ? node.pointee.withOwner { $0.document } : nil
@@ -60,11 +59,13 @@ extension ViewFS {
         }
     }
 
-    /// Opens the document that the view shows, O_PATH: the known file, or an accepted replacement. ENOENT when there is none,
-    /// EACCES when something else has its name on the host.
+    /// Opens the document that the view shows, with O_PATH.
+    ///
+    /// It is the known file or an accepted replacement. ENOENT if there is none, EACCES if another
+    /// file has its name on the host.
     func open(_ document: DocumentPlace) -> Int32 { document.withStep { find(document) } }
 
-    /// As `open`, within a step.
+    /// Does the same as `open`, within a step.
     private func find(_ document: DocumentPlace) -> Int32 {
         guard let entry = document.shown else { return -ENOENT }
         let isStaged = document.isStaged
@@ -97,8 +98,9 @@ extension ViewFS {
 
     // MARK: making
 
-    /// Whether a program may create a new document, where the view shows none: 0 or a negative error number. Within a step, like
-    /// `begin`.
+    /// Whether a program may create a new document, if the view shows none.
+    ///
+    /// Returns 0 or a negative error number. Call it within a step, like `begin`.
     func mayBegin(_ document: DocumentPlace, as caller: Caller) -> Int32 {
         guard let entry = document.entry, let workplace = document.workplace else { return -ESTALE }
         if !document.isAway || document.isStaged {
@@ -111,7 +113,9 @@ extension ViewFS {
         return keepUnfinished(document, in: workplace.descriptor.number)
     }
 
-    /// Gives a new document whose writer was killed a name beside the document. 0 or a negative error number.
+    /// Renames a new document whose writer was killed to a name beside the document.
+    ///
+    /// Returns 0 or a negative error number.
     private func keepUnfinished(_ document: DocumentPlace, in workplace: Int32) -> Int32 {
         var status = FileStatus()
         if clinux_statx(workplace, stagedName, &status) != 0 { return 0 }
@@ -126,7 +130,8 @@ extension ViewFS {
 
     /// Registers the file made under the staged name as the new document.
     ///
-    /// `flags`: of its open. A file that cannot be written is complete, and replaces the document at once.
+    /// `flags`: of its open. A file that cannot be written is complete, and replaces the document
+    /// immediately.
     func begin(_ document: DocumentPlace, _ id: UInt64, _ flags: Int32, as caller: Caller) {
         guard let node = tree.nodes.find(id) else { return }
         node.pointee.markNameless()
@@ -136,7 +141,9 @@ extension ViewFS {
         if kernelOpens || flags & O_ACCMODE == O_RDONLY { _ = publish(document, node.pointee.key, as: caller) }
     }
 
-    /// FLUSH in a document's scope: a new document that was closed replaces the old one. 0 or a negative error number.
+    /// FLUSH in a document's scope: a new document that was closed replaces the old one.
+    ///
+    /// Returns 0 or a negative error number.
     @inline(never)
     func publish(_ id: UInt64, as caller: Caller) -> Int32 {
         guard let node = tree.nodes.find(id) else { return 0 }
@@ -180,7 +187,9 @@ extension ViewFS {
         return 0
     }
 
-    /// Whether another file has the document's name on the host: 0 when there is none or it is the document.
+    /// Whether another file has the document's name on the host.
+    ///
+    /// Returns 0 if there is none or if it is the document, otherwise a negative error number.
     private func standsInTheWay(of document: DocumentPlace, _ entry: DocumentPlace.Entry) -> Int32 {
         var status = FileStatus()
         let result = entry.name.withUnsafeBufferPointer { clinux_statx(entry.directory.descriptor.number, $0.baseAddress!, &status) }
@@ -225,7 +234,7 @@ extension ViewFS {
         }
     }
 
-    /// A program saves: the file that it wrote beside the document replaces it.
+    /// Replaces the document by a file that a program wrote beside it to save.
     private func replace(_ document: DocumentPlace, by source: Named, _ flags: UInt32, as caller: Caller) -> Int32 {
         if flags & renameNoReplace != 0 {
             let refusal = mayBegin(document, as: caller)
@@ -240,8 +249,9 @@ extension ViewFS {
         }
     }
 
-    /// A program moves the document away, usually to keep a backup while it writes the new one. On the host the document keeps its
-    /// name as well: it survives the program's death.
+    /// Moves the document away, usually as a backup while a program writes the new one.
+    ///
+    /// On the host the document keeps its name as well, so that it survives the program's death.
     private func moveAway(_ document: DocumentPlace, to target: Named, _ flags: UInt32, as caller: Caller) -> Int32 {
         guard let shown = document.shown, let entry = document.entry else { return -ENOENT }
         if document.isStaged {
@@ -274,8 +284,11 @@ extension ViewFS {
         }
     }
 
-    /// Moves a file by `bring` to a name in the workplace that no program can use, so that nobody can exchange it while it is
-    /// checked, and continues with `body`. Removes the name afterwards if it is left. `keepsRefused`: only if `body` has succeeded.
+    /// Moves a file by `bring` to a hidden name, and then runs `body`.
+    ///
+    /// No program can use the name, which lies in the workplace. So no program can exchange the
+    /// file while it is checked. The name is removed afterwards. `keepsRefused`: only if `body` has
+    /// succeeded.
     private func throughWorkplace(
         _ document: DocumentPlace, _ bring: (Int32, UnsafePointer<CChar>) -> Int32, keepsRefused: Bool = false, _ body: (Named) -> Int32
     ) -> Int32 {
@@ -286,7 +299,7 @@ extension ViewFS {
             let brought = bring(directory, text)
             if brought < 0 { return brought }
             let result = body((directory, text))
-            // rename(2) between two names of one file leaves both.
+            // rename(2) between two names of one file keeps both.
             if result == 0 || !keepsRefused { _ = clinux_unlinkat(directory, text, false) }
             return result
         }
@@ -296,7 +309,9 @@ extension ViewFS {
 
     // MARK: the directory itself
 
-    /// The document's position in its directory's listing: the first entry, at a position that no filesystem uses.
+    /// The document's position in its directory's listing.
+    ///
+    /// It is the first entry, at a position that no filesystem uses.
     static let documentPosition: UInt64 = 0x7fff_ffff_ffff_f00d
 
     /// Adds the document at the start of a listing.
@@ -314,7 +329,7 @@ extension ViewFS {
         }
     }
 
-    /// FSYNCDIR: the document's name is in the host's directory.
+    /// FSYNCDIR: syncs the host directory that holds the document's name.
     func syncParent(of document: DocumentPlace) -> Int32 {
         guard let entry = document.entry else { return 0 }
         let opened = clinux_reopen(entry.directory.descriptor.number, O_RDONLY | O_DIRECTORY)
@@ -323,8 +338,9 @@ extension ViewFS {
         return clinux_fsync(opened, false)
     }
 
-    /// Runs `body` with the caller's own rights and groups: the kernel in front has checked nothing in the document's directory on
-    /// the host.
+    /// Runs `body` with the caller's own rights and groups.
+    ///
+    /// The kernel in front has checked no permission in the document's directory on the host.
     private func asCaller(_ caller: Caller, _ body: () -> Int32) -> Int32 {
         let error = Identity.assume(caller, groups: true)
         if error != 0 { return 0 &- error }

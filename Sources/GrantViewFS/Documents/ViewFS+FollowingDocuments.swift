@@ -4,7 +4,7 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// Follows a document on the host. The administrative side, never on the way of a request.
+// Follows a document on the host. Used by administration, never by a request.
 extension ViewFS {
     /// The result of a check of a document's place.
     public enum DocumentFinding: Sendable {
@@ -12,7 +12,7 @@ extension ViewFS {
         case found(path: [UInt8])
         /// It is not in its place, perhaps only for a moment: check again.
         case underWay
-        /// It was removed, or something unaccepted has its place.
+        /// It was removed, or a file that is not accepted has its place.
         case gone
     }
 
@@ -26,8 +26,10 @@ extension ViewFS {
         return above == [0x2F] ? above + name : above + [0x2F] + name
     }
 
-    /// Checks whether the document is in its place, and shows its replacement. Finds it elsewhere only if it was missing at the
-    /// last check already (`wasUnderWay`): a program that saves moves the old file away for a moment.
+    /// Checks whether the document is in its place, and shows its replacement.
+    ///
+    /// A program that saves moves the old file away for a moment. So the document is searched
+    /// elsewhere only if it was missing at the last check already (`wasUnderWay`).
     public func follow(_ scope: Scope, wasUnderWay: Bool) -> DocumentFinding {
         guard let document = scope.nodes.document, let entry = document.entry else { return .gone }
         document.withStep { document.comeBack(after: Self.patience) { tree.isOpen($0, in: scope.nodes) } }
@@ -46,7 +48,7 @@ extension ViewFS {
         guard let path = try? file.descriptor.path(), let moved = Self.entry(path, of: document.key, crossing: entry) else { return .gone }
         document.move(to: moved)
         if let root = tree.nodes.find(scope.rootNode), document.isDirectory {
-            // Whoever moves the document from one directory to the next would use up watches.
+            // Watches of the old directory would otherwise be used up by repeated moves.
             hostWatch.end(of: scope.rootNode, root)
             watch(scope.rootNode, root)
             watchPlace(ofDocumentIn: scope.nodes)
@@ -54,9 +56,10 @@ extension ViewFS {
         return .found(path: path)
     }
 
-    /// LOOKUP of a document that is shown as a file: shows the file that has its name on the host by now. 0 or a negative error number.
+    /// LOOKUP of a document shown as a file: shows the file that now has its name on the host.
     ///
-    /// A document that has another name on the host stays shown, and is found there by `follow`.
+    /// Returns 0 or a negative error number. A document that has another name on the host stays
+    /// shown, and `follow` finds it there.
     @inline(never)
     func followReplacement(in nodes: ScopeNodes) -> Int32 {
         guard let document = nodes.document, let entry = document.entry, let shown = document.node else { return -ENOENT }
@@ -76,8 +79,9 @@ extension ViewFS {
         return clinux_statx(file.descriptor.number, nil, &status) == 0 && status.st.st_nlink > 0 ? 0 : -ENOENT
     }
 
-    /// The attributes of a file that is shown, as they are now and not as they were when it was found: a kernel that trusts its own
-    /// sizes takes them for as long as it knows the file.
+    /// The present attributes of a shown file, which may have changed since it was found.
+    ///
+    /// A kernel that trusts its own sizes uses them for as long as it knows the file.
     func currentAttributes(of shown: (id: UInt64, status: FileStatus)) -> stat {
         guard let node = tree.nodes.find(shown.id) else { return attributes(shown.status) }
         let descriptor = tree.pin(node)
@@ -89,8 +93,10 @@ extension ViewFS {
         return attributes
     }
 
-    /// How long (nanoseconds) a program that moved the document away must be gone before it is shown again. A shell command consists of
-    /// several programs.
+    /// Nanoseconds after which a moved document is shown again if its mover has ended.
+    ///
+    /// They count from the move. A shell command consists of several programs, so the end of one
+    /// does not suffice.
     private static let patience =
         (getenv("GRANTFS_TEST_LEFTOVER_SECONDS").flatMap { Int64(String(cString: $0), radix: 10) } ?? 10) &* 1_000_000_000
 
@@ -107,7 +113,9 @@ extension ViewFS {
         return try? entry(named: Array(path[(slash + 1)...]), in: directory, of: key)
     }
 
-    /// A name in a directory, verified to belong to the file `key`. Throws ESTALE when it belongs to another.
+    /// Returns a name in a directory, verified to belong to the file `key`.
+    ///
+    /// - Throws: ESTALE if it belongs to another file.
     public static func entry(
         named name: [UInt8], in directory: consuming FileDescriptor, of key: NodeKey
     ) throws(Errno) -> DocumentPlace.Entry {

@@ -2,12 +2,17 @@ import GrantCoordinator
 import Glibc
 import GrantSystem
 
-// Hands claims over to the next daemon: what binds operations, and the files held open for claimants and presenters.
+// Hands claims over to the next daemon: their effect on operations, and the files held open for
+// claimants and presenters.
 extension ViewFS {
-    /// Whether no claim is in transition: none is beginning to bind, and no ended one still has invalidations running.
+    /// Whether no claim is in transition.
+    ///
+    /// A claim is in transition while it begins to bind, or while invalidations run after its end.
     public var areClaimsSettled: Bool { claimInvalidator.ending.load(ordering: .acquiring) == 0 && waiting.settledHolds != nil }
 
-    /// Writes the claims that bind. Throws EAGAIN when one is in transition.
+    /// Writes the claims that bind.
+    ///
+    /// - Throws: EAGAIN if one is in transition.
     public func handOverClaims(to state: inout HandoverWriter) throws(Errno) {
         guard let holds = waiting.settledHolds else { throw Errno(EAGAIN) }
         state.put(UInt64(truncatingIfNeeded: holds.count))
@@ -17,7 +22,7 @@ extension ViewFS {
         }
     }
 
-    /// Restores them. After the scopes, and before requests are served.
+    /// Restores the claims. Call it after the scopes, and before requests are served.
     public func takeOverClaims(from state: inout HandoverReader) throws(Errno) {
         for _ in 0..<(try state.takeCount(ofAtLeast: 16)) {
             let id: UInt64 = try state.take()
@@ -27,7 +32,7 @@ extension ViewFS {
 
     /// How a claim binds, if it does, for crash recovery.
     ///
-    /// Locking: takes one of rank 2 for a moment.
+    /// Locking: takes a lock of rank 2 for a moment.
     public func binding(ofClaim id: UInt64) -> [UInt8] {
         var state = HandoverWriter()
         let hold = waiting.hold(id)
@@ -36,8 +41,10 @@ extension ViewFS {
         return state.bytes
     }
 
-    /// Restores a crashed daemon's claim from `binding`, in the scopes that are still open. Returns these scopes. Before requests
-    /// are served.
+    /// Restores a crashed daemon's claim from `binding`, and returns its scopes that are still
+    /// open.
+    ///
+    /// Call it before requests are served.
     public func restoreClaim(_ id: UInt64, from state: inout HandoverReader) throws(Errno) -> Set<UInt32> {
         guard try state.takeFlag() else { return [] }
         var hold = try ClaimWaitQueue.Hold(from: &state)

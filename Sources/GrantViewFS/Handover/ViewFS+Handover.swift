@@ -13,15 +13,18 @@ public struct HandoverRefusal: Error, Sendable {
     public init(_ reason: String) { self.reason = reason }
 }
 
-// Hands a mount over to the next daemon. The old one is paused and keeps all its state, so that it can go on if the next one fails.
+// Hands a mount over to the next daemon. The old one is paused and keeps all its state, so that it
+// can continue if the next one fails.
 extension ViewFS {
     /// Sizes of structures that are copied whole, which both daemons must agree on.
     public static var handoverLayout: [UInt32] { NodeTree.handoverLayout + [UInt32(truncatingIfNeeded: lockSlots.upperBound)] }
 
-    /// Pauses everything: the background threads, then the workers. Nothing is paused when it throws; otherwise `endQuiesce` ends
-    /// it.
+    /// Pauses everything: the background threads, then the workers.
     ///
-    /// On a thread that serves no requests and holds no lock. `deadline`: `Clock.monotonic`.
+    /// `endQuiesce` ends the pause. If this function throws, nothing is paused. Call it on a thread
+    /// that serves no requests and holds no lock.
+    ///
+    /// - Parameter deadline: A time of `Clock.monotonic`.
     public func quiesce(until deadline: Int64) throws(HandoverRefusal) {
         if let oplocks, !oplocks.breakAll(until: deadline) {
             throw HandoverRefusal("what programs have stored in mappings of locked files could not be written down in time")
@@ -49,7 +52,9 @@ extension ViewFS {
         oplocks?.resume()
     }
 
-    /// Writes the state for the next daemon, while everything is paused. `closed`: scopes that are withdrawn and not yet removed.
+    /// Writes the state for the next daemon, while everything is paused.
+    ///
+    /// - Parameter closed: Scopes that are withdrawn and not yet removed.
     public func handOver(open: [Scope], closed: [Scope], to state: inout HandoverWriter) throws(HandoverRefusal) {
         guard let session else { throw HandoverRefusal("it is not mounted") }
         state.put(flag: kernelOpens)
@@ -79,8 +84,9 @@ extension ViewFS {
         state.put(0 as UInt64)
     }
 
-    /// Restores that state in a new daemon. Returns the scopes, open and closed, in the order in which they were written. Call
-    /// `begin` next.
+    /// Restores that state in a new daemon. Call `begin` next.
+    ///
+    /// - Returns: The scopes, open and closed, in the order in which they were written.
     public func takeOver(
         from state: inout HandoverReader, source: String, words: [String], leavesSetID: Bool, mapsDirectly: Bool, idlePolling: IdlePolling?
     ) throws(Errno) -> [Scope] {
@@ -177,7 +183,9 @@ extension ViewFS {
         return scope
     }
 
-    /// Watches for a scope with this process's own watches. Changes in between show when the kernel's timeouts expire.
+    /// Watches a scope with this process's own watches.
+    ///
+    /// Changes in between show when the kernel's timeouts expire.
     private func watch(_ nodes: ScopeNodes) {
         tree.withRoot(of: nodes) { descriptor in
             guard descriptor >= 0 else { return }
@@ -191,9 +199,11 @@ extension ViewFS {
         for id in nodes.ids { tree.nodes.find(id)?.pointee.containment.bitwiseOr(Containment.isUnwatched, ordering: .relaxed) }
     }
 
-    /// Watches again the directories that the kernel knows, on a thread that ends afterwards. After `begin`.
+    /// Watches again the directories that the kernel knows, on a thread that ends afterwards.
+    ///
+    /// Call it after `begin`.
     public func watchKnownDirectories(of scopes: [Scope]) {
-        // As after lost events: looks for files that left a grant meanwhile.
+        // As after lost events: searches for files that left a grant meanwhile.
         hostWatch.countRename()
         hostWatch.mayHaveMissed.store(true, ordering: .releasing)
         _ = BackgroundTask(mayHang: true) { [self] in

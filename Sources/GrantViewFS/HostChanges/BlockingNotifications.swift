@@ -3,16 +3,20 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-/// Sends notifications that may block on a lock which a program can hold: for a name its directory's lock, for a cached listing its
-/// pages. Blocked threads are abandoned, so that one notification holds up no other.
+/// Sends notifications that may block on a lock which a program can hold.
+///
+/// A name needs its directory's lock, a cached listing its pages. Blocked threads are abandoned, so
+/// that one notification does not delay the others.
 ///
 /// Not thread-safe: belongs to one `HostChangeRelay`.
 final class BlockingNotifications {
     struct Item: Sendable {
         enum What {
-            /// Expires a name in the directory `node`; NUL-terminated.
+            /// Expires a name, NUL-terminated, in the directory `node`.
             case name([CChar])
-            /// The same for a file to be evicted with its name, where the kernel does not know by itself which files are unused.
+            /// Does the same for a file that should be evicted with its name.
+            ///
+            /// Used if the kernel cannot tell by itself which files are unused.
             case file(named: [CChar])
             /// Files that were in use when they changed, and may be unused by now.
             case unused([UInt64])
@@ -31,12 +35,15 @@ final class BlockingNotifications {
     private var gathered: [Item] = []
 
     private static let limit = 256
-    /// The limit of calls that block on one scope's locks; more changes there show when the kernel's timeouts expire.
+    /// The limit of calls that block on one scope's locks.
+    ///
+    /// Further changes there show when the kernel's timeouts expire.
     private static let share = 16
     private static let patience: Int64 = 50_000_000
     private static let patienceMilliseconds: Int32 = 50
     private static let atOnce = 1024
-    /// Above this backlog notifications are dropped: by then the kernel asks by itself.
+    /// Above this backlog notifications are dropped, because the kernel's timeouts have expired by
+    /// then.
     private static let pendingAtMost = 16_384
 
     init(_ view: ViewFS) {
@@ -59,12 +66,12 @@ final class BlockingNotifications {
         }
     }
 
-    /// Makes the next use of a name ask again.
+    /// Makes the next use of a name send a request.
     func expire(_ name: UnsafePointer<CChar>, in node: UInt64, of scope: UInt32) {
         add(Item(scope: scope, node: node, what: .name(Array(UnsafeBufferPointer(start: name, count: strlen(name) + 1)))))
     }
 
-    /// Evicts a changed file with its name if nobody uses it: after `invalidateFile`.
+    /// Evicts a changed file with its name if it is unused. Call it after `invalidateFile`.
     func invalidateFile(named name: UnsafePointer<CChar>, in node: UInt64, of scope: UInt32) {
         add(Item(scope: scope, node: node, what: .file(named: Array(UnsafeBufferPointer(start: name, count: strlen(name) + 1)))))
     }
@@ -72,8 +79,9 @@ final class BlockingNotifications {
     /// Invalidates a directory's listing.
     func invalidateListing(of node: UInt64, in scope: UInt32) { add(Item(scope: scope, node: node, what: .listing)) }
 
-    /// Invalidates a changed regular file, where the kernel would trust its own data; parts that are kept because the file is in
-    /// use are evicted later.
+    /// Invalidates a changed regular file, if the kernel would trust its own data.
+    ///
+    /// Parts that are kept because the file is in use are evicted later.
     func invalidateFile(_ node: UInt64, in scope: UInt32) {
         add(Item(scope: scope, node: node, what: .contents))
         if changed.count < Self.changedAtMost, changed.insert(node).inserted { changedPause = Self.firstPause }
@@ -83,11 +91,13 @@ final class BlockingNotifications {
     private var changed: Set<UInt64> = []
     private var changedLookedAt: Int64 = 0
     private static let changedAtMost = 4096
-    /// Nanoseconds until the next check: most are in use for a moment, some for days.
+    /// Nanoseconds until the next check: most files are in use for a moment, some for days.
     private var changedPause = firstPause
     private static let (firstPause, lastPause): (Int64, Int64) = (10_000_000, 1_000_000_000)
 
-    /// Evicts those that are no longer in use: soon at first, then once a second. `isKnown`: whether the kernel knows a node.
+    /// Evicts changed files that are no longer in use: soon at first, then once a second.
+    ///
+    /// `isKnown`: whether the kernel knows a node.
     func forgetChanged(now: Int64, _ isKnown: (UInt64) -> Bool) {
         if changed.isEmpty || now - changedLookedAt < changedPause { return }
         changedLookedAt = now
@@ -111,7 +121,8 @@ final class BlockingNotifications {
             var shares: [UInt32: Int] = [:]
             for item in waiting { shares[item.scope, default: 0] += 1 }
             let held = Set(waiting.map(\.node))
-            // Notifications behind one that waits for the same lock are pointless before it returns.
+            // Notifications behind one that waits for the same lock are pointless before it
+            // returns.
             let count = items.count
             items.removeAll { held.contains($0.node) || shares[$0.scope, default: 0] >= Self.share }
             if items.count != count { hasDropped = true }
@@ -124,10 +135,11 @@ final class BlockingNotifications {
     private var droppedTaken: Int64 = 0
     private static let droppedPause: Int64 = 1_000_000_000
 
-    /// Whether something was dropped and can be made good now; reported once.
+    /// Whether a dropped notification can be repeated now. Reported once.
     func takeDropped() -> Bool {
         let now = Clock.monotonic
-        // That takes time proportional to the number of nodes: frequent changes on the host must not keep this thread busy.
+        // That takes time proportional to the number of nodes: frequent changes on the host must
+        // not keep this thread busy.
         guard hasDropped, calls.abandoned.isEmpty, calls.pending < Self.pendingAtMost, now - droppedTaken > Self.droppedPause else {
             return false
         }
@@ -135,7 +147,7 @@ final class BlockingNotifications {
         return true
     }
 
-    /// Milliseconds until `poll` is useful; nil when nothing is pending.
+    /// Milliseconds until `poll` is useful. nil if nothing is pending.
     var due: Int32? {
         if hasDropped || calls.isUnderWay || calls.pending > 0 { return Self.patienceMilliseconds }
         return changed.isEmpty ? nil : Int32(clamping: changedPause / 1_000_000)

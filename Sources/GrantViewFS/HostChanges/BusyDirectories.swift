@@ -1,10 +1,11 @@
 import GrantSystem
 
-/// Directories with a file that is written all the time, on the host or through the mount. Each reported write costs the writer a
-/// microsecond, so reports are paused there for a few milliseconds at a time. Belongs to one thread.
+/// Directories with a file that is written continuously, on the host or through the mount.
 ///
-/// Writes during a pause are reported afterwards for files that were being written on the host; for others when their writer closes
-/// them.
+/// Each reported write costs the writer a microsecond, so reports are paused there for a few
+/// milliseconds at a time. Writes during a pause are reported afterwards for files that were being
+/// written on the host. For other files they are reported when the writer closes the file. Belongs
+/// to one thread.
 struct BusyDirectories {
     private struct Written {
         var change: Change
@@ -16,7 +17,7 @@ struct BusyDirectories {
 
     private struct Directory {
         var files: [UInt64: Written] = [:]
-        /// When reports resume; nil while they are on.
+        /// When reports resume. nil while they are on.
         var due: Int64?
         /// When reports last resumed.
         var resumed: Int64 = 0
@@ -35,7 +36,9 @@ struct BusyDirectories {
     /// Paused directories, by due time.
     private var paused: [UInt64] = []
 
-    /// Records a reported write; `isOwn`: of this daemon. True when the directory must be paused now.
+    /// Records a reported write. Returns true if the directory must be paused now.
+    ///
+    /// `isOwn`: the write is the daemon's.
     mutating func isBusy(_ change: Change, isOwn: Bool, now: Int64) -> Bool {
         if directories.count >= Self.remembered { forgetQuiet(now) }
         var directory = directories[change.directory] ?? Directory()
@@ -55,7 +58,9 @@ struct BusyDirectories {
         return true
     }
 
-    /// A directory whose pause is over, by one of its changes, and the files that were being written on the host.
+    /// Takes a directory whose pause is over, as one of its changes.
+    ///
+    /// Also returns the files that were being written on the host.
     mutating func takeDue(now: Int64) -> (directory: Change?, files: [Change])? {
         guard let key = paused.first, let due = directories[key]?.due, due <= now else { return nil }
         paused.removeFirst()

@@ -4,14 +4,16 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-/// Invalidates the kernel's caches for changes made beside the mount. Belongs to one thread, which serves no requests, holds no
-/// lock while it notifies, and leaves what may block on a program to others (`BlockingNotifications`).
+/// Invalidates the kernel's caches for changes made on the host.
+///
+/// Belongs to one thread, which serves no requests and holds no lock while it notifies.
+/// Notifications that may block on a program are sent by other threads (`BlockingNotifications`).
 final class HostChangeRelay {
     private let view: ViewFS
     private let watch: ChangeWatch
     private let places: WatchedDirectories
     private let process = getpid()
-    /// The scopes watched by these means, and the version of the root's table that they are from.
+    /// The scopes watched by these means, and the version of the root's table then.
     private var scopes: [ScopeNodes] = []
     private var version: UInt64 = 0
     private var busy = BusyDirectories()
@@ -40,8 +42,10 @@ final class HostChangeRelay {
         scopes = view.names.open.map(\.scope.nodes).filter { $0.watchMeans.load(ordering: .relaxed) == means.rawValue }
     }
 
-    /// Whether changes in a scope are relayed. While claims are held there, parked requests hold kernel locks for which an
-    /// invalidation would wait; the end of the claim invalidates instead.
+    /// Whether changes in a scope are relayed.
+    ///
+    /// While claims are held there, parked requests hold kernel locks for which an invalidation
+    /// would wait. The end of the claim invalidates instead.
     private func isRelayed(_ scope: ScopeNodes) -> Bool { scope.cacheBypass.load(ordering: .relaxed) & ScopeNodes.claims == 0 }
 
     func relay(_ change: Change) {
@@ -50,7 +54,8 @@ final class HostChangeRelay {
         if kinds.contains(.overflow) || kinds.contains(.moved) { view.hostWatch.countRename() }
         if kinds.contains(.overflow) { return invalidateAll() }
         guard let notifier = view.session?.notifier else { return }
-        // The kernel knows changes that came through this mount, in the scope through which they came.
+        // The kernel knows changes that came through this mount, in the scope through which they
+        // came.
         let isOwn = change.process == process
         let mayConcernOthers = !isOwn || view.haveViewsOverlapped.load(ordering: .relaxed)
         if watch.means == .data { return relayData(change, isOwn: isOwn && !(mayConcernOthers && isKnownInSeveral(change)), notifier) }
@@ -72,7 +77,7 @@ final class HostChangeRelay {
             if change.file.length > 0, !change.has_directory { forget(change, data: false, notifier) }
             return
         }
-        // Changes in other directories are for others.
+        // Changes in other directories belong to other relays.
         if found.isEmpty { return }
         if kinds.contains(.names), view.keepsContents {
             for place in found {
@@ -92,7 +97,7 @@ final class HostChangeRelay {
         }
     }
 
-    /// The file that has a document's name on the host, in a scope that shows a directory.
+    /// The host's file with a document's name, in a scope that shows a directory.
     private func documentKey(_ name: UnsafePointer<CChar>, _ scope: ScopeNodes) -> NodeKey? {
         guard let document = scope.document, document.isDirectory, document.isNamed(name), let entry = document.entry else { return nil }
         var status = FileStatus()
@@ -102,12 +107,13 @@ final class HostChangeRelay {
 
     private func forget(_ name: UnsafePointer<CChar>, in directory: UInt64, of scope: UInt32, _ notifier: Notifier) {
         blocking.expire(name, in: directory, of: scope)
-        // The directory's times as well, and with them its cached listing where the kernel checks them.
+        // The directory's times as well, and with them its cached listing if the kernel checks
+        // them.
         _ = notifier.invalidateAttributes(NodeID(directory))
         if keeps { blocking.invalidateListing(of: directory, in: scope) }
     }
 
-    // MARK: told twice more
+    // MARK: repeated invalidations
 
     private func scheduleRepeat(scope: UInt32, directory: UInt64, name: UnsafePointer<CChar>?, file: NodeKey? = nil) {
         let name = name.map { Array(UnsafeBufferPointer(start: $0, count: strlen($0) + 1)) } ?? []
@@ -129,7 +135,7 @@ final class HostChangeRelay {
         }
     }
 
-    // MARK: each write, told by handle alone
+    // MARK: each write, reported by handle alone
 
     private func relayData(_ change: Change, isOwn: Bool, _ notifier: Notifier) {
         if !isOwn { forget(change, data: true, notifier) }
@@ -138,13 +144,13 @@ final class HostChangeRelay {
         _ = view.tree.withFile(change.directory_handle, in: scope) { watch.pause(directory: $0) }
     }
 
-    /// How long may be waited for changes before `relayDue`.
+    /// The longest wait for changes before `relayDue`.
     var millisecondsUntilDue: Int32 {
         let now = Clock.monotonic
         return min(busy.millisecondsUntilDue(now: now), blocking.due ?? .max, repeated.millisecondsUntilDue(now: now))
     }
 
-    /// Resumes reports in paused directories, and relays the changes of files that were written before.
+    /// Resumes reports in paused directories, and relays the changes of files written before.
     func relayDue() {
         if keeps, let notifier = view.session?.notifier {
             blocking.forgetChanged(now: Clock.monotonic) { view.tree.nodes.find($0) != nil }
@@ -180,7 +186,9 @@ final class HostChangeRelay {
         scopes.first { $0.filesystem.load(ordering: .relaxed) == change.filesystem && isRelayed($0) }
     }
 
-    /// Whether the kernel knows the changed file in more than one scope. What is in one alone was changed through that one.
+    /// Whether the kernel knows the changed file in more than one scope.
+    ///
+    /// A file that only one scope knows was changed through that scope.
     private func isKnownInSeveral(_ change: Change) -> Bool {
         if change.file.length == 0 { return false }
         var key: NodeKey?
@@ -194,9 +202,11 @@ final class HostChangeRelay {
         return false
     }
 
-    // MARK: what was moved
+    // MARK: renamed files
 
-    /// Checks whether a renamed file left its grant. A rename through this mount cannot do that, unless one grant lies in another.
+    /// Checks whether a renamed file left its grant.
+    ///
+    /// A rename through this mount cannot do that, unless one grant lies in another.
     private func lookAfter(_ change: Change, movedFrom found: [WatchedDirectories.Place], isOwn: Bool) {
         if found.isEmpty { return }
         if change.name == nil {
@@ -214,7 +224,7 @@ final class HostChangeRelay {
         }
     }
 
-    // MARK: forgetting
+    // MARK: invalidation
 
     /// Invalidates a file, given by handle, in every scope that leads to it.
     private func forget(_ change: Change, data: Bool, _ notifier: Notifier, named: ToldName? = nil) {
@@ -233,13 +243,14 @@ final class HostChangeRelay {
         if keeps {
             let places = named?.places.filter { $0.scope == scope.scope }.map(\.node) ?? []
             forget(key, in: scope, notifier, named: named.map { ($0.name, places) })
-            // Also for a file that the kernel does not know: a lookup may be under way.
+            // Also for a file that the kernel does not know: a lookup may be running.
             if places.isEmpty { scheduleRepeat(scope: scope.scope, directory: 0, name: nil, file: key) }
             for place in places { scheduleRepeat(scope: scope.scope, directory: place, name: named?.name, file: key) }
             return
         }
         guard let node = view.tree.find(key, in: scope) else { return }
-        // Attributes suffice for an unopened file: the kernel compares size and time before it uses its data.
+        // Attributes suffice for an unopened file: the kernel compares size and time before it uses
+        // its data.
         if data, view.tree.isOpen(node, key, in: scope) {
             if view.isDirectory(node) {
                 blocking.invalidateListing(of: node, in: scope.scope)
@@ -251,7 +262,9 @@ final class HostChangeRelay {
         }
     }
 
-    /// For a kernel that trusts its caches until they are invalidated. `named`: the file's name and directories.
+    /// Does the same for a kernel that trusts its caches until they are invalidated.
+    ///
+    /// `named`: the file's name and directories.
     private func forget(
         _ key: NodeKey, in scope: ScopeNodes, _ notifier: Notifier, named: (name: UnsafePointer<CChar>, directories: [UInt64])?
     ) {
@@ -260,7 +273,8 @@ final class HostChangeRelay {
             _ = notifier.invalidateAttributes(NodeID(node))
             return blocking.invalidateListing(of: node, in: scope.scope)
         }
-        // Where own changes cannot be told from others', goes by who could have made them.
+        // These means do not tell own changes from others. A file written here counts as changed
+        // here.
         if watch.means == .directories, view.isWrittenHere(node) { return }
         _ = notifier.invalidateAttributes(NodeID(node))
         blocking.invalidateFile(node, in: scope.scope)
@@ -268,8 +282,10 @@ final class HostChangeRelay {
         for directory in named.directories { blocking.invalidateFile(named: named.name, in: directory, of: scope.scope) }
     }
 
-    /// Events were lost, so anything may have changed. Names hold for less than a second, or are expired at once where the kernel
-    /// can, or hold for a minute (`CachePolicy`).
+    /// Invalidates everything after lost events, because any file may have changed.
+    ///
+    /// Names hold for less than a second, or are expired immediately if the kernel can do that, or
+    /// hold for a minute (`CachePolicy`).
     private func invalidateAll() {
         if keeps { repeated.addAll(now: Clock.monotonic) }
         invalidateEverything()
@@ -293,8 +309,10 @@ final class HostChangeRelay {
         blocking.send()
     }
 
-    /// Removes watches of forgotten directories, once the kernel has forgotten half of its nodes or twice as many directories are
-    /// watched as after the last sweep. Their watches become available to others.
+    /// Removes watches of forgotten directories, and so frees them for others.
+    ///
+    /// Runs once the kernel has forgotten half of its nodes. It also runs once twice as many
+    /// directories are watched as after the last sweep.
     func sweepIfWorthwhile() {
         let live = view.tree.nodes.count
         mostLive = max(mostLive, live)

@@ -3,8 +3,10 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// Watches the granted directories for changes beside the mount, so that the kernel is told at once and not only when its timeouts
-/// expire. It only ever invalidates: a missed change shows at the timeout, within the second of `cache=shared`.
+/// Watches the granted directories for changes on the host.
+///
+/// So the kernel is notified immediately and not only when its timeouts expire. Notifications only
+/// invalidate. A missed change shows at the timeout, within the second of `cache=shared`.
 final class HostWatch: Sendable {
     private let names: ChangeWatch?
     private let data: ChangeWatch?
@@ -14,7 +16,7 @@ final class HostWatch: Sendable {
 
     /// Counts possible renames and removals of directories on watched filesystems.
     private let moves = Atomic<UInt64>(1)
-    /// Counts reported renames of anything there.
+    /// Counts reported renames of files and directories there.
     private let renames = Atomic<UInt64>(0)
     /// Changes may have been missed before this watch began.
     let mayHaveMissed = Atomic<Bool>(false)
@@ -32,7 +34,9 @@ final class HostWatch: Sendable {
         directories = try? ChangeWatch(.directories)
     }
 
-    /// Starts watching for a scope, as far as kernel and filesystem allow. `directory`: the granted one, O_PATH.
+    /// Starts watching for a scope, as far as kernel and filesystem allow.
+    ///
+    /// `directory`: the granted one, O_PATH.
     func begin(_ scope: ScopeNodes, directory: borrowing FileDescriptor) {
         if scope.opensByHandle, let names, data != nil, let id = try? directory.filesystemID(),
             (try? names.addFilesystem(of: directory.number)) != nil
@@ -44,9 +48,9 @@ final class HostWatch: Sendable {
         }
     }
 
-    /// Watches a directory that the kernel is about to learn of. `descriptor`: its own, pinned.
+    /// Watches a directory before the kernel gets to know it. `descriptor`: its own, pinned.
     ///
-    /// Locking: that of the watched directories, for a moment.
+    /// Locking: takes the lock of the watched directories for a moment.
     func watch(_ id: UInt64, _ node: NodePointer, descriptor: Int32) {
         let means = node.pointee.withOwner { $0.watchMeans.load(ordering: .acquiring) }
         guard means != 0, !node.pointee.isWatched.exchange(true, ordering: .relaxed) else { return }
@@ -55,7 +59,7 @@ final class HostWatch: Sendable {
 
     /// Watches a directory whose changes are those of the node `id`.
     ///
-    /// Locking: that of the watched directories, for a moment.
+    /// Locking: takes the lock of the watched directories for a moment.
     func add(_ descriptor: Int32, as id: UInt64, _ node: NodePointer) {
         let means = node.pointee.withOwner { $0.watchMeans.load(ordering: .acquiring) }
         if means == 0 { return }
@@ -66,7 +70,7 @@ final class HostWatch: Sendable {
         (isByHandle ? byHandle : byWatch).add(place, under: key)
     }
 
-    /// Ends the watches of directories whose changes are those of the node `id` and of no other.
+    /// Ends the watches of directories whose changes belong to the node `id` alone.
     func end(of id: UInt64, _ node: NodePointer) {
         node.pointee.isWatched.store(false, ordering: .relaxed)
         for key in byHandle.sweep(isLive: { $0.node != id }) { names?.remove(directory: key, isGone: false) }
@@ -82,7 +86,9 @@ final class HostWatch: Sendable {
         if let directories { run(directories, byWatch, view) }
     }
 
-    /// False without a thread: then changes show when the kernel's timeouts expire.
+    /// Starts a thread for changes. False if it cannot be made.
+    ///
+    /// Changes then show when the kernel's timeouts expire.
     @discardableResult
     private func run(_ watch: ChangeWatch, _ places: WatchedDirectories, _ view: ViewFS) -> Bool {
         let thread = try? WorkerThread.start("grantfs-watch") { [self] in
@@ -108,19 +114,21 @@ final class HostWatch: Sendable {
 
     // MARK: directories that move
 
-    /// A directory may have been renamed or removed.
+    /// Counts that a directory may have been renamed or removed.
     func countMove() { moves.wrappingAdd(1, ordering: .releasing) }
 
-    /// Something may have been renamed.
+    /// Counts that a file or directory may have been renamed.
     func countRename() { renames.wrappingAdd(1, ordering: .releasing) }
 
     /// Changes with every rename on a watched filesystem.
     var renamesSeen: UInt64 { renames.load(ordering: .acquiring) }
 
-    /// Changes when a directory may have been renamed or removed on a filesystem whose names are watched; nil while unread changes
-    /// are queued.
+    /// Changes when a directory may have been renamed or removed on a watched filesystem.
+    ///
+    /// Its names must be watched. nil while unread changes are queued.
     var movesSeen: UInt64? {
-        // In this order: changes that are not queued were read with `isTaking` set, and are counted when that is cleared.
+        // In this order: changes that are not queued were read with `isTaking` set, and are counted
+        // when that is cleared.
         guard isServed.load(ordering: .acquiring), let names, !names.hasPending, !isTaking.load(ordering: .sequentiallyConsistent) else {
             return nil
         }

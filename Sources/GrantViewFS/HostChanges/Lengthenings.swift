@@ -3,8 +3,10 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-/// Tells the kernel of files that the host has made longer, in order with programs that cut them meanwhile: the kernel never takes a
-/// smaller size from the daemon, so one that was read before the cut must not reach it afterwards.
+/// Notifies the kernel of larger files, in order with programs that truncate them meanwhile.
+///
+/// The host has made the files larger. The kernel never takes a smaller size from the daemon. So a
+/// size that was read before a truncation must not reach it afterwards.
 ///
 /// Locking: its own, rank 2, held for a moment and never while the kernel is notified.
 final class Lengthenings: Sendable {
@@ -17,7 +19,7 @@ final class Lengthenings: Sendable {
     private let count = Atomic<Int>(0)
     private let underWay = Lock<[Lengthening]>([])
 
-    /// Sends the size that `size` returns, unless the file is cut in between.
+    /// Sends the size that `size` returns, unless the file is truncated in between.
     func lengthen(_ node: UInt64, to size: () -> off_t?, send: (off_t) -> Void) {
         let thread = clinux_gettid()
         count.add(1, ordering: .sequentiallyConsistent)
@@ -35,10 +37,11 @@ final class Lengthenings: Sendable {
         if mayBeSent { send(size) }
     }
 
-    /// Call it between cutting a file and the reply: afterwards the kernel hears of no size from before.
+    /// Stops sizes from before a truncation. Call it between truncating a file and the reply.
     ///
-    /// Waits while such a size is being sent, but not for what a sender then waits for in the kernel, which may be this cut: by then
-    /// the kernel has taken the size (`Notifier.lengthen`).
+    /// Waits while such a size is being sent. It does not wait for a lock that the sender waits for
+    /// in the kernel, which this truncation may hold. By then the kernel has taken the size
+    /// (`Notifier.lengthen`).
     func settle(_ node: UInt64) {
         if count.load(ordering: .sequentiallyConsistent) == 0 { return }
         underWay.withLock { $0.removeAll { $0.node == node && !$0.isSent } }

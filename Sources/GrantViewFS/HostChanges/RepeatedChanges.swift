@@ -2,35 +2,37 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-/// Changes beside the mount that are relayed twice more, a moment later. A reply made before a change can be in flight while the
-/// kernel is told, and then makes it cache something stale (fs/fuse/dir.c, fuse_lookup_name). Where the kernel trusts its caches
-/// until they are invalidated, a repetition is needed.
+/// Changes on the host that are relayed twice again, a moment later.
+///
+/// A reply made before a change can be in flight while the kernel is notified, and then makes it
+/// cache stale data (fs/fuse/dir.c, fuse_lookup_name). A kernel that trusts its caches until they
+/// are invalidated needs a repetition.
 ///
 /// Not thread-safe: belongs to one `HostChangeRelay`.
 struct RepeatedChanges {
     struct Item: Hashable {
         let scope: UInt32
-        /// The directory with the name; 0 and an empty name where it is unknown.
+        /// The directory with the name. If it is unknown, 0 with an empty name.
         let directory: UInt64
         let name: [CChar]
-        /// The changed file; nil when a name changed.
+        /// The changed file. nil if a name changed.
         let file: NodeKey?
     }
 
-    /// Since when, and how often it was repeated.
+    /// When the change was added, and how often it was repeated.
     private var pending: [Item: (since: Int64, turns: Int)] = [:]
     /// An invalidation of everything, with the same fields.
     private var all: (since: Int64, turns: Int)?
     private var next: Int64 = .max
 
-    /// Nanoseconds after a change. Replies take microseconds; longer on an overloaded machine.
+    /// Nanoseconds after a change. Replies take microseconds, or longer on an overloaded machine.
     private static let delays: [Int64] = [100_000_000, 2_000_000_000]
-    /// Between two checks.
+    /// Nanoseconds between two checks.
     private static let pause: Int64 = 20_000_000
     private static let most = 16_384
 
     mutating func add(_ item: Item, now: Int64) {
-        // Above the limit everything is invalidated once more.
+        // Above the limit everything is invalidated again.
         if pending.count >= Self.most { return addAll(now: now) }
         pending[item] = (now, 0)
         next = min(next, now + Self.delays[0])
@@ -44,7 +46,7 @@ struct RepeatedChanges {
 
     func millisecondsUntilDue(now: Int64) -> Int32 { next == .max ? .max : Int32(clamping: max(0, next - now) / 1_000_000 + 1) }
 
-    /// What is due now; `all`: everything.
+    /// Takes the changes that are due. `all`: everything is due.
     mutating func takeDue(now: Int64) -> (items: [Item], all: Bool) {
         if now < next { return ([], false) }
         var items: [Item] = []

@@ -4,13 +4,16 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// What the kernel must be told of changes beside the mount.
+// Notifications about changes on the host.
 extension ViewFS {
-    /// Makes a kernel that trusts its own sizes and times of regular files (write-back) read one that was changed beside the mount.
-    /// Data that programs here wrote and the kernel still holds is written back first, over the change.
+    /// Makes the kernel read a regular file that was changed on the host.
     ///
-    /// An unused file is evicted whole, so the next open sees its size and times. For a file in use the kernel takes neither a
-    /// smaller size nor other times: new contents show, and what was appended.
+    /// Needed if it trusts its own sizes and times (write-back). Data that programs here wrote and
+    /// the kernel still holds is written back first, over the change.
+    ///
+    /// An unused file is evicted whole, so the next open sees its size and times. For a file in use
+    /// the kernel takes neither a smaller size nor other times. New contents and appended data
+    /// show.
     ///
     /// Waits for write-back, so a thread that may be abandoned calls it.
     func takeHostChange(of id: UInt64, _ notifier: Notifier) {
@@ -18,15 +21,18 @@ extension ViewFS {
         takeData(of: id, notifier)
     }
 
-    /// Drops a regular file's cached data, and tells the kernel of what was added to it beside the mount. Calls that do not ask for the
-    /// size go by what it knows: sendfile(2), splice(2) and copy_file_range(2), and every call where it trusts its own sizes.
+    /// Drops a regular file's cached data, and reports data appended on the host.
+    ///
+    /// Some calls use the kernel's size without a request: sendfile(2), splice(2) and
+    /// copy_file_range(2). If the kernel trusts its own sizes, every call does.
     func takeData(of id: UInt64, _ notifier: Notifier) {
         guard let scope = tree.nodes.find(id)?.pointee.scope, let nodes = tree.scope(scope) else {
             _ = notifier.invalidateData(NodeID(id))
             return
         }
         let size = { [self] () -> off_t? in
-            // In this order: pages that are read after the invalidation have all bytes of that size.
+            // In this order: pages that are read after the invalidation have all bytes of that
+            // size.
             let size = tree.withLive(id, in: nodes, { hostSize(of: id, $0) }) ?? nil
             return notifier.invalidateData(NodeID(id)) == 0 ? size : nil
         }
@@ -42,16 +48,17 @@ extension ViewFS {
         return status.st.st_size
     }
 
-    /// How changes beside the mount are noticed: nil where they are not, else `directories` or `names`.
+    /// How changes on the host are noticed: `directories` or `names`. nil if they are not.
     public func hostChangeMeans(of scope: Scope) -> ChangeWatch.Means? {
         ChangeWatch.Means(rawValue: scope.nodes.watchMeans.load(ordering: .relaxed))
     }
 
-    /// Whether the kernel caches anything that must be invalidated then.
+    /// Whether the kernel caches anything that a host change must invalidate.
     public var keepsContents: Bool { policy.timeout > 0 }
 
-    /// Whether changes beside the mount show only when the kernel drops its caches, because the filesystem cannot be watched, or
-    /// not by this user.
+    /// Whether changes on the host show only when the kernel drops its caches.
+    ///
+    /// True if the filesystem cannot be watched, or not by this user.
     public func hasUntoldChanges(_ scope: Scope) -> Bool { policy.writeBack && scope.nodes.watchMeans.load(ordering: .relaxed) == 0 }
 
     /// Whether a file is being written through the mount, or was a moment ago.
@@ -60,7 +67,9 @@ extension ViewFS {
         return kernelOpens ? node.pointee.cachedOpens.writer != 0 : node.pointee.writers.load(ordering: .relaxed) > 0
     }
 
-    /// Watches the directory that holds a document on the host, which is not the one that its scope shows.
+    /// Watches the directory of a document on the host.
+    ///
+    /// It differs from the directory that the document's scope shows.
     func watchPlace(ofDocumentIn nodes: ScopeNodes) {
         let id = nodes.documentRoot.load(ordering: .relaxed)
         guard let entry = nodes.document?.entry, let root = tree.nodes.find(id) else { return }

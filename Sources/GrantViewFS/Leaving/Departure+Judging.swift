@@ -3,11 +3,10 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// Decides whether a file has left the granted directory. A directory lies where its descriptor does. A file lies in the grant as
-// long as one of its known names does: those of the daemon's descriptors, which follow every rename, and any in the directory where
-// it was last found. A file without names lies where it lost the last one.
+// Decides whether a file has left the granted directory. It is inside while one of its names is:
+// those of open descriptors, and any in its last directory. Without names, its last place counts.
 extension Departure {
-    /// No path is longer.
+    /// No path has more levels.
     private static let highest = 1 << 20
     private static let attempts = 8
 
@@ -16,7 +15,7 @@ extension Departure {
         var answer = false
         view.tree.withRoot(of: scope) { root in
             let descriptor = view.tree.pin(node)
-            // A node that cannot be reopened is of no use to anybody.
+            // A node that cannot be reopened is of no use to any caller.
             if root >= 0, descriptor >= 0 {
                 let isDirectory = node.pointee.type == S_IFDIR
                 answer = isDirectory ? !lies(descriptor, below: root) : hasEscaped(id, node, descriptor, root)
@@ -26,7 +25,7 @@ extension Departure {
         return answer
     }
 
-    /// For a directory: by its path, or, where that is too long, by walking up.
+    /// Whether a directory lies below `root`: by its path, or, if that is too long, by walking up.
     private func lies(_ descriptor: Int32, below root: Int32) -> Bool {
         switch place(descriptor, root) {
         case 1: true
@@ -45,7 +44,7 @@ extension Departure {
         return 0
     }
 
-    /// Whether walking up from a directory passes the granted one. False where that fails.
+    /// Whether walking up from a directory passes the granted one. False if that fails.
     private func climbs(from directory: Int32) -> Bool {
         guard let top = scope.root?.key, var current = try? FileDescriptor.openAt(directory, ".".utf8, OpenFlags.path | O_DIRECTORY) else {
             return false
@@ -75,8 +74,10 @@ extension Departure {
         }
     }
 
-    /// Whether the directory where a file was last found lies in the grant and has an entry for it, or had one until the file lost
-    /// its last name.
+    /// Whether a file is found in its last directory, which lies in the grant.
+    ///
+    /// The directory must have an entry for the file, or have had one until the file lost its last
+    /// name.
     private func isFound(_ node: UnsafeMutablePointer<Node>, hasNames: Bool, below root: Int32) -> Bool {
         let key = node.pointee.key
         let parent = node.pointee.parent.load(ordering: .relaxed)

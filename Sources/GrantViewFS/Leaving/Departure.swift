@@ -7,11 +7,14 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// Removes nodes from a grant whose files were moved out of its directory. Belongs to one thread, which serves no request and may
-/// block on the scope's filesystem; one at a time per scope.
+/// Removes nodes from a grant whose files were moved out of its directory.
 ///
-/// The order is that of a revocation, for some nodes of a scope: they are refused first; operations inside end; then the kernel's
-/// caches are invalidated. Data written before the refusal reaches the files.
+/// Belongs to one thread, which serves no request and may block on the scope's filesystem. Each
+/// scope has one at a time.
+///
+/// The order is that of a revocation, for some nodes of a scope. First they are refused, then
+/// operations inside end, then the kernel's caches are invalidated. Data written before the refusal
+/// reaches the files.
 struct Departure {
     let view: ViewFS
     let scope: ScopeNodes
@@ -24,7 +27,8 @@ struct Departure {
     func carryOut(of suspects: Set<UInt64>) {
         var (gone, hasDirectory) = (Set<UInt64>(), false)
         for id in suspects { depart(id, &gone, &hasDirectory) }
-        // Nodes found in a directory before it was refused are seen in the next round; later lookups see the refusal.
+        // Nodes found in a directory before it was refused are seen in the next round. Later
+        // lookups see the refusal.
         var seen = -1
         while hasDirectory, gone.count != seen {
             seen = gone.count

@@ -12,11 +12,11 @@ struct DepartureInvalidator {
 
     /// The limit of concurrent invalidations.
     private static let threads = 32
-    /// After so long without progress the rest is left to its threads.
+    /// Nanoseconds without progress after which the rest is left to its threads.
     private static let lastPatience: Int64 = 2_000_000_000
     private static let stragglingMicroseconds: UInt32 = 5_000
 
-    /// Makes the kernel write back the files' dirty pages, and ask before it acknowledges further writes.
+    /// Makes the kernel write back the files' dirty pages, and ask before further writes.
     func writeBack() {
         guard let notifier = view.session?.notifier else { return }
         let writable = nodes.filter { isWritable($0) }
@@ -31,8 +31,10 @@ struct DepartureInvalidator {
         }
     }
 
-    /// Attributes first, directories before files; then data, and that of files open for writing once more, because the kernel does
-    /// not check whether its own invalidation succeeded.
+    /// Invalidates attributes, directories before files, and then data.
+    ///
+    /// Data of files open for writing is invalidated again, because the kernel does not check
+    /// whether its own invalidation succeeded.
     func forget() {
         guard let notifier = view.session?.notifier else { return }
         let directories = nodes.filter { view.tree.nodes.find($0)?.pointee.type == S_IFDIR }
@@ -44,8 +46,9 @@ struct DepartureInvalidator {
 
     private func isWritable(_ id: UInt64) -> Bool { view.mayBeDirty(id) }
 
-    /// As far as possible: a call that blocks on a program's lock is left to its thread. Files first, for which no program can
-    /// block it.
+    /// Invalidates data as far as possible. Files first, for which no program can block it.
+    ///
+    /// A call that blocks on a program's lock is left to its thread.
     private func invalidateData(_ ids: [UInt64], thenPinned: Bool = false) {
         guard !ids.isEmpty || thenPinned, let notifier = view.session?.notifier else { return }
         let invalidator = DataInvalidator(view, notifier, limit: Self.threads)

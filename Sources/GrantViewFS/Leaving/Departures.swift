@@ -5,12 +5,15 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// Detects files that were moved out of granted directories beside the mount while the kernel knows them, and removes them from the
-/// grants.
+/// Detects files that were moved out of granted directories on the host.
 ///
-/// Suspects come from reported renames (`HostChangeRelay`), from operations in scopes without such reports (`ViewFS.isOutside`),
-/// and from a scan of everything open three times a second. Each is checked on a thread of its scope, because the scope's
-/// filesystem may hang.
+/// The kernel still knows such files. They are removed from the grants. Suspects come from three
+/// sources:
+/// - reported renames (`HostChangeRelay`),
+/// - operations in scopes without such reports (`ViewFS.isOutside`),
+/// - a scan of everything open, three times a second.
+///
+/// Each suspect is checked on a thread of its scope, because the scope's filesystem may hang.
 ///
 /// Locking: its own, rank 2, held for a moment.
 final class Departures: Sendable {
@@ -29,7 +32,7 @@ final class Departures: Sendable {
     /// Directories scanned per turn besides open files: at most a few hundredths of a processor.
     private static let directoriesPerTurn = 16_384
     private static let stepsPerTurn = 131_072
-    /// Nameless open files are searched in a directory, each in one of so many turns.
+    /// Nameless open files are searched in a directory, each in one of this many turns.
     private static let turnsOfNameless: UInt64 = 16
 
     /// Starts the scanning thread, before the first request.
@@ -41,7 +44,9 @@ final class Departures: Sendable {
 
     // MARK: suspicion
 
-    /// Checks whether a node lies in its grant, by the kernel's path alone, and suspects it otherwise. Never blocks.
+    /// Checks whether a node lies in its grant, by the kernel's path alone. Never blocks.
+    ///
+    /// A node that is not known to lie there becomes a suspect.
     func check(at id: UInt64, in number: UInt32) {
         guard let view, let scope = view.tree.scope(number) else { return }
         let isInside = view.tree.withLive(id, in: scope) { _ in
@@ -54,9 +59,9 @@ final class Departures: Sendable {
         if isInside == false { suspect(id, in: number) }
     }
 
-    /// Has a node checked soon.
+    /// Requests a check of a node.
     func suspect(_ id: UInt64, in scope: UInt32) {
-        // A document may go anywhere: it is followed.
+        // A document may be moved anywhere: it is followed.
         if view?.tree.scope(scope)?.document != nil { return }
         let isNew = suspects.withLock { suspects -> Bool in
             suspects[scope, default: Suspects()].nodes.insert(id)
@@ -67,7 +72,7 @@ final class Departures: Sendable {
         if isNew { startJudging(scope) }
     }
 
-    /// Waits until no node of a scope is suspected, for at most a tenth of a second.
+    /// Waits until no node of a scope is suspected, for at most 0.1 s.
     func awaitVerdict(in scope: UInt32) {
         for _ in 0..<Self.judgementTurns {
             if suspects.withLock({ $0[scope] == nil }) { return }
@@ -170,7 +175,7 @@ final class Departures: Sendable {
             self.watched = watched
         }
 
-        /// See `clinux_path_is_above`; also 1 where there is nothing to compare with.
+        /// See `clinux_path_is_above`. Also 1 if there is no path to compare with.
         mutating func isAbove(_ seen: NodeTree.UnpinnedSnapshot) -> Int32 {
             guard var place = known[seen.scope] ?? note(seen.scope), place.isLookedAt, place.root != seen.node else { return 1 }
             if place.path == nil {

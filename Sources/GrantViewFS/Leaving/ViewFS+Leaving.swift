@@ -6,23 +6,27 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-// How operations see files that were moved out of the granted directory beside the mount, whoever holds them. `Departures` detects
-// them.
+// How operations treat files that were moved out of the granted directory on the host, even if
+// programs hold them open. `Departures` detects them.
 extension ViewFS {
-    /// How long a check of a file's place stays valid where renames are not reported, in milliseconds. Together with the kernel's
-    /// attribute timeout it is below a second; longer where the kernel caches no attributes, or caches them for so long that the
-    /// scan of everything finds moves sooner.
+    /// How long a check of a file's place stays valid without reported renames, in milliseconds.
+    ///
+    /// Together with the kernel's attribute timeout it is below a second. It is longer if the
+    /// kernel caches no attributes. It is also longer if the kernel caches them for so long that
+    /// the scan of everything finds moves sooner.
     private var relied: UInt32 { policy.writeBack || policy.distrustsData ? 150 : 40 }
 
-    /// Whether an operation is refused because its file has left the granted directory. Call it inside the scope: a node is refused
-    /// first, and then operations inside are waited for.
+    /// Whether an operation is refused because its file has left the granted directory.
+    ///
+    /// Call it inside the scope: a node is refused first, and then the departure waits for
+    /// operations inside.
     @inline(__always)
     func isOutside(_ id: NodeID, _ node: NodePointer, for entry: Entry) -> Bool {
         let containment = node.pointee.containment.load(ordering: .sequentiallyConsistent)
         return containment != 0 && isOutside(id, node, containment, for: entry)
     }
 
-    /// The same for an open file or directory.
+    /// Does the same for an open file or directory.
     @inline(__always)
     func refuses(_ containment: borrowing Atomic<UInt8>, _ entry: Entry) -> Bool {
         entry.isRefused(by: UInt32(truncatingIfNeeded: containment.load(ordering: .sequentiallyConsistent) & Containment.escaped))
@@ -40,7 +44,7 @@ extension ViewFS {
         guard now &- node.pointee.lookedAt.load(ordering: .relaxed) >= relied else { return false }
         let descriptor = tree.pin(node)
         defer { tree.unpin(id.rawValue, node) }
-        // A node that cannot be reopened answers for itself.
+        // A node that cannot be reopened fails by itself.
         guard descriptor >= 0, let root = node.pointee.withOwner({ tree.rootDescriptor(of: $0) }) else { return false }
         let place = clinux_lies_below(root, descriptor)
         if place != 1 { departures.suspect(id.rawValue, in: node.pointee.scope) }
@@ -55,7 +59,9 @@ extension ViewFS {
         return false
     }
 
-    /// Whether a node's directory left the grant while the node was looked up in it. The node is suspected then.
+    /// Whether a node's directory left the grant while the node was looked up in it.
+    ///
+    /// The node becomes a suspect then.
     @inline(__always)
     func leaves(with directory: NodePointer, _ id: UInt64) -> Bool {
         guard directory.pointee.containment.load(ordering: .sequentiallyConsistent) & Containment.escaped != 0 else { return false }

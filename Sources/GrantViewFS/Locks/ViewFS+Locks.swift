@@ -10,7 +10,7 @@ extension ViewFS {
     static func setlk(
         _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo, _ lock: LockRange, wait: Bool
     ) {
-        // The kernel sends no other; see `LockedRange`.
+        // The kernel sends no other values. See `LockedRange`.
         if lock.l_start < 0 || lock.l_len < 0 {
             request.reply(error: EINVAL)
             return
@@ -34,8 +34,8 @@ extension ViewFS {
             ) {
                 view.tree.share(scope: file.pointee.scope, user: request.caller.uid)
             } open: {
-                // For both kinds of lock where that can be: the owner may have the file open in another way as well, and the kernel has
-                // seen that the lock suits the descriptor it is asked for by.
+                // For both kinds of lock if possible: the owner may have the file open in another
+                // way too. The kernel has checked the lock against its own descriptor.
                 if let node = view.tree.nodes.find(id.rawValue) {
                     _ = Identity.assume(request.caller, groups: node.pointee.usesCallerGroups)
                 }
@@ -58,8 +58,8 @@ extension ViewFS {
     static func getlk(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo, _ lock: LockRange) {
         view.onFile(request, info.fh, id, for: .closing) { request, file in
             let own = view.locks.existingDescription(info.lock_owner, of: id.rawValue)
-            // Asked through the owner's own description, its own locks are not in the way. The open file has none of its own, and to open
-            // it anew could wait for a lease of somebody else's.
+            // Through the owner's own description its own locks do not conflict. The open file has
+            // no locks, and opening it again could wait for a lease of another process.
             let descriptor = dup(own?.descriptor ?? file.pointee.descriptor)
             if descriptor < 0 {
                 request.reply(error: ENOLCK)
@@ -76,7 +76,7 @@ extension ViewFS {
                 request.reply(failure: result)
                 return
             }
-            // Of a lock of the daemon's the system knows no process.
+            // The system knows no process for a lock that the daemon holds.
             if pid == -1, type != Int16(truncatingIfNeeded: F_UNLCK) {
                 let isExclusive = type == Int16(truncatingIfNeeded: F_WRLCK)
                 pid = view.locks.holder(of: start, isExclusive: isExclusive, on: id.rawValue, besides: info.lock_owner) ?? -1
@@ -91,7 +91,7 @@ extension ViewFS {
         }
     }
 
-    /// flock(2): the lock belongs to the open file, and the daemon has one description for each.
+    /// FLOCK: the lock belongs to the open file, and the daemon has one description for each.
     static func flock(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo, _ operation: Int32) {
         if operation & LOCK_UN != 0 {
             view.unlock(request, info.fh, id) { .whole(file: info.fh, operation: LOCK_UN) }
@@ -104,8 +104,10 @@ extension ViewFS {
         }
     }
 
-    /// Ends what `lockRequest` locked; nil: there is nothing. Never refused: below a withdrawn grant locks have ended already, or end with
-    /// it. Inside the scope, so that a revoker finds and answers whoever is stuck.
+    /// Ends the lock of `lockRequest`. nil if there is none.
+    ///
+    /// Never refused: below a withdrawn grant locks have ended already, or end with it. It runs
+    /// inside the scope, so that a revoker finds and answers a stuck request.
     private func unlock(_ request: consuming Request, _ handle: UInt64, _ id: NodeID, _ lockRequest: () -> LockRequest?) {
         guard let file = files.acquire(handle) else {
             request.reply(error: 0)
@@ -167,7 +169,8 @@ extension ViewFS {
             reply(request, result)
             return
         }
-        // The file stays open while somebody waits for a lock on it: the kernel releases it only after the answer.
+        // The file stays open while a request waits for a lock on it: the kernel sends RELEASE only
+        // after the reply.
         let message = request.message
         guard let detached = request.detach() else { return }
         locks.wait(
@@ -185,33 +188,41 @@ extension ViewFS: LockHost {
 
     package func mustRevalidate(_ node: UInt64) -> Bool { policy.sharesLocks && !isSole(node) }
 
-    /// Makes the kernel write what a program has stored in a mapping of a file, and forget the rest.
+    /// Makes the kernel write back a file's mapped data and drop its cache.
     package func writeBackData(_ id: UInt64) { _ = session?.notifier.invalidateData(NodeID(id)) }
 
-    /// Makes the kernel see a file that was just locked as it is now, as NFS does: what others wrote before they unlocked it, here, in
-    /// another mount or on the host. From now on the names beside it are looked up each time: programs that lock tell each
-    /// other things by files that come and go (SQLite by its journal).
+    /// Invalidates the kernel's cache of a file that was just locked, as NFS does.
+    ///
+    /// Programs then see data that other processes wrote before they unlocked it, in this mount, in
+    /// another or on the host. From now on the names in its directory are looked up each time.
+    /// Programs that lock files signal each other by files that appear and disappear (SQLite by its
+    /// journal).
     package func revalidate(_ id: UInt64) {
         guard let node = tree.nodes.find(id) else { return }
         if let parent = tree.nodes.find(node.pointee.parent.load(ordering: .relaxed)) {
             parent.pointee.isShared.store(true, ordering: .relaxed)
         }
-        // Looked at before: what was forgotten before the file was found to be nobody else's may have come from somebody else since.
+        // Read before the invalidation: data dropped before the file was found to be unshared may
+        // have changed since then.
         let wasStale = node.pointee.oplock.load(ordering: .sequentiallyConsistent) == .stale
         _ = session?.notifier.invalidateData(NodeID(id))
         if wasStale { _ = node.pointee.oplock.compareExchange(expected: .stale, desired: .sole, ordering: .sequentiallyConsistent) }
     }
 
-    /// Whether nobody but programs of this mount has a file open, and the kernel's view of it is fresh. To be asked after a lock was taken
-    /// and before it is given up: whoever opens the file and takes the lock in between makes it false first, and what is stored until then
-    /// is written down for him.
+    /// Whether only programs of this mount have a file open, with a fresh cache.
+    ///
+    /// Call it after a lock was taken and before it is given up. A process that opens the file and
+    /// takes the lock in between first makes it false. Data stored until then is written back for
+    /// that process.
     func isSole(_ id: UInt64) -> Bool {
         guard oplocks != nil, let node = tree.nodes.find(id) else { return false }
         return node.pointee.oplock.load(ordering: .sequentiallyConsistent) == .sole
     }
 
-    /// Before a lock is taken. The first lock of a range opens the file once more, for its owner, and then nobody can look any more; a lock
-    /// of the whole does not, so it is seen first whether more come.
+    /// Probes a file before a lock is taken.
+    ///
+    /// The first lock of a range opens the file again for its owner, and then a probe is no longer
+    /// possible. A lock of the whole file does not, so the probe waits until more requests come.
     private func probeOplock(locking file: UnsafeMutablePointer<OpenFile>, _ id: UInt64, whole: Bool) {
         guard let oplocks, let node = tree.nodes.find(id), node.pointee.type == S_IFREG else { return }
         let count = node.pointee.lockRequests.load(ordering: .relaxed)
@@ -225,7 +236,9 @@ extension ViewFS: LockHost {
         oplocks.probe(id, node, file.pointee.descriptor)
     }
 
-    /// When a file is opened: programs that come together open it before any locks it. `handle`: not yet known to the kernel.
+    /// Probes a file when it is opened: programs that run together open it before any locks it.
+    ///
+    /// `handle`: not yet known to the kernel.
     func probeOplock(opening handle: UInt64, _ id: UInt64, _ node: NodePointer) {
         guard let oplocks else { return }
         oplocks.opened(id, node.pointee.key)

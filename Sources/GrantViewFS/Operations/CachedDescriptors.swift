@@ -6,9 +6,11 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// Caches open files where the kernel opens files by itself: per node one for reading, one for writing, or a directory, opened when
-/// a request needs it. No request tells when they are no longer needed, so files unused for a second are closed if they can be
-/// reopened; sooner under pressure.
+/// Caches open files for mounts on which the kernel opens files without a request.
+///
+/// Each node has one file for reading and one for writing, or one directory. They are opened when a
+/// request needs them. The kernel does not report when they are no longer needed. So files unused
+/// for a second are closed if they can be reopened, and sooner under pressure.
 ///
 /// Locking: its own, rank 2, held for a moment.
 final class CachedDescriptors: Sendable {
@@ -16,10 +18,10 @@ final class CachedDescriptors: Sendable {
     private let nodes = Lock<[UInt64]>([])
     private let wake = Semaphore()
     private let isUnderPressure = Atomic<Bool>(false)
-    /// How many are cached without being in use.
+    /// The number of cached opens from which on unused ones are closed immediately.
     private let limit: Int
     private static let pause = 1_000
-    /// Sleep between sweeps, even when they are requested more often.
+    /// Sleep between sweeps, in microseconds, even when they are requested more often.
     private static let shortPause: UInt32 = 1_000
 
     init(limit: Int) { self.limit = limit }
@@ -48,7 +50,9 @@ final class CachedDescriptors: Sendable {
 
     func putBack(_ ids: [UInt64]) { if !ids.isEmpty { nodes.withLock { $0 += ids } } }
 
-    /// Starts the sweeper, before the first request. Without its thread files stay open until the kernel forgets them.
+    /// Starts the sweeper. Call it before the first request.
+    ///
+    /// If its thread cannot be made, files stay open until the kernel forgets them.
     func start(for view: ViewFS) {
         _ = try? WorkerThread.start("grantfs-kept") { [self, weak view] in
             Identity.resetOnThisThread()
@@ -67,10 +71,13 @@ extension ViewFS {
     /// The sweeper thread's slot.
     static let sweeperSlot = lockSlots.upperBound
 
-    /// The cached file of a node for reading or writing, opened if there is none. For a caller inside the node's scope that acts as
-    /// the user, has the node pinned (`descriptor`) and its cache in use. A negative error number where that fails.
+    /// Returns the cached file of a node, and opens it if necessary.
     ///
-    /// `must`: acknowledged data must be written: ignores shares of descriptors, and waits for leases.
+    /// The caller is inside the node's scope, acts as the user, has the node pinned (`descriptor`)
+    /// and its cache in use. `error` is a negative error number on failure.
+    ///
+    /// `must`: acknowledged data must be written, so shares of descriptors are ignored and leases
+    /// waited for.
     @inline(__always)
     func cachedFile(
         _ id: UInt64, _ node: NodePointer, _ descriptor: Int32, forWriting writes: Bool, as caller: Caller, must: Bool = false
@@ -94,7 +101,7 @@ extension ViewFS {
             opened = tree.evictingIfNeeded { clinux_reopen(descriptor, flags | waiting) }
         }
         if writes, opened == -EPERM {
-            // An append-only file (FS_APPEND_FL) can be opened in no other way.
+            // An append-only file (FS_APPEND_FL) can only be opened with O_APPEND.
             (flags, appendsOnly) = (O_RDWR, true)
             opened = tree.evictingIfNeeded { clinux_reopen(descriptor, flags | O_APPEND | waiting) }
         }
@@ -159,7 +166,9 @@ extension ViewFS {
 
     // MARK: closing
 
-    /// Closes files that were unused since the last call, or `all` that are unused now. By one thread, whose slot is `sweeperSlot`.
+    /// Closes files that were unused since the last call, or `all` that are unused now.
+    ///
+    /// Called by the sweeper thread, whose slot is `sweeperSlot`.
     func closeUnused(all: Bool) {
         var left: [UInt64] = []
         var seen = Set<UInt64>()
@@ -177,7 +186,7 @@ extension ViewFS {
         cachedDescriptors.putBack(left)
     }
 
-    /// Closes a node's cached files; false when they are in use, or could not be reopened.
+    /// Closes a node's cached files. False if they are in use or could not be reopened.
     private func close(_ id: UInt64, _ node: NodePointer) -> Bool {
         let slot = Self.sweeperSlot
         guard coordinator.enter(ScopeID(rawValue: node.pointee.scope), for: .cacheWrite, slot: slot).isInside else {

@@ -2,28 +2,30 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// Files with lost writes: write-back beyond the largest offset of their filesystem, counted by scope. Each open file reports it
-/// once, by fsync(2) or close(2) (EFBIG), as the kernel reports write errors (lib/errseq.c).
+/// Files with write-back that failed beyond the largest offset of their filesystem.
+///
+/// Counted by scope. Each open file reports the loss once, by fsync(2) or close(2) with EFBIG, as
+/// the kernel reports write errors (lib/errseq.c).
 ///
 /// Locking: its own, held for a moment.
 final class LostWrites: Sendable {
     private let counts = Lock(NodeValues<UInt32>())
     private let hasAny = Atomic<Bool>(false)
 
-    /// Whether there ever was one: the fast path.
+    /// Whether there ever was a lost write. The fast path.
     @inline(__always)
     var isAny: Bool { hasAny.load(ordering: .acquiring) }
 
-    /// `isKnown`: whether the kernel knows a node.
+    /// Counts one lost write of a node. `isKnown`: whether the kernel knows a node.
     func add(_ node: UInt64, in scope: UInt32, isKnown: (UInt64) -> Bool) {
         counts.withLock { $0.update(node, in: scope, default: 0, isKnown: isKnown) { $0 &+= 1 } }
         hasAny.store(true, ordering: .releasing)
     }
 
-    /// Initializes a file that is opened: earlier losses are not its own.
+    /// Initializes a newly opened file, which does not report earlier losses.
     func begin(_ file: borrowing OpenFile) { file.reportedLosses.store(count(file.node, in: file.scope), ordering: .relaxed) }
 
-    /// Whether there are losses that were not reported through this file; marks them reported.
+    /// Whether there are losses that this file has not reported. Marks them as reported.
     func takeError(_ file: UnsafeMutablePointer<OpenFile>) -> Bool {
         let now = count(file.pointee.node, in: file.pointee.scope)
         return file.pointee.reportedLosses.exchange(now, ordering: .relaxed) != now

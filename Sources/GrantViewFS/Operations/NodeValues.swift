@@ -1,7 +1,8 @@
 /// A value for some of the nodes of each scope.
 ///
-/// Programs decide how many nodes get a value, and the kernel forgets nodes of removed files. Values of forgotten nodes are dropped when
-/// the table has grown to twice its size after the last time, so it never holds more than 1,024, or twice the nodes that are known.
+/// Programs decide how many nodes get a value, and the kernel forgets nodes of removed files.
+/// Values of forgotten nodes are dropped when the table has doubled since the last time. So it
+/// never holds more than 1,024 values, or twice the number of known nodes.
 struct NodeValues<Value> {
     private var scopes: [UInt32: [UInt64: Value]] = [:]
     private(set) var count = 0
@@ -15,7 +16,7 @@ struct NodeValues<Value> {
         scopes.flatMap { scope, nodes in nodes.map { (scope, $0.key, $0.value) } }
     }
 
-    /// Changes the value of a node, which is `initial` before.
+    /// Changes the value of a node, which is `initial` before the first change.
     ///
     /// `isKnown`: whether the kernel knows a node.
     mutating func update(

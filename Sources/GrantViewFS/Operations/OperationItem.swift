@@ -1,13 +1,15 @@
 import GrantCoordinator
 
-/// What an operation touches.
+/// The files and names that an operation touches.
 struct OperationItem {
     var identities: [ItemID]
     var ancestors: [ItemID] = []
     var places: [ItemPlace] = []
-    /// What is moved or removed with its whole subtree.
+    /// Items that are moved or removed with their whole subtrees.
     var displaced: [ItemID] = []
-    /// It may lie anywhere in the scope: a file with several names, or one whose directory is unknown.
+    /// Whether the item may lie anywhere in the scope.
+    ///
+    /// True for a file with several names, or with an unknown directory.
     var isAnywhere = false
 
     func isCovered(by item: ClaimedItem) -> Bool {

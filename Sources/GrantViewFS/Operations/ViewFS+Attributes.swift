@@ -6,6 +6,8 @@ import GrantSystem
 import GrantViewTree
 
 extension ViewFS {
+    /// GETATTR: replies with a node's attributes.
+    ///
     /// `handle`: the open file through which they are requested, if any.
     static func getattr(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, file handle: UInt64?) {
         if id.isVirtual { return view.replyVirtualAttributes(request, id) }
@@ -14,7 +16,7 @@ extension ViewFS {
         }
     }
 
-    /// `mayCache`: false for attributes that the kernel is to ask for again.
+    /// Replies with attributes. `mayCache`: false if the kernel must ask for them again.
     @inline(__always)
     func replyAttributes(_ request: consuming Request, _ node: NodePointer, _ descriptor: Int32, mayCache: Bool = true) {
         var status = FileStatus()
@@ -35,7 +37,9 @@ extension ViewFS {
         }
     }
 
-    /// Stores a granted directory's attributes for the next lookup of its name: the kernel takes older times for a change.
+    /// Stores a granted directory's attributes for the next lookup of its name.
+    ///
+    /// The kernel would take older times for a change.
     @inline(never)
     private func cacheRootStatus(_ status: FileStatus, _ node: NodePointer) {
         node.pointee.withOwner { owner in
@@ -44,8 +48,10 @@ extension ViewFS {
         }
     }
 
-    /// chmod, chown, truncate, utimens: what `changes` (FUSE_SET_ATTR_*) names, in an order in which each step leaves the next
-    /// possible.
+    /// SETATTR: carries out chmod, chown, truncate and utimens.
+    ///
+    /// `changes` (FUSE_SET_ATTR_*) names the changes. Their order is chosen so that no step
+    /// prevents a later one.
     static func setattr(
         _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ attributes: UnsafePointer<stat>, _ changes: AttributeChanges,
         file handle: UInt64?
@@ -54,10 +60,10 @@ extension ViewFS {
             request.reply(error: EACCES)
             return
         }
-        // The flag comes with every change of owner, whoever makes it; with a truncation it names callers that may not keep the
-        // bits.
+        // The kernel sets the flag on every change of owner. On a truncation it marks callers that
+        // lose the bits.
         let kills = request.killsSetID && changes.contains(.size)
-        // Write-back of a change that was admitted before waits for nobody.
+        // Write-back of an earlier, admitted change does not wait for claims.
         let isWriteBack = view.policy.writeBack && changes == .cachedTimes
         if isWriteBack, handle == nil, view.isBeingWithdrawn(id) { return view.swallowCachedTimes(request, id) }
         view.onNode(
@@ -74,7 +80,8 @@ extension ViewFS {
             }
             if view.kernelOpens, changes.changesOwner || changes.contains(.mode) { view.openBeforeChange(id, node, as: request.caller) }
             if changes.contains(.mode) { view.recordMode(attributes.pointee.st_mode) }
-            // A recorded change is carried out, so it must not have to wait for a lease after it was recorded.
+            // A recorded change must be carried out, so it must not wait for a lease after it was
+            // recorded.
             let writer = view.audit != nil && handle == nil && changes.contains(.size) ? view.opensForWriting(descriptor, node) : -1
             defer { if writer >= 0 { _ = clinux_close(writer) } }
             let resizes = view.policy.writeBack && changes.contains(.size)
@@ -96,11 +103,12 @@ extension ViewFS {
                 view.leases.wait(request, in: node.pointee.scope, call)
                 return
             }
-            // The kernel reports and shows no new time for an unchanged size; the file itself may get one.
+            // The kernel reports and shows no new time if the size is unchanged. The file itself
+            // may get one.
             if resizes { view.restoreTime(of: node, descriptor) }
             if changes.contains(.size) { view.lengthenings.settle(id.rawValue) }
-            // The kernel's own times for a file that accepts none (FS_APPEND_FL) or belongs to another user: the file keeps those
-            // of its last write.
+            // The kernel's own times for a file that accepts none (FS_APPEND_FL) or has another
+            // owner: the file keeps those of its last write.
             let isOwnTime = isWriteBack && result == -EPERM && view.mayBeTimeOfWrite(attributes.pointee.st_mtim, node, descriptor)
             if result < 0, !isOwnTime {
                 request.reply(failure: result)
@@ -111,13 +119,20 @@ extension ViewFS {
         }
     }
 
-    /// Handles a request that names no change. It is one of two: chown(2) without owner and group, which clears set-id bits for the
-    /// owner and is EPERM for others where there are such bits; or what the kernel sends before a write to a file with such bits by
-    /// anybody (fs/attr.c, __remove_privs), which its next request clears. So it runs with the caller's rights to other users'
-    /// files, and what those forbid is skipped: nobody clears bits by this request alone.
+    /// Handles a SETATTR that names no change.
     ///
-    /// `mayPrecedeWrite`: whether it can be the second. Not where nobody has the file open for writing, nor with a ctime, which
-    /// only chown(2) sets (fs/open.c, chown_common), and which is passed on under write-back alone.
+    /// Two callers send it:
+    /// - chown(2) without owner and group. It clears set-id bits for the owner, and fails with
+    ///   EPERM for other users if there are such bits.
+    /// - The kernel, before any process writes to a file with set-id bits (fs/attr.c,
+    ///   __remove_privs). Its next request clears the bits.
+    ///
+    /// So it runs with the caller's rights to other users' files, and what they forbid is skipped.
+    /// This request alone never clears bits for a caller that may not clear them.
+    ///
+    /// `mayPrecedeWrite`: whether it can be the second case. It is false if no process has the file
+    /// open for writing. It is also false with a ctime, which only chown(2) sets (fs/open.c,
+    /// chown_common) and which the kernel sends only under write-back.
     private func touchOwner(of descriptor: Int32, for caller: Caller, mayPrecedeWrite: Bool) -> Int32 {
         let fowner: Int32 = 3
         let mayChangeOthers = caller.has(capability: fowner)
@@ -127,17 +142,21 @@ extension ViewFS {
         return result == -EPERM && mayPrecedeWrite ? 0 : result
     }
 
-    /// Whether a withdrawal is flushing this node's scope. With write-back the kernel keeps times, and sends them on close or sync
-    /// by a request that looks like utimensat(2) of the mtime alone, except that it names a file open for writing, if there is one
-    /// (fs/fuse/inode.c, fuse_write_inode). Refusing it would make close(2) fail, and syncfs(2) for holders of other grants; so it
-    /// changes nothing and succeeds. For a file that nobody has open it comes at once on rename or link: during a withdrawal such a
-    /// request can be either kind, later only utimensat's.
+    /// Whether a withdrawal is flushing this node's scope.
+    ///
+    /// With write-back the kernel keeps times. It sends them on close or sync, by a request that
+    /// looks like utimensat(2) of the mtime alone (fs/fuse/inode.c, fuse_write_inode). The request
+    /// names a file open for writing, if there is one.
+    ///
+    /// Refusing it would make close(2) fail, and syncfs(2) for holders of other grants. So it
+    /// succeeds without a change. For a file that is not open the kernel sends it during rename or
+    /// link. During a withdrawal such a request can have either origin, later only utimensat.
     private func isBeingWithdrawn(_ id: NodeID) -> Bool {
         guard let node = tree.nodes.find(id.rawValue) else { return false }
         return coordinator.gate(ScopeID(rawValue: node.pointee.scope)).pointee.refused.subtracting(.claimed) == .flushing
     }
 
-    /// The reply to cached times that are discarded.
+    /// Replies to cached times that are discarded.
     func swallowCachedTimes(_ request: consuming Request, _ id: NodeID) {
         var nothing = stat()
         nothing.st_mode = tree.nodes.find(id.rawValue)?.pointee.type ?? S_IFREG
@@ -148,7 +167,8 @@ extension ViewFS {
         _ changes: AttributeChanges, _ wanted: UnsafePointer<stat>, to node: NodePointer, _ descriptor: Int32, file handle: UInt64?,
         as caller: Caller
     ) -> Int32 {
-        // First: it can fail for size or space, and then set-id bits that the kernel wants cleared with it must stay.
+        // First, because it can fail for size or space. Set-id bits that the request clears must
+        // then stay.
         if changes.contains(.size) {
             let result = truncate(node, descriptor, to: wanted.pointee.st_size, file: handle)
             if result < 0 { return result }
@@ -184,8 +204,10 @@ extension ViewFS {
         return 0
     }
 
-    /// Whether the kernel may have set this time of modification itself, for a write: it sends that after the data, not long after. A
-    /// program's own change arrives in the same form.
+    /// Whether the kernel may have set this modification time itself, for a write.
+    ///
+    /// The kernel sends that time after the data, within `longestWriteBack`. A program's own change
+    /// arrives in the same form.
     private func mayBeTimeOfWrite(_ time: timespec, _ node: NodePointer, _ descriptor: Int32) -> Bool {
         var status = FileStatus()
         guard mayBeDirty(node), clinux_statx(descriptor, nil, &status) == 0 else { return false }
@@ -197,9 +219,11 @@ extension ViewFS {
     /// Seconds.
     private static let longestWriteBack = 3_600
 
-    /// Truncates through the caller's descriptor where there is one: it may write although the mode no longer allows that. Without
-    /// one and to 0 it is open(2) with O_TRUNC (fs/fuse/dir.c, fuse_do_setattr), which changes the times of an empty file too;
-    /// truncate(2) need not.
+    /// Truncates a file, through the caller's descriptor if there is one.
+    ///
+    /// A descriptor may write although the mode no longer allows it. Without a descriptor and to
+    /// size 0, the request is open(2) with O_TRUNC (fs/fuse/dir.c, fuse_do_setattr). That changes
+    /// the times of an empty file too, which truncate(2) need not do.
     private func truncate(_ node: NodePointer, _ descriptor: Int32, to size: off_t, file handle: UInt64?) -> Int32 {
         if let handle, let file = files.acquire(handle) {
             defer { files.drop(handle) }
@@ -214,14 +238,17 @@ extension ViewFS {
         }
         let opened = tree.evictingIfNeeded { clinux_reopen(descriptor, O_WRONLY | O_NONBLOCK | (size == 0 ? O_TRUNC : 0)) }
         if opened < 0 { return isLease(opened, node) ? Self.leaseInTheWay : opened }
-        // While it is open for writing nobody gets a lease that truncate(2) would wait for.
+        // While the file is open for writing, no process gets a lease that truncate(2) would wait
+        // for.
         let result = size == 0 ? 0 : clinux_truncate_descriptor(descriptor, size)
         let closed = clinux_close(opened)
         return result < 0 ? result : closed
     }
 
-    /// Opens a file for writing, which keeps leases away. Returns a descriptor, `leaseInTheWay` or another negative number, which
-    /// the truncation then reports itself.
+    /// Opens a file for writing, which keeps leases away.
+    ///
+    /// Returns a descriptor, `leaseInTheWay` or another negative number. The truncation reports the
+    /// latter itself.
     private func opensForWriting(_ descriptor: Int32, _ node: NodePointer) -> Int32 {
         let opened = tree.evictingIfNeeded { clinux_reopen(descriptor, O_WRONLY | O_NONBLOCK) }
         return isLease(opened, node) ? Self.leaseInTheWay : opened
@@ -243,7 +270,9 @@ extension ViewFS {
         locks.whileLocked { fatalError("told to trap with a lock held") }
     }
 
-    /// With `default_permissions` the kernel checks by itself; if it asks anyway, the scope decides.
+    /// ACCESS: succeeds inside an open scope.
+    ///
+    /// With `default_permissions` the kernel checks permissions itself and sends no such request.
     static func access(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
         if id.isVirtual {
             request.reply(error: 0)
@@ -253,11 +282,11 @@ extension ViewFS {
     }
 }
 
-// <linux/stat.h> hides these from Swift: macros with casts.
+// Macros with casts in <linux/stat.h>, which Swift does not import.
 private let utimeNow = (1 << 30) - 1
 private let utimeOmit = (1 << 30) - 2
 
-/// FUSE_SET_ATTR_*
+/// The changes of a SETATTR request: FUSE_SET_ATTR_*.
 struct AttributeChanges: OptionSet {
     let rawValue: Int32
     static let mode = AttributeChanges(rawValue: 1 << 0)
@@ -269,12 +298,13 @@ struct AttributeChanges: OptionSet {
     static let accessTimeNow = AttributeChanges(rawValue: 1 << 7)
     static let modificationTimeNow = AttributeChanges(rawValue: 1 << 8)
     static let changeTime = AttributeChanges(rawValue: 1 << 10)
-    /// See `touchOwner`. Under write-back the kernel adds a ctime of its own.
+    /// Whether the request names no change, see `touchOwner`. Under write-back the kernel adds a
+    /// ctime.
     var namesNothing: Bool {
         isDisjoint(with: [.mode, .user, .group, .size, .accessTime, .modificationTime, .accessTimeNow, .modificationTimeNow])
     }
     var changesOwner: Bool { namesNothing || !isDisjoint(with: [.user, .group]) }
-    /// What each attribute is set to, for people.
+    /// A description of the new values for people.
     func description(_ wanted: UnsafePointer<stat>) -> String {
         var parts: [String] = []
         if contains(.size) { parts.append("to \(wanted.pointee.st_size) bytes") }
@@ -285,6 +315,6 @@ struct AttributeChanges: OptionSet {
         return parts.joined(separator: ", ")
     }
 
-    /// What fs/fuse/dir.c, fuse_flush_times, sends.
+    /// The changes that the kernel sends for cached times (fs/fuse/dir.c, fuse_flush_times).
     static let cachedTimes: AttributeChanges = [.modificationTime, .changeTime]
 }

@@ -5,13 +5,17 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// Requests that change more of a file than one WRITE can: they are carried out in pieces, and stop at a closed gate between two.
+// Requests that change more of a file than one WRITE can. They run in pieces and stop at a closed
+// gate between two.
 extension ViewFS {
-    /// The first piece of a copy, and the largest: bytes. Where the filesystem shares blocks a piece takes no time.
+    /// The first and the largest piece of a copy, in bytes.
+    ///
+    /// If the filesystem shares blocks, a piece takes no time.
     private static let (firstCopied, mostCopied) = (1 << 20, 32 << 20)
-    /// A piece that took less time is followed by a larger one, and one that took more by a smaller one: nanoseconds.
+    /// Nanoseconds: a faster piece is followed by a larger one, a slower by a smaller.
     private static let (quickNanoseconds, slowNanoseconds): (Int64, Int64) = (1_000_000, 5_000_000)
-    /// The largest piece of an allocation, in bytes. A filesystem in memory clears about so much in 0.3 s.
+    /// The largest piece of an allocation, in bytes. A filesystem in memory clears it in about 0.3
+    /// s.
     private static let mostAllocated: off_t = 1 << 30
 
     static func fallocate(
@@ -26,8 +30,11 @@ extension ViewFS {
         }
     }
 
-    /// fallocate(2). Moving what lies behind the range (FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE) cannot be divided, and an
-    /// allocation that fails for space must not have done a part: a filesystem in memory takes it back.
+    /// Carries out fallocate(2), in pieces if possible.
+    ///
+    /// Moving the data behind the range (FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE) cannot
+    /// be divided. An allocation that fails for space must not be done in part: a filesystem in
+    /// memory undoes it.
     private func allocate(_ file: UnsafeMutablePointer<OpenFile>, _ mode: Int32, _ offset: off_t, _ length: off_t) -> Int32 {
         let (moving, punching): (Int32, Int32) = (0x08 | 0x20, 0x02)
         let descriptor = file.pointee.descriptor
@@ -54,15 +61,17 @@ extension ViewFS {
         return 0
     }
 
-    /// Whether so many bytes are free on the file's filesystem.
+    /// Whether `length` bytes are free on the file's filesystem.
     private func hasSpace(_ length: off_t, _ descriptor: Int32) -> Bool {
         var space = statvfs()
         guard clinux_fstatvfs(descriptor, &space) == 0, space.f_frsize > 0 else { return true }
         return UInt64(truncatingIfNeeded: space.f_bfree) >= UInt64(truncatingIfNeeded: length) / UInt64(truncatingIfNeeded: space.f_frsize)
     }
 
-    /// Copies between files of one scope. Between two scopes: EXDEV, upon which the kernel reads and writes by itself, each in its
-    /// own scope.
+    /// COPY_FILE_RANGE: copies between files of one scope.
+    ///
+    /// Between two scopes it fails with EXDEV. The kernel then reads and writes by itself, each in
+    /// its own scope.
     static func copyFileRange(
         _ view: ViewFS, _ request: consuming Request, from source: (node: NodeID, handle: UInt64), _ sourceOffset: off_t,
         to target: (node: NodeID, handle: UInt64), _ targetOffset: off_t, _ length: Int, _ flags: Int32
@@ -71,7 +80,8 @@ extension ViewFS {
             let caller = request.caller
             let result = view.withSource(source.node, source.handle, for: caller) { from -> Int in
                 if view.refuses(from.pointee.containment, .read) { return -Int(EACCES) }
-                // Where claims are held the kernel reads by itself, so that it waits for those on the source.
+                // If claims are held the kernel reads by itself, so that it waits for claims on the
+                // source.
                 let scope = ScopeID(rawValue: file.pointee.scope)
                 guard from.pointee.scope == scope.rawValue, !view.coordinator.gate(scope).pointee.refused.contains(.claimed) else {
                     return -Int(EXDEV)
@@ -86,8 +96,10 @@ extension ViewFS {
         }
     }
 
-    /// copy_file_range(2) in pieces. Returns how many bytes were copied, fewer than `length` at a closed gate and for a claim, upon
-    /// which the caller asks for the rest; or a negative error number if there were none.
+    /// Runs copy_file_range(2) in pieces, and returns how many bytes were copied.
+    ///
+    /// At a closed gate and for a claim that is less than `length`, and the caller requests the
+    /// rest. If no byte was copied, returns a negative error number.
     private func copy(
         _ source: UnsafeMutablePointer<OpenFile>, _ sourceOffset: off_t, to target: UnsafeMutablePointer<OpenFile>,
         _ targetOffset: off_t, _ length: Int, _ flags: Int32, as caller: Caller
@@ -117,8 +129,9 @@ extension ViewFS {
         }
     }
 
-    /// Why a change in pieces is not continued, a negative error number: its grant is withdrawn or narrowed, or its file leaves the
-    /// grant. nil while it may continue.
+    /// Why a change in pieces must stop, as a negative error number. nil while it may continue.
+    ///
+    /// The reason is that its grant is withdrawn or narrowed, or that its file leaves the grant.
     private func refusal(ofChangeTo file: UnsafeMutablePointer<OpenFile>) -> Int32? {
         let refused = coordinator.gate(ScopeID(rawValue: file.pointee.scope)).pointee.refused
         if refused.contains(.read) || refuses(file.pointee.containment, .write) { return -EACCES }
@@ -130,8 +143,9 @@ extension ViewFS {
         coordinator.gate(ScopeID(rawValue: file.pointee.scope)).pointee.refused.contains(.claimed)
     }
 
-    /// Runs `body` with the source file of a copy, which stays open meanwhile. Returns what `body` does, or a negative error
-    /// number.
+    /// Runs `body` with the source file of a copy, which stays open meanwhile.
+    ///
+    /// Returns the result of `body`, or a negative error number.
     @inline(__always)
     private func withSource(
         _ id: NodeID, _ handle: UInt64, for caller: Caller, _ body: (UnsafeMutablePointer<OpenFile>) -> Int

@@ -27,11 +27,12 @@ extension ViewFS {
                 request.reply(error: opened < 0 ? Errno.number(of: opened) : unwritten)
                 return
             }
-            // Before the handle is published: from then on the descriptor may be closed at any time.
+            // Before the handle is published: from then on the descriptor may be closed at any
+            // time.
             var status = FileStatus()
             let isKnown = clinux_statx(opened, nil, &status) == 0
             let backing = FileDescriptor(owning: opened)
-            // It would be listed as empty, and what copies it would empty the copy.
+            // It would be listed as empty, and a program that mirrors it would empty its copy.
             if isKnown, status.st.st_nlink == 0, view.isGrantRoot(node) || view.wasOpenedByStaleName(node) {
                 request.reply(error: ESTALE)
                 return
@@ -48,8 +49,8 @@ extension ViewFS {
             if containment & Containment.escaped != 0 { view.directories.inherit(containment, handle) }
             node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
             info.pointee.fh = handle
-            // The kernel may cache the listing for as long as the directory is unchanged. Not for its own open, as in `open`.
-            // A document's directory on the host is not the one whose times tell of changes.
+            // The kernel may cache an unchanged directory, except for its own open, as in `open`. A
+            // document's directory is excluded: its times do not show changes of the document.
             if !view.policy.distrustsData, isKnown, info.pointee.flags != 0, !view.isDocumentDirectory(id, node) {
                 info.pointee.cache_readdir = 1
                 let isKept = view.policy.writeBack || (view.hasUnchangedData(node, status) && view.shouldKeepListing(node))
@@ -62,8 +63,11 @@ extension ViewFS {
     /// Whether a node is the granted directory itself.
     private func isGrantRoot(_ node: NodePointer) -> Bool { node.pointee.withOwner { $0.root?.key == node.pointee.key } }
 
-    /// Whether the kernel should use its cached listing rather than a new one, which also carries the attributes of all entries:
-    /// while its attributes are valid, if entries were looked up one by one before (as git does), or if nobody looks at them.
+    /// Whether the kernel should use its cached listing instead of a new one.
+    ///
+    /// A new listing also carries the attributes of all entries. The cached one is used while its
+    /// attributes are valid. It is also used if programs looked up entries singly before (as git
+    /// does), or did not read attributes.
     private func shouldKeepListing(_ directory: NodePointer) -> Bool {
         let age = Clock.monotonic &- directory.pointee.renewed.load(ordering: .relaxed)
         if age < policy.timeoutNanoseconds { return true }
@@ -124,9 +128,10 @@ extension ViewFS {
                 stream.familiarity = familiarity
                 return ended
             }
-            // Entries before an error are returned; the error comes again at the next call.
+            // Entries before an error are returned. The error occurs again at the next call.
             if error != 0, listing.used == 0 {
-                // A removed directory has no entries (getdents(2)), and the C library takes ENOENT for the end of a listing.
+                // A removed directory has no entries (getdents(2)), and the C library takes ENOENT
+                // for the end of a listing.
                 request.reply(error: error == ENOENT && view.isGrantRoot(node) ? ESTALE : error)
             } else if !request.reply(bytes: listing.buffer, count: listing.used) {
                 listing.forEachNode { view.tree.forget($0, 1) }
@@ -147,7 +152,7 @@ extension ViewFS {
         return omitsAttributes
     }
 
-    /// Adds one entry; false when it does not fit.
+    /// Adds one entry. False if it does not fit.
     private func add(
         _ entry: DirectoryStream.Entry, of parent: (id: NodeID, node: NodePointer), _ directory: Int32, bare: Bool,
         _ familiarity: inout Int8, to listing: inout Listing
@@ -166,8 +171,10 @@ extension ViewFS {
         return true
     }
 
-    /// Fills in an entry's node, or leaves `parameters` unchanged. For files that the kernel knows one statx(2) of the name
-    /// suffices; a new one is opened first, so for those that call is wasted.
+    /// Fills in an entry's node, or leaves `parameters` unchanged.
+    ///
+    /// For files that the kernel knows, one statx(2) of the name suffices. A new file is opened
+    /// first, so that call would be wasted for it.
     private func find(
         _ name: UnsafePointer<CChar>, of parent: (id: NodeID, node: NodePointer), _ directory: Int32, _ familiarity: inout Int8,
         into parameters: inout EntryParameters

@@ -4,9 +4,10 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// Replies with nodes: the one place where lookup counts are handed out, and undone when the reply did not arrive.
+// Replies with nodes. Lookup counts are handed out only here, and undone if the reply did not
+// arrive.
 extension ViewFS {
-    /// A file's attributes with an inode number that is unique in the mount.
+    /// Returns a file's attributes with an inode number that is unique in the mount.
     @inline(__always)
     func attributes(_ status: borrowing FileStatus) -> stat {
         var attributes = status.st
@@ -15,8 +16,10 @@ extension ViewFS {
         return attributes
     }
 
-    /// Opens the entry `name` of a directory, O_PATH. Follows no link, never leaves the directory, and enters another filesystem
-    /// only if the mount does. Returns a descriptor or a negative error number.
+    /// Opens the entry `name` of a directory with O_PATH.
+    ///
+    /// Follows no link, never leaves the directory, and enters another filesystem only if the scope
+    /// does. Returns a descriptor or a negative error number.
     @inline(__always)
     func open(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) -> Int32 {
         let result = tree.evictingIfNeeded {
@@ -26,8 +29,10 @@ extension ViewFS {
         return result == -EXDEV ? -EACCES : result
     }
 
-    /// Interns the file behind a descriptor, found as `name` (nil: it has none), and describes it for the kernel. Takes ownership
-    /// of the descriptor. Returns 0 or a positive error number.
+    /// Interns the file behind a descriptor and describes it for the kernel.
+    ///
+    /// The file was found as `name`, nil if it has none. Takes ownership of the descriptor. Returns
+    /// 0 or a positive error number.
     @inline(__always)
     func enter(
         _ descriptor: Int32, _ name: UnsafePointer<CChar>?, found parent: (id: NodeID, node: NodePointer),
@@ -52,9 +57,11 @@ extension ViewFS {
         return 0
     }
 
-    /// As `enter`, for an entry whose file the kernel may already know: one statx(2) tells what is there at one moment, so nothing
-    /// must be held. False when the file is new, invisible, or a mount point (STATX_ATTR_MOUNT_ROOT, which is as old as
-    /// STATX_MNT_ID: Linux 5.8).
+    /// Does the same as `enter`, for an entry whose file the kernel may already know.
+    ///
+    /// One statx(2) describes the entry at one moment, so no descriptor must be held. False if the
+    /// file is new, invisible, or a mount point (STATX_ATTR_MOUNT_ROOT, available since Linux 5.8
+    /// like STATX_MNT_ID).
     @inline(__always)
     func enterKnown(
         _ name: UnsafePointer<CChar>, in directory: Int32, found parent: (id: NodeID, node: NodePointer),
@@ -72,8 +79,10 @@ extension ViewFS {
         return true
     }
 
-    /// Whether a file was interned as a node of another type, which only happens when a broken or hostile server reuses its number;
-    /// the kernel refuses it as well (fs/fuse/inode.c, fuse_iget). Undoes the lookup.
+    /// Whether a file was interned as a node of another type. Undoes the lookup if so.
+    ///
+    /// This happens only if a broken or hostile server reuses the file's number. The kernel refuses
+    /// such a reply as well (fs/fuse/inode.c, fuse_iget).
     @inline(__always)
     private func hasTypeMismatch(_ id: UInt64, _ node: NodePointer, _ status: borrowing FileStatus) -> Bool {
         if node.pointee.type == status.st.st_mode & S_IFMT { return false }
@@ -93,7 +102,7 @@ extension ViewFS {
         parameters.ino = id
         parameters.generation = UInt64(truncatingIfNeeded: generation)
         parameters.attr = attributes(status)
-        // The kernel may have just forgotten the node; its FORGET is on the way.
+        // The kernel may have dropped the node while its FORGET is still on the way.
         if kernelOpens, let time = shownTime(of: node) { parameters.attr.st_mtim = time }
         if mayCacheNames(of: parent.node) {
             parameters.attr_timeout = attributeTimeout(of: node, parameters.attr.st_mode)
@@ -101,7 +110,7 @@ extension ViewFS {
         }
     }
 
-    /// Watches a directory for changes beside the mount, before the kernel can cache anything of it.
+    /// Watches a directory for host changes, before the kernel can cache any entry of it.
     @inline(never)
     func watch(_ id: UInt64, _ node: NodePointer) {
         guard !node.pointee.isWatched.load(ordering: .relaxed) else { return }
@@ -110,17 +119,20 @@ extension ViewFS {
         tree.unpin(id, node)
     }
 
-    /// False where programs lock files, and where another grant of the mount reaches the same files.
+    /// Whether the kernel may cache names of a directory.
+    ///
+    /// False if programs lock its files, or if another grant of the mount reaches the same files.
     @inline(__always)
     private func mayCacheNames(of directory: NodePointer) -> Bool {
         !directory.pointee.isShared.load(ordering: .relaxed) && !directory.pointee.bypassesCache
     }
 
-    /// How long the kernel may cache a file's attributes. Not at all
-    /// - where a write clears set-id bits: the kernel is not told, and would go on running the file with them;
-    /// - for a second after one of several names was removed: the kernel decrements the link count by itself after the reply
-    ///   (fs/fuse/dir.c, fuse_entry_unlinked), even when another reply has reported the lower count meanwhile, and would then show
-    ///   one link too few for as long as it caches them.
+    /// How long the kernel may cache a file's attributes, in seconds. 0 in two cases:
+    /// - A write would clear set-id bits. The kernel is not told and would continue to run the file
+    ///   with them.
+    /// - One of several names was removed within the last second. The kernel decrements the link
+    ///   count itself after the reply (fs/fuse/dir.c, fuse_entry_unlinked), even if another reply
+    ///   has reported the lower count. It would then show one link too few while it caches them.
     @inline(__always)
     func attributeTimeout(of node: NodePointer, _ mode: mode_t) -> Double {
         if mode & S_IFMT == S_IFREG && mode & (S_ISUID | S_ISGID) != 0 { return 0 }
@@ -128,7 +140,7 @@ extension ViewFS {
         return unlinked != 0 && Clock.monotonic &- unlinked < 1_000_000_000 ? 0 : policy.timeout
     }
 
-    /// Before a name is removed or replaced: records that for a file with more names.
+    /// Records when a file with more names loses one. Call it before that.
     @inline(__always)
     func recordUnlink(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) {
         if policy.timeout == 0 { return }
@@ -137,7 +149,9 @@ extension ViewFS {
         tree.recordUnlink(of: NodeKey(status), in: scope, at: Clock.monotonic)
     }
 
-    /// Looks `name` up and replies with its node. `cachesAttributes`: whether the kernel may keep what the reply says of the file.
+    /// Looks up `name` and replies with its node.
+    ///
+    /// `cachesAttributes`: whether the kernel may cache the attributes in the reply.
     @inline(__always)
     func replyEntry(
         _ request: consuming Request, _ name: UnsafePointer<CChar>, in directory: Int32, found parent: (id: NodeID, node: NodePointer),
@@ -179,14 +193,16 @@ extension ViewFS {
         }
     }
 
-    /// Drops lookups. Always passes: what the kernel forgets must be forgotten here.
+    /// FORGET: drops lookups. It is never refused, because the kernel has dropped them already.
     func forget(_ node: NodeID, _ count: UInt64, slot: Int) {
         if kernelOpens { settleTime(before: node, slot: slot) }
         if node.isVirtual { names.forget(node.rawValue, count) } else { tree.forget(node.rawValue, count) }
     }
 }
 
-/// `.` and `..`, which the kernel resolves by itself and which must never reach a system call.
+/// Whether a name is `.` or `..`.
+///
+/// The kernel resolves these itself, and they must never reach a system call.
 @inline(__always)
 func isDots(_ name: UnsafePointer<CChar>) -> Bool {
     name[0] == 0x2E && (name[1] == 0 || (name[1] == 0x2E && name[2] == 0))

@@ -5,10 +5,10 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-/// An ioctl(2) as FUSE_IOCTL brings it.
+/// An ioctl(2) as FUSE_IOCTL delivers it.
 struct FlagsCall {
     let command: UInt32
-    /// The caller's argument pointer; nil for the kernel's own call.
+    /// The caller's argument pointer. nil for the kernel's own call.
     let address: UnsafeMutableRawPointer?
     /// FUSE_IOCTL_DIR
     let isDirectory: Bool
@@ -18,14 +18,14 @@ struct FlagsCall {
     let outputSize: Int
 }
 
-// File flags, as chattr(1), lsattr(1) and xfs_io(8) show and change them: ioctl_iflags(2), ioctl_xfs_fsgetxattr(2). No other
-// ioctl(2) is passed on: it would run with the daemon's rights, and many commands do not check the file's owner.
+// File flags of chattr(1), lsattr(1) and xfs_io(8). No other ioctl(2) is passed on: it would run
+// with the daemon's rights, and many commands do not check the file's owner.
 extension ViewFS {
     static func flags(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ call: FlagsCall, _ info: OpenFileInfo) {
         var changes = false
         let size = clinux_flags_size(call.command, &changes)
-        // The kernel opens the file, asks by itself, and checks first who may change what (fs/fuse/ioctl.c, fuse_fileattr_set;
-        // fs/file_attr.c, fileattr_set_prepare). Before Linux 5.13 it passed programs' calls on unchecked: those carry an address.
+        // The kernel's own calls are checked first (fs/fuse/ioctl.c, fuse_fileattr_set) and carry
+        // no address. Before Linux 5.13 programs' calls came unchecked, with an address.
         guard size > 0, call.address == nil, (changes ? call.inputSize : call.outputSize) == size, !id.isVirtual else {
             request.reply(error: ENOTTY)
             return
@@ -57,7 +57,8 @@ extension ViewFS {
             return
         }
         buffer.copyMemory(from: input, byteCount: size)
-        // Some flags need a capability that the kernel in front does not check, as they are the filesystem's own (ext4's `j`).
+        // Some flags need a capability that the kernel in front does not check: the filesystem's
+        // own, as ext4's `j`.
         guard let node = tree.nodes.find(id.rawValue) else {
             request.reply(error: ESTALE)
             return
@@ -73,8 +74,10 @@ extension ViewFS {
         request.reply(control: nil, count: 0)
     }
 
-    /// The kernel does not expect the ctime to change. Uses a thread of its own, for which this worker waits inside its scope,
-    /// where a revoker finds it: this notification waits for no request.
+    /// Invalidates attributes, because the kernel does not expect the ctime to change.
+    ///
+    /// A thread of its own sends the notification. This worker waits for it inside its scope, where
+    /// a revoker finds it. This notification waits for no request.
     private func invalidateAttributesNow(_ id: NodeID) {
         guard let notifier = session?.notifier else { return }
         let done = Semaphore()

@@ -5,12 +5,11 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// Operations where the kernel opens files and directories by itself and sends no OPEN (docs/decisions/zero-message-open.md): they
-// come by node.
+// Operations by node, for kernels that send no OPEN (docs/decisions/zero-message-open.md).
 extension ViewFS {
-    /// As `onFile`, by the file's node. `writes`: needs the file open for writing.
+    /// Does the same as `onFile`, by the file's node. `writes`: needs the file open for writing.
     ///
-    /// Always inlined: a separate function would retain what `body` captures.
+    /// Always inlined, because a separate function would retain what `body` captures.
     @inline(__always)
     func onCachedFile(
         _ request: consuming Request, _ id: NodeID, for entry: Entry, writes: Bool, writeBackSize: Int? = nil,
@@ -61,7 +60,7 @@ extension ViewFS {
         coordinator.leave(slot: slot)
     }
 
-    /// As `onDirectory`, by the directory's node.
+    /// Does the same as `onDirectory`, by the directory's node.
     @inline(never)
     func onCachedDirectory(
         _ request: consuming Request, _ id: NodeID, for entry: Entry,
@@ -84,8 +83,9 @@ extension ViewFS {
         if !node.pointee.mayHavePages.load(ordering: .relaxed) { node.pointee.mayHavePages.store(true, ordering: .sequentiallyConsistent) }
     }
 
-    /// The user for write-back: the last one who asked to write; otherwise the file's owner, who has stored into a mapping or could
-    /// have.
+    /// The user for write-back: the last caller that requested a write.
+    ///
+    /// Without one it is the file's owner, which has stored into a mapping or could have.
     private func writer(of node: NodePointer, _ descriptor: Int32) -> Caller {
         if let writer = node.pointee.writer { return Caller(uid: writer.user, gid: writer.group, pid: writer.process, umask: 0) }
         var status = FileStatus()
@@ -93,12 +93,16 @@ extension ViewFS {
         return Caller(uid: status.st.st_uid, gid: status.st.st_gid, pid: 0, umask: 0)
     }
 
-    /// Answers the kernel's probe for `security.capability`. It comes before the kernel takes a first write(2) into its cache since
-    /// it got the file's attributes (fs/inode.c, file_remove_privs), and whenever it was told that there are capabilities. This is
-    /// where an open for writing is checked. A refusal reports capabilities, so the kernel removes them and gets the error then
-    /// (`writeRefusal`). An error here would count as none, and the write would succeed.
+    /// GETXATTR of `security.capability`: the kernel's probe, by which opens for writing are
+    /// checked.
     ///
-    /// Programs that ask get no value in either case: they ask again for it.
+    /// The kernel sends it before the first write(2) into its cache since it got the file's
+    /// attributes (fs/inode.c, file_remove_privs). It also sends it each time the last reply
+    /// reported capabilities. A refusal reports capabilities, so the kernel removes them and gets
+    /// the error then (`writeRefusal`). An error here would count as no capabilities, and the write
+    /// would succeed.
+    ///
+    /// Programs get no value in either case: they request the value in a second call.
     static func probeWritable(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
         let hasSome = 1
         guard let node = view.tree.nodes.find(id.rawValue), node.pointee.type == S_IFREG else {
@@ -136,14 +140,17 @@ extension ViewFS {
         view.coordinator.leave(slot: slot)
     }
 
-    /// The error of a write that `probeWritable` refused. EPERM, as for programs that remove the attribute, when it would be
-    /// allowed by now.
+    /// The error of a write that `probeWritable` refused.
+    ///
+    /// EPERM if the write would be allowed by now, as for programs that remove the attribute.
     func writeRefusal(_ caller: Caller, _ id: NodeID, _ node: NodePointer) -> Int32 {
         let error = openForWriting(caller, id, node)
         return error < 0 ? error : -EPERM
     }
 
-    /// Checks whether a file can be opened for writing, or opens it where that may change; inside its scope. Returns 0 or a
+    /// Checks whether a file can be opened for writing, or opens it.
+    ///
+    /// It is opened if the answer may change. Called inside the file's scope. Returns 0 or a
     /// negative error number.
     private func openForWriting(_ caller: Caller, _ id: NodeID, _ node: NodePointer) -> Int32 {
         let identity = Identity.assume(caller, groups: node.pointee.usesCallerGroups)
@@ -155,16 +162,19 @@ extension ViewFS {
             tree.unpin(id.rawValue, node)
         }
         if descriptor < 0 { return descriptor }
-        // A local file is not opened before it is written: the host could not execute it meanwhile (ETXTBSY), and many programs
-        // only probe.
+        // A local file is opened only when it is written: meanwhile the host could not execute it
+        // (ETXTBSY), and many programs only probe.
         if node.pointee.usesCallerGroups { return cachedFile(id.rawValue, node, descriptor, forWriting: true, as: caller).error }
         let error = clinux_may_write(descriptor)
-        // Opened while that was possible. Immutability binds existing descriptors as well (EPERM).
+        // It was opened while that was possible. Immutability binds existing descriptors as well
+        // (EPERM).
         return error == -EACCES && node.pointee.cachedOpens.writer != 0 ? 0 : error
     }
 
-    /// Opens what programs may have open, before a change that makes the file harder to open, or removes its name from a server
-    /// that needs it.
+    /// Opens a file that programs may have open, before a change that could prevent it.
+    ///
+    /// Such a change makes the file harder to open, or removes its name from a server that needs
+    /// it.
     func openBeforeChange(_ id: NodeID, _ node: NodePointer, as caller: Caller) {
         guard kernelOpens, node.pointee.type == S_IFREG, node.pointee.usesCallerGroups || !Identity.isRoots else { return }
         let descriptor = tree.pin(node)
@@ -183,7 +193,9 @@ extension ViewFS {
 
     func mayBeDirty(_ id: UInt64) -> Bool { tree.nodes.find(id).map { $0.pointee.type == S_IFREG && mayBeDirty($0) } ?? false }
 
-    /// Sets a cached file's mtime to the one that the kernel shows, as `settleTime`; inside its scope.
+    /// Sets a cached file's mtime to the mtime that the kernel shows, as `settleTime`.
+    ///
+    /// Called inside the file's scope.
     func settleCachedTime(of node: NodePointer, _ file: UnsafeMutablePointer<OpenFile>) {
         guard node.pointee.isTimeDirty.load(ordering: .relaxed), !refuses(node.pointee.containment, .cacheWrite),
             Identity.assume(file.pointee.opener, groups: node.pointee.usesCallerGroups) == 0
@@ -191,8 +203,10 @@ extension ViewFS {
         restoreTime(of: node, file.pointee.descriptor)
     }
 
-    /// Sets a file's mtime to the one that the kernel showed, before the kernel's last FORGET is applied: it has dropped the inode
-    /// and may ask for the attributes again. Enters the scope by itself, so it must be called outside of it.
+    /// Restores the mtime that the kernel showed, before its last FORGET is applied.
+    ///
+    /// The kernel has dropped the inode and may request the attributes again. Enters the scope by
+    /// itself, so the caller must be outside of it.
     func settleTime(before id: NodeID, slot: Int) {
         guard let node = tree.nodes.find(id.rawValue), node.pointee.isTimeDirty.load(ordering: .relaxed),
             coordinator.enter(ScopeID(rawValue: node.pointee.scope), for: .cacheWrite, slot: slot).isInside

@@ -23,8 +23,9 @@ extension ViewFS {
         }
     }
 
-    /// Creates `name` by `body` as the caller, and replies with its node. `body` gets the directory and the mode that the caller
-    /// may set.
+    /// Creates `name` by `body` as the caller, and replies with its node.
+    ///
+    /// `body` gets the directory and the mode that the caller may set.
     private func make(
         _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ mode: mode_t,
         detail: @autoclosure () -> String = "", _ body: (Int32, mode_t) -> Int32
@@ -102,7 +103,8 @@ extension ViewFS {
                 ? to
                 : view.audited(request, node, .entry(from, name), to: .entry(to, newName), detail: isExchange ? "exchanged" : "") {
                     if source != nil || sink != nil {
-                        // Pinned before, because afterwards this name does not lead to it.
+                        // Pinned before the rename, because afterwards this name does not lead to
+                        // it.
                         let moving = view.tree.pinEntry(name, in: from, of: node.pointee.owner)
                         let result = view.rename(((from, name), source), ((to, newName), sink), flags, as: request.caller)
                         if let moving {
@@ -122,8 +124,9 @@ extension ViewFS {
         }
     }
 
-    /// As `NodeTree.pinEntry`, for a name that is about to be removed. Where the kernel opens files by itself, a program may have
-    /// the file open.
+    /// Does the same as `NodeTree.pinEntry`, for a name that is about to be removed.
+    ///
+    /// If the kernel opens files by itself, a program may have the file open.
     private func pinBeforeRemoval(
         _ name: UnsafePointer<CChar>, in descriptor: Int32, of directory: NodePointer, directory isDirectory: Bool, _ caller: Caller
     ) -> PinnedNode? {
@@ -204,15 +207,17 @@ extension ViewFS {
             if result < 0 {
                 request.reply(failure: result)
             } else {
-                // The kernel takes them for a file that it knows, though they were invalidated in the meantime (fs/fuse/dir.c,
-                // create_new_entry).
+                // The kernel applies these attributes to an inode that it knows, even if they were
+                // invalidated meanwhile (fs/fuse/dir.c, create_new_entry).
                 view.replyEntry(request, newName, in: directory, found: (newParent, parent), cachesAttributes: false)
             }
             view.tree.unpin(id.rawValue, node)
         }
     }
 
-    /// Replies with a symbolic link's text unchanged: the caller's kernel resolves it in the caller's namespace.
+    /// READLINK: replies with a symbolic link's text unchanged.
+    ///
+    /// The caller's kernel resolves it in the caller's namespace.
     static func readlink(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
         view.onNode(request, id, for: .read) { request, _, descriptor in
             let buffer = request.worker.pointee.buffer.assumingMemoryBound(to: CChar.self)

@@ -6,8 +6,9 @@ import GrantSystem
 import GrantViewTree
 
 extension ViewFS {
-    /// OPEN: opens the file behind a node as the caller, and replies with its handle. ENOSYS where the kernel opens files by
-    /// itself.
+    /// OPEN: opens the file behind a node as the caller, and replies with its handle.
+    ///
+    /// Replies ENOSYS if the kernel should open files by itself.
     static func open(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: UnsafeMutablePointer<OpenFileInfo>) {
         if view.kernelOpens {
             request.reply(error: ENOSYS)
@@ -15,7 +16,8 @@ extension ViewFS {
         }
         let flags = info.pointee.flags
         view.onNode(request, id, for: entry(for: flags)) { request, node, descriptor in
-            // An inode never changes its type, so this cannot be a device or a FIFO by the time it is opened.
+            // An inode never changes its type, so this cannot be a device or a FIFO by the time it
+            // is opened.
             guard node.pointee.type == S_IFREG else {
                 _ = view.audit(request, node, descriptor, error: ENXIO)
                 request.reply(error: ENXIO)
@@ -50,7 +52,8 @@ extension ViewFS {
                 request.reply(error: unwritten)
                 return
             }
-            // An open without any flag is the kernel's own (`flags(_:)`), for which it ignores `keep_cache`.
+            // An open without any flag is the kernel's own (`flags(_:)`), for which it ignores
+            // `keep_cache`.
             let keep = view.policy.writeBack || (flags != 0 && view.hasUnchangedData(node, status))
             guard
                 let handle = view.registerOpen(
@@ -64,14 +67,16 @@ extension ViewFS {
         }
     }
 
-    /// Parks an open that met a lease. Never inlined: off the path of every other open.
+    /// Parks an open that met a lease. Never inlined, to keep it off the path of other opens.
     @inline(never)
     private func awaitLease(_ request: consuming Request, _ node: NodePointer, _ descriptor: Int32) {
         let call = pendingCall(of: descriptor, request, scope: node.pointee.scope)
         leases.wait(request, in: node.pointee.scope, call)
     }
 
-    /// CREATE: creates and opens a file; with O_TMPFILE one without a name, which LINK can name later.
+    /// CREATE: creates and opens a file.
+    ///
+    /// With O_TMPFILE the file has no name, and LINK can name it later.
     static func create(
         _ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ mode: mode_t,
         _ info: UnsafeMutablePointer<OpenFileInfo>
@@ -127,10 +132,13 @@ extension ViewFS {
         }
     }
 
-    /// Makes and opens a file, and enters it as a node. Returns its descriptor or a negative error number. `error`: of the entering.
+    /// Makes and opens a file, and enters it as a node.
     ///
-    /// Always exclusive: a file that another process created meanwhile could be a FIFO or a link, and nobody has checked whether the
-    /// caller may open it, as the kernel takes the reply to CREATE for a new file. ESTALE makes it look the name up (fs/namei.c,
+    /// Returns its descriptor or a negative error number. `error` gets the result of `enter`.
+    ///
+    /// Always exclusive: a file that another process created meanwhile could be a FIFO or a link.
+    /// The kernel takes the reply to CREATE for a new file, so it has not checked whether the
+    /// caller may open that file. ESTALE makes it look up the name again (fs/namei.c,
     /// LOOKUP_REVAL), and check.
     private func make(
         _ entry: Named, _ mode: mode_t, _ flags: Int32, found parent: (id: NodeID, node: NodePointer), _ request: borrowing Request,
@@ -162,8 +170,10 @@ extension ViewFS {
         return opened
     }
 
-    /// Replies to CREATE where the kernel opens files by itself and continues by node. The descriptor is cached, since it may be
-    /// impossible to open the file like that again.
+    /// Replies to CREATE on mounts where the kernel opens files by itself.
+    ///
+    /// The kernel continues by node. The descriptor is cached, since a second open with the same
+    /// flags may fail.
     @inline(never)
     private func replyCreated(
         _ request: consuming Request, _ opened: Int32, _ flags: Int32, _ error: Int32, _ parameters: inout EntryParameters,
@@ -193,7 +203,7 @@ extension ViewFS {
 
     /// RELEASE: closes an open file after its last close(2).
     static func release(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo) {
-        // Always passes. The file is closed when the last operation on it has left.
+        // Never refused. The file is closed when the last operation on it has left.
         guard let file = view.files.acquire(info.fh) else {
             request.reply(error: 0)
             return
@@ -226,8 +236,10 @@ extension ViewFS {
         flags & O_ACCMODE != O_RDONLY || flags & O_TRUNC != 0 ? .write : .read
     }
 
-    /// The caller's flags with which the daemon opens the file. Without O_APPEND (each write says whether it appends), without
-    /// O_DIRECT (the buffers are the daemon's), and without everything that creates or truncates.
+    /// The flags with which the daemon opens a file for a caller's flags.
+    ///
+    /// Without O_APPEND, because each write says whether it appends. Without O_DIRECT, because the
+    /// buffers are the daemon's. Without all flags that create or truncate.
     func backingFlags(_ flags: Int32) -> Int32 {
         var result = flags & ~(O_APPEND | O_CREAT | O_EXCL | O_TRUNC | O_NOCTTY | O_NOFOLLOW | clinux_O_DIRECT | O_CLOEXEC)
         // Write-back reads pages that are partially written.
@@ -235,20 +247,23 @@ extension ViewFS {
         return result
     }
 
-    /// Opens the file behind an O_PATH descriptor. Returns a descriptor or a negative error number, and whether it only appends.
+    /// Opens the file behind an O_PATH descriptor.
+    ///
+    /// Returns a descriptor or a negative error number, and whether the descriptor only appends.
     private func reopen(_ descriptor: Int32, _ flags: Int32) -> (opened: Int32, appendsOnly: Bool) {
         let backing = backingFlags(flags) | O_NONBLOCK
         var result = tree.evictingIfNeeded { clinux_reopen(descriptor, backing) }
         if result == -EACCES, policy.writeBack, flags & O_ACCMODE == O_WRONLY {
             result = clinux_reopen(descriptor, (backing & ~O_ACCMODE) | O_WRONLY)
         }
-        // An append-only file (FS_APPEND_FL) can be opened in no other way.
+        // An append-only file (FS_APPEND_FL) can only be opened with O_APPEND.
         guard result == -EPERM, flags & O_APPEND != 0 else { return (keepingAccessTime(result), false) }
         return (tree.evictingIfNeeded { clinux_reopen(descriptor, (backing & ~O_ACCMODE) | flags & O_ACCMODE | O_APPEND) }, true)
     }
 
-    /// Registers an opened descriptor and fills in the reply to the kernel. Takes ownership of the descriptor even when it returns
-    /// nil.
+    /// Registers an opened descriptor and fills in the reply to the kernel.
+    ///
+    /// Takes ownership of the descriptor even if it returns nil.
     private func registerOpen(
         _ opened: Int32, of id: UInt64, _ node: NodePointer, _ flags: Int32, _ info: UnsafeMutablePointer<OpenFileInfo>,
         keepCache: Bool, appendsOnly: Bool = false, _ request: borrowing Request
@@ -262,7 +277,7 @@ extension ViewFS {
         if lostWrites.isAny { lostWrites.begin(file) }
         let canWrite = file.canWrite
         guard let handle = files.add(file, by: worker.pointee.slot) else { return nil }
-        // Added first and checked afterwards; a thread that refuses a node does it the other way round.
+        // Added first and checked afterwards. A thread that refuses a node uses the opposite order.
         let containment = node.pointee.containment.load(ordering: .sequentiallyConsistent)
         if containment & Containment.escaped != 0 { files.inherit(containment, handle) }
         node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
@@ -276,12 +291,14 @@ extension ViewFS {
         return handle
     }
 
-    /// Whether the file is opened past the kernel's cache; never under write-back.
-    /// - A file opened for appending must be: through its cache the kernel splits a write that crosses a page it does not have into
-    ///   two requests (fs/fuse/file.c, fuse_fill_write_pages), and another program's line could come in between. If it can be read
-    ///   as well, only where it can be mapped all the same.
-    /// - A file opened only for writing saves a copy, and a cached page that the next check of the times would drop
-    ///   (FUSE_CAP_AUTO_INVAL_DATA), if the kernel makes sure that others do not read old pages. Each write is a request anyway.
+    /// Whether a file is opened past the kernel's cache. Never under write-back. Two cases:
+    /// - A file opened for appending must bypass the cache. The kernel would split a write that
+    ///   crosses an uncached page into two requests (fs/fuse/file.c, fuse_fill_write_pages).
+    ///   Another program's line could come in between. If the file can also be read, this applies
+    ///   only if it can still be mapped.
+    /// - A file opened only for writing saves a copy. It also saves a cached page that the next
+    ///   check of the times would drop (FUSE_CAP_AUTO_INVAL_DATA). The kernel must make sure that
+    ///   other programs do not read old pages. Each write is a request in any case.
     private func usesDirectIO(_ flags: Int32, _ worker: UnsafeMutablePointer<Worker>) -> Bool {
         if policy.writeBack { return false }
         let appends = flags & O_APPEND != 0
@@ -304,18 +321,22 @@ extension ViewFS {
         files.drop(handle)
     }
 
-    /// Whether a removed file is being opened by a stale name in the kernel's cache: it is not open, and was not found just now.
-    /// ESTALE then makes the kernel look the name up again (fs/namei.c, LOOKUP_REVAL). A file that was found just now and replaced
-    /// by a rename meanwhile is opened, as natively. So is one that the kernel opens again without a lookup: it was held by an
-    /// O_PATH descriptor.
+    /// Whether a removed file is being opened by a stale name in the kernel's cache.
+    ///
+    /// True if it is not open and was not found just now. ESTALE then makes the kernel look up the
+    /// name again (fs/namei.c, LOOKUP_REVAL). A file that was found just now and replaced by a
+    /// rename meanwhile is opened, as natively. So is a file that the kernel opens again without a
+    /// lookup, held by an O_PATH descriptor.
     func wasOpenedByStaleName(_ node: NodePointer) -> Bool {
         node.pointee.openers.load(ordering: .relaxed) == 0
             && Clock.monotonic &- node.pointee.found.load(ordering: .relaxed) > 20_000_000
             && !node.pointee.reportedStale.exchange(true, ordering: .relaxed)
     }
 
-    /// Whether the file is unchanged since the kernel last began to cache it. A file changed within the clock's granularity could
-    /// change again unnoticed, so what was cached then is not trusted at the next open.
+    /// Whether the file is unchanged since the kernel last began to cache it.
+    ///
+    /// A file changed within the clock's granularity could change again unnoticed. So the next open
+    /// does not trust data cached at that time.
     func hasUnchangedData(_ node: NodePointer, _ status: borrowing FileStatus) -> Bool {
         if policy.distrustsData { return false }
         let changed = status.st.st_mtim

@@ -8,9 +8,10 @@ typealias NodePointer = UnsafeMutablePointer<Node>
 
 // Prepares every operation: finds the node or file, enters its scope, acts as the caller.
 extension ViewFS {
-    /// Runs `body` inside the node's scope, with its O_PATH descriptor pinned; or replies with the refusal.
+    /// Runs `body` inside the node's scope, or replies with the refusal.
     ///
-    /// `killing`: the change clears the file's set-id bits. `name`, `other`, `file`: what a claim may be about besides the node.
+    /// The node's O_PATH descriptor is pinned meanwhile. `killing`: the change clears the file's
+    /// set-id bits. `name`, `other`, `file`: what a claim may cover besides the node.
     @inline(__always)
     func onNode(
         _ request: consuming Request, _ id: NodeID, for entry: Entry, killing: Bool = false, name: UnsafePointer<CChar>? = nil,
@@ -61,10 +62,11 @@ extension ViewFS {
         coordinator.leave(slot: slot)
     }
 
-    /// Runs `body` inside the scope of an open file, which stays open meanwhile; or replies with the refusal.
+    /// Runs `body` inside the scope of an open file, or replies with the refusal.
     ///
-    /// `writeBackSize`: the number of bytes if the kernel writes them back: see `drop`. `id`: the file's node. `writes`: needs it
-    /// open for writing, where the kernel opens files by itself.
+    /// The file stays open meanwhile. `id`: the file's node. `writes`: needs it open for writing,
+    /// if the kernel opens files by itself. `writeBackSize`: the number of bytes if the kernel
+    /// writes them back, see `drop`.
     @inline(__always)
     func onFile(
         _ request: consuming Request, _ handle: UInt64, _ id: NodeID, for entry: Entry, writes: Bool = false, writeBackSize: Int? = nil,
@@ -99,7 +101,7 @@ extension ViewFS {
         files.drop(handle)
     }
 
-    /// The same for an open directory.
+    /// Does the same as `onFile` for an open directory.
     func onDirectory(
         _ request: consuming Request, _ handle: UInt64, _ id: NodeID, for entry: Entry = .read,
         _ body: (consuming Request, UnsafeMutablePointer<OpenDirectory>) -> Void
@@ -138,7 +140,7 @@ extension ViewFS {
         waiting.wait(request, for: hold, scope: scope, node: node, call)
     }
 
-    /// Leaves the scope again: the operation's object is no longer in it.
+    /// Leaves the scope again, because the operation's object is no longer in it.
     @inline(never)
     private func leaveAsRevoked(_ slot: Int) -> Verdict {
         coordinator.leave(slot: slot)
@@ -153,10 +155,12 @@ extension ViewFS {
                 && coordinator.gate(ScopeID(rawValue: scope)).pointee.refused.contains(.claimed))
     }
 
-    /// Leaves the scope and parks the request until the scope is less congested. A close(2) is never refused.
+    /// Leaves the scope and parks the request until the scope is less congested.
+    ///
+    /// A close(2) is never refused.
     @inline(never)
     func parkForQuota(_ request: consuming Request, _ entry: Entry, scope: UInt32) {
-        // Without the file's path: to determine it may ask a filesystem that hangs.
+        // Without the file's path, because determining it may call a filesystem that hangs.
         let call =
             audit == nil
             ? nil : audit?.call(request).map { AuditTrail.PendingCall(call: $0, caller: request.caller, scope: scope, path: nil) }
@@ -165,8 +169,9 @@ extension ViewFS {
         workerQuota.wait(request, in: scope, refusal: refusal, call)
     }
 
-    /// Refuses a request: counts and records it, and replies with the error for the verdict. `readOf`: the node whose data is
-    /// requested; 0 when it is not about data.
+    /// Refuses a request: counts and records it, and replies with the error for the verdict.
+    ///
+    /// `node`: the node whose data is requested. 0 if the request is not about data.
     func refuse(_ request: consuming Request, _ verdict: Verdict, scope: UInt32, readOf node: UInt64 = 0) {
         countDenial(request.caller, in: scope)
         // It installs nothing, but pages stay locked until it is processed.
@@ -180,11 +185,11 @@ extension ViewFS {
 }
 
 extension OpenFile {
-    /// The user as whom write-back acts.
+    /// The user with whose rights write-back acts.
     var opener: Caller { Caller(uid: uid, gid: gid, pid: pid, umask: 0) }
 }
 
-/// Replies to an operation whose success has no result. `result`: a negative error number, or success.
+/// Replies to an operation without a result. `result`: a negative error number, or success.
 @inline(__always)
 func reply(_ request: consuming Request, _ result: Int32) {
     request.reply(error: result < 0 ? Errno.number(of: result) : 0)

@@ -23,7 +23,9 @@ extension ViewFS {
         }
     }
 
-    /// WRITE: writes to a file, for a program or for the kernel's write-back. `bytes`: the library's buffer, valid for the call.
+    /// WRITE: writes to a file, for a program or for the kernel's write-back.
+    ///
+    /// `bytes`: the library's buffer, valid for the call.
     @inline(__always)
     static func write(
         _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ bytes: UnsafeRawPointer, _ size: Int, _ offset: off_t,
@@ -32,12 +34,13 @@ extension ViewFS {
         let isWriteBack = info.writepage != 0
         view.onFile(request, info.fh, id, for: isWriteBack ? .cacheWrite : .write, writes: true, writeBackSize: isWriteBack ? size : nil) {
             request, file in
-            // Write-back knows the position of a page; only write(2) with O_APPEND goes to the current end.
+            // Write-back knows the position of a page. Only write(2) with O_APPEND goes to the
+            // current end.
             let appends = !isWriteBack && (file.pointee.appendsOnly || (!view.policy.writeBack && info.flags & O_APPEND != 0))
             if request.killsSetID, view.hasPlainSetGID.load(ordering: .relaxed) {
                 view.settleSetID(of: file.pointee.descriptor, for: request.caller)
             }
-            // The kernel sends no such offset; the sums below must not overflow.
+            // The kernel sends no such offset. The sums below must not overflow.
             let (_, isTooFar) = offset.addingReportingOverflow(size)
             if isTooFar || offset < 0 || size < 0 {
                 request.reply(error: EFBIG)
@@ -54,7 +57,8 @@ extension ViewFS {
                         : clinux_pwrite(file.pointee.descriptor, bytes + done, size - done, offset &+ done, appends)
                 }
                 if result <= 0 { break }
-                // A filesystem that claims to have taken more than it was given would lead past the buffer.
+                // A filesystem that reports more bytes than it was given would lead past the
+                // buffer.
                 done &+= min(result, size &- done)
             }
             view.markTimeDirty(of: file.pointee.node)
@@ -67,7 +71,7 @@ extension ViewFS {
             if isWriteBack {
                 let gate = view.coordinator.gate(ScopeID(rawValue: file.pointee.scope))
                 view.oplocks?.wrote(file.pointee.node)
-                // For a file that is leaving its grant, too.
+                // Also for a file that is leaving its grant.
                 let isAwaited = gate.pointee.refused != .none || file.pointee.containment.load(ordering: .relaxed) != 0
                 if isAwaited { gate.pointee.flushedBytes.wrappingAdd(UInt64(truncatingIfNeeded: done), ordering: .relaxed) }
                 if done < size { return view.replyShortWrite(request, of: file, size, error: result < 0 ? Errno.number(of: result) : EIO) }
@@ -81,16 +85,18 @@ extension ViewFS {
         }
     }
 
-    /// Replies to write-back that the file did not take, or took in part: the kernel takes a partial write for a complete one
-    /// (fs/fuse/file.c, fuse_writepage_end).
+    /// Replies to write-back that the file did not accept, or only in part.
     ///
-    /// The kernel also records an error for the whole filesystem, for anybody's syncfs(2). That is right for a disk that fails or
-    /// is full, but not for a write beyond the largest offset of a file, which concerns nobody else: the daemon itself reports that
-    /// to those who have the file open.
+    /// The kernel takes a partial write for a complete one (fs/fuse/file.c, fuse_writepage_end).
+    ///
+    /// The kernel also records an error for the whole filesystem, which syncfs(2) of any process
+    /// returns. That is right for a disk that fails or is full. It is wrong for a write beyond the
+    /// largest offset of a file, which concerns only that file. The daemon reports such a write
+    /// itself, to processes that have the file open.
     @inline(never)
     private func replyShortWrite(_ request: consuming Request, of file: UnsafeMutablePointer<OpenFile>, _ size: Int, error: Int32) {
-        // Where the kernel opens files by itself nobody knows who has the file open, so the kernel reports it to close(2) and
-        // fsync(2).
+        // If the kernel opens files by itself, the daemon does not know the openers. The kernel
+        // then reports the error to close(2) and fsync(2).
         if error == EFBIG, policy.writeBack, !kernelOpens {
             lostWrites.add(file.pointee.node, in: file.pointee.scope) { tree.nodes.find($0) != nil }
             request.reply(written: size)
@@ -106,22 +112,27 @@ extension ViewFS {
         return lostWrites.isAny && lostWrites.takeError(file) ? EFBIG : 0
     }
 
-    /// Whether a file ends, after an append, where the kernel believes.
+    /// Whether the file's end after an append is where the kernel assumes it.
     private func ends(_ file: UnsafeMutablePointer<OpenFile>, at end: off_t) -> Bool {
         var status = FileStatus()
         return clinux_statx(file.pointee.descriptor, nil, &status) == 0 && status.st.st_size == end
     }
 
-    /// Invalidates a file's data after an append. The kernel has put the data where it believed the end of the file to be; when
-    /// another process had appended before, its cache is wrong. On a thread of its own: never from a request.
+    /// Invalidates a file's data after an append.
+    ///
+    /// The kernel has put the data where it assumed the end of the file. If another process had
+    /// appended before, its cache is wrong. Uses a thread of its own, because a request must never
+    /// wait for an invalidation of data.
     @inline(never)
     private func invalidateDataSoon(_ node: NodeID) {
         guard let notifier = session?.notifier else { return }
         _ = BackgroundTask { _ = notifier.invalidateData(node) }
     }
 
-    /// FLUSH, the close(2) of one descriptor: ends the locks of its process, and passes on what the backing filesystem reports of
-    /// delayed writes. Never refused: close does not fail because a grant was revoked.
+    /// FLUSH, the close(2) of one descriptor: ends the locks of its process.
+    ///
+    /// Passes on errors of delayed writes from the backing filesystem. Never refused: close does
+    /// not fail because a grant was revoked.
     static func flush(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo) {
         if view.kernelOpens {
             request.reply(error: ENOSYS)
@@ -133,8 +144,8 @@ extension ViewFS {
             return
         }
         defer { view.files.drop(info.fh) }
-        // Ending locks calls the backing filesystem as well, so both happen inside the scope, where a revoker finds a worker that
-        // is stuck.
+        // Ending locks also calls the backing filesystem, so both happen inside the scope, where a
+        // revoker finds a worker that is stuck.
         let worker = request.worker
         worker.pointee.isClosing.store(true, ordering: .releasing)
         defer { worker.pointee.isClosing.store(false, ordering: .releasing) }

@@ -6,7 +6,7 @@ import Synchronization
 import GrantViewTree
 
 extension ViewFS {
-    /// LSEEK with SEEK_DATA or SEEK_HOLE; the kernel does the others by itself.
+    /// LSEEK with SEEK_DATA or SEEK_HOLE. The kernel handles the other values itself.
     static func lseek(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ offset: off_t, _ whence: Int32, _ info: OpenFileInfo) {
         view.onFile(request, info.fh, id, for: .read) { request, file in
             if view.policy.writeBack, !view.flushDirtyPages(NodeID(file.pointee.node)) {
@@ -18,13 +18,16 @@ extension ViewFS {
         }
     }
 
-    /// Makes the kernel write back its dirty pages of a file, and waits for that. Under write-back they would be holes of the
-    /// backing file: the kernel asks for holes without writing back first (fs/fuse/file.c, fuse_lseek); and they could not be
-    /// written any more to a file that has become immutable (fs/fuse/ioctl.c, fuse_fileattr_set).
+    /// Makes the kernel write back its dirty pages of a file, and waits for that.
     ///
-    /// An invalidation does it, on a thread of its own, for which this worker waits inside its scope, where a revoker finds it.
-    /// Each such wait needs another worker for the writes, so their number is limited: false, and nothing done, when there are too
-    /// many.
+    /// Two requests need it under write-back. The kernel asks for holes without writing back first
+    /// (fs/fuse/file.c, fuse_lseek), and dirty pages would be holes of the backing file. Dirty
+    /// pages could also not be written any more once the file has become immutable
+    /// (fs/fuse/ioctl.c, fuse_fileattr_set).
+    ///
+    /// A thread of its own invalidates the data. This worker waits for it inside its scope, where a
+    /// revoker finds it. Each such wait needs another worker for the writes, so their number is
+    /// limited. Returns false without an effect if there are too many.
     func flushDirtyPages(_ id: NodeID) -> Bool {
         // Closing writes back. So does unmapping, and a mapping keeps its file open.
         guard let node = tree.nodes.find(id.rawValue), mayBeDirty(node) else { return true }

@@ -5,13 +5,17 @@ import GrantSystem
 
 // Set-user-id and set-group-id bits (docs/decisions/worker-loop.md).
 extension ViewFS {
-    /// Decides for chown(2), fallocate(2) and copy_file_range(2) whether set-id bits are kept: their requests do not say whether
-    /// the caller has CAP_FSETID, so that is looked up where there are such bits.
+    /// Decides for chown(2), fallocate(2) and copy_file_range(2) whether set-id bits are kept.
     ///
-    /// A set-gid bit without execution for the group also stays for members of the group (fs/attr.c, setattr_should_drop_sgid), and
-    /// the worker has none of the caller's supplementary groups.
+    /// These requests do not say whether the caller has CAP_FSETID. So that is determined for files
+    /// with such bits.
     ///
-    /// `byACL`: for a change of an ACL, where members keep it in any case (fs/posix_acl.c, posix_acl_update_mode).
+    /// A set-gid bit without execution for the group also stays for members of the group
+    /// (fs/attr.c, setattr_should_drop_sgid). The worker has none of the caller's supplementary
+    /// groups.
+    ///
+    /// `byACL`: for a change of an ACL, where members keep the bit in any case (fs/posix_acl.c,
+    /// posix_acl_update_mode).
     func settleSetID(of descriptor: Int32, for caller: Caller, byACL: Bool = false) {
         var status = FileStatus()
         let result = clinux_statx(descriptor, nil, &status)
@@ -19,20 +23,23 @@ extension ViewFS {
         guard result < 0 || bits & (S_ISUID | S_ISGID) != 0 else { return }
         let isPlainSetGID = bits & (S_ISGID | S_IXGRP) == S_ISGID
         let isMembers = (byACL || isPlainSetGID) && result == 0 && clinux_other_is_in_group(caller.pid, status.st.st_gid)
-        // Of two bits a member loses one, which only the backing filesystem can do at once, and only with the member's groups.
+        // Of two bits a member loses one. Only the backing filesystem can do that atomically, with
+        // the member's groups.
         let losesOne = isMembers && !byACL && bits & S_ISUID != 0
         if losesOne { _ = Identity.assume(caller, groups: true) }
         Identity.keepSetID((isMembers && !losesOne) || caller.has(capability: fsetid))
     }
 
-    /// Remembers that the mount has set-gid bits without group execution.
+    /// Records that the mount has set-gid bits without group execution.
     @inline(__always)
     func recordMode(_ mode: mode_t) {
         if mode & (S_ISGID | S_IXGRP) == S_ISGID { hasPlainSetGID.store(true, ordering: .relaxed) }
     }
 
-    /// The mode with which `caller` may create a file in `directory`: without the set-id bits that it could not set on a file with
-    /// the owner and the group that the new file gets.
+    /// The mode with which `caller` may create a file in `directory`.
+    ///
+    /// It lacks the set-id bits that the caller could not set on a file with the new file's owner
+    /// and group.
     @inline(__always)
     func creationMode(_ mode: mode_t, in directory: Int32, for caller: Caller) -> mode_t {
         mode & setIDBits == 0 ? mode : limitedMode(mode, in: directory, for: caller)
@@ -44,13 +51,15 @@ extension ViewFS {
         guard clinux_statx(directory, nil, &status) == 0 else { return mode & ~setIDBits }
         let inheritsGroup = status.st.st_mode & S_ISGID != 0
         let group = inheritsGroup ? status.st.st_gid : Identity.isRoots ? caller.gid : getegid()
-        // As natively where the file becomes the caller's: the bit without execution for the group runs nothing
+        // As natively if the caller becomes the owner: without group execution the bit runs nothing
         // (fs/inode.c, mode_strip_sgid).
         if Identity.isRoots, mode & (S_ISGID | S_IXGRP) == S_ISGID { return mode }
         return limited(mode, group: group, for: caller)
     }
 
-    /// `mode` without the set-id bits that `caller` cannot set on a file of `group` that this daemon creates or may change.
+    /// `mode` without the set-id bits that `caller` cannot set on a file of `group`.
+    ///
+    /// The file is one that this daemon creates or may change.
     private func limited(_ mode: mode_t, group: gid_t, for caller: Caller) -> mode_t {
         let isOwners = Identity.isRoots || caller.uid == geteuid()
         let isMembers = caller.gid == group || clinux_other_is_in_group(caller.pid, group)
@@ -65,8 +74,10 @@ extension ViewFS {
             ? clinux_chmod_descriptor(descriptor, mode) : changeMode(of: descriptor, toSetID: mode, as: caller)
     }
 
-    /// Sets set-id bits with the caller's own rights: the kernel in front has checked owner and group as it had them cached, and
-    /// the file may have been given away on the host since. What the caller may not set is left out.
+    /// Sets set-id bits with the caller's own rights, without those it may not set.
+    ///
+    /// The kernel in front has checked the owner and group that it had cached. The file may have
+    /// been given away on the host since.
     @inline(never)
     private func changeMode(of descriptor: Int32, toSetID mode: mode_t, as caller: Caller) -> Int32 {
         guard Identity.isRoots else {

@@ -4,13 +4,17 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// statfs(2) of the view's root: the sum over its filesystems, some of which may not answer.
+// statfs(2) of the view's root: the sum over its filesystems, some of which may not respond.
 extension ViewFS {
-    /// How long a filesystem that does not answer is waited for: nanoseconds. Then its last answer counts.
+    /// How long to wait for a filesystem that does not respond, in nanoseconds.
+    ///
+    /// After that its last reply counts.
     private static let patience: Int64 = 100_000_000
     private static let blockSize: UInt = 4096
 
-    /// Replies with the sum of all filesystems under the active grants of a directory, each counted once.
+    /// Replies with the sum of all filesystems under the active grants of a directory.
+    ///
+    /// Each filesystem is counted once.
     func replyFilesystem(ofVirtual id: NodeID, _ request: consuming Request) {
         var seen: Set<dev_t> = []
         let scopes = names.scopes(below: id.rawValue).filter { seen.insert($0.rootStatus.st.st_dev).inserted }
@@ -33,20 +37,24 @@ extension ViewFS {
         request.reply(filesystem: &sum)
     }
 
-    /// Adds a count of blocks of another size, converted to blocks of the view's.
+    /// Adds a count of blocks of another size, converted to blocks of the view's size.
     private static func add(blocks: UInt, of size: UInt, to sum: inout UInt) {
         let bytes = blocks.multipliedFullWidth(by: size)
         // A count that does not fit is larger than any that can be reported.
         add(bytes.high < blockSize ? blockSize.dividingFullWidth(bytes).quotient : .max, to: &sum)
     }
 
-    /// Adds a count, up to the largest number: a server, or whoever made the filesystem, may report any number.
+    /// Adds a count, up to the largest number.
+    ///
+    /// A server or a crafted filesystem may report any number.
     private static func add(_ count: UInt, to sum: inout UInt) {
         let (total, overflows) = sum.addingReportingOverflow(count)
         sum = overflows ? .max : total
     }
 
-    /// Asks a scope's filesystem on a thread of its own, unless an earlier call is still under way.
+    /// Requests the space of a scope's filesystem, on a thread of its own.
+    ///
+    /// Does nothing while an earlier call is still running.
     private func askForSpace(_ scope: Scope) {
         guard scope.isAsking.compareExchange(expected: false, desired: true, ordering: .acquiringAndReleasing).exchanged else { return }
         _ = BackgroundTask(mayHang: true) { [self] in

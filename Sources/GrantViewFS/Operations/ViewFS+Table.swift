@@ -2,7 +2,7 @@ import GrantFUSE
 import Glibc
 import GrantSystem
 
-// Decodes the library's C callbacks and calls the operations; nothing else.
+// Decodes the library's C callbacks and calls the operations. It does nothing else.
 /// Calls `body` with the filesystem and the request behind the library's pointer.
 @inline(__always)
 private func serve(_ raw: OpaquePointer?, _ body: (ViewFS, consuming Request) -> Void) {

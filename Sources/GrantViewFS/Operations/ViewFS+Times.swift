@@ -5,17 +5,22 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// Keeps the times of a backing file as the mount shows them, where writing or reading would change them.
-//
-// With write-back the kernel goes by its own mtime of a regular file. It sends that (`setattr`) before a close(2) or fsync(2) is
-// answered, but only when it has changed: not when a file is written within the tick of its clock (1/HZ seconds) in which it was
-// created or its mtime last sent (fs/inode.c, inode_needs_update_time). A page that the kernel writes back by itself may also
-// arrive after the time that belongs to it. Each such write sets the backing file's mtime to that moment, which would show on the
-// host, and here when the kernel has evicted the file. So the time that the kernel shows is recorded for each file that is changed,
-// and restored before close(2) and fsync(2) are answered and when the file is released.
+// Keeps a backing file's times as the mount shows them, where writing or reading would change them.
 extension ViewFS {
-    /// Records the time that the kernel shows, if it is not known, before a change of the file's data sets another. Until then it
-    /// is the file's own.
+    /// Records the time that the kernel shows, before a data change sets another.
+    ///
+    /// Does nothing if that time is recorded already. Until then it is the file's own.
+    ///
+    /// With write-back the kernel uses its own mtime of a regular file. It sends that mtime
+    /// (`setattr`) before a close(2) or fsync(2) returns, but only if it has changed (fs/inode.c,
+    /// inode_needs_update_time). The kernel's clock has ticks of 1/HZ seconds. A write within the
+    /// tick in which the file was created, or its mtime last sent, changes no mtime. A page that
+    /// the kernel writes back may also arrive after the time that belongs to it.
+    ///
+    /// Each such write sets the backing file's mtime to that moment. This would show on the host,
+    /// and in the mount once the kernel has evicted the file. So the shown time is recorded for
+    /// each changed file. It is restored before close(2) and fsync(2) return, and when the file is
+    /// released.
     @inline(__always)
     func captureShownTime(of id: UInt64, _ descriptor: Int32) {
         guard policy.writeBack, let node = tree.nodes.find(id), node.pointee.dataVersion.load(ordering: .relaxed) == 0 else { return }
@@ -26,26 +31,30 @@ extension ViewFS {
     private func captureOwnTime(of node: NodePointer, _ descriptor: Int32) {
         var status = FileStatus()
         guard clinux_statx(descriptor, nil, &status) == 0 else { return }
-        // Whoever was first has recorded it before anything changed.
+        // The first thread has recorded it before anything changed.
         let time = ShownTime.encoded(status.st.st_mtim)
         _ = node.pointee.dataVersion.compareExchange(expected: 0, desired: time, ordering: .sequentiallyConsistent)
     }
 
-    /// Marks a file's time as changed, after a change of its data and before the reply.
+    /// Marks a file's time as changed. Call it after a data change, before the reply.
     @inline(__always)
     func markTimeDirty(of id: UInt64) {
         guard policy.writeBack, let node = tree.nodes.find(id) else { return }
         node.pointee.isTimeDirty.store(true, ordering: .sequentiallyConsistent)
     }
 
-    /// Records the time that the kernel or a program sets, before the file gets it: the kernel shows it from then on.
+    /// Records the time that the kernel or a program sets, before the file gets it.
+    ///
+    /// The kernel shows it from then on.
     @inline(__always)
     func setShownTime(_ time: timespec, of node: NodePointer) {
         if policy.writeBack { node.pointee.dataVersion.store(ShownTime.encoded(time), ordering: .sequentiallyConsistent) }
     }
 
-    /// Gives a file that may have been changed the time that the kernel shows for it, as the file's opener. Call it outside of
-    /// scopes: it is the echo of a change, and refused where write-back is; then the time stays as it is.
+    /// Sets the mtime of a changed file to the mtime that the kernel shows.
+    ///
+    /// Acts as the file's opener. Call it outside of scopes. It is the echo of a change and is
+    /// refused if write-back is refused. The time is then unchanged.
     @inline(__always)
     func settleTime(of file: UnsafeMutablePointer<OpenFile>, slot: Int) {
         guard policy.writeBack, file.pointee.canWrite, let node = tree.nodes.find(file.pointee.node),
@@ -70,15 +79,17 @@ extension ViewFS {
         coordinator.leave(slot: slot)
     }
 
-    /// The same inside the scope, as the caller. Where the caller may not set times, as of other users' files without CAP_FOWNER,
-    /// the file keeps its own.
+    /// Does the same inside the scope, as the caller.
+    ///
+    /// If the caller may not set times, as of other users' files without CAP_FOWNER, the file keeps
+    /// its own.
     @inline(never)
     func restoreTime(of node: NodePointer, _ descriptor: Int32) {
         // Later changes set it again.
         node.pointee.isTimeDirty.store(false, ordering: .sequentiallyConsistent)
         var shown = node.pointee.dataVersion.load(ordering: .sequentiallyConsistent)
-        // A time that arrives meanwhile is recorded first and set afterwards, so it may have been overwritten here, and is checked
-        // again. Not for as long as programs set times: the last one is set by its own request.
+        // A time that arrives meanwhile is recorded first and set afterwards, so this may overwrite
+        // it. Bounded: the last time is set by its own request.
         for _ in 0..<Self.timeRounds {
             guard let time = ShownTime.decoded(shown) else { return }
             var status = FileStatus()
@@ -98,21 +109,25 @@ extension ViewFS {
 
     private static let timeRounds = 8
 
-    /// The mtime that the kernel shows for a file that may have another; nil where the file has the same.
+    /// The mtime that the kernel shows for a file that may have another. nil if both are the same.
     func shownTime(of node: NodePointer) -> timespec? {
         node.pointee.isTimeDirty.load(ordering: .relaxed) ? ShownTime.decoded(node.pointee.dataVersion.load(ordering: .relaxed)) : nil
     }
 
     // MARK: access times
 
-    /// Sets whether reading files and listing directories leaves their access times alone, from their next open on. On any thread.
+    /// Sets whether reads and listings leave access times unchanged, from the next open on.
+    ///
+    /// Any thread may call it.
     public func leaveAccessTimes(offFiles: Bool, offDirectories: Bool) {
         leavesAccessTimes.store(offFiles, ordering: .relaxed)
         leavesDirectoryAccessTimes.store(offDirectories, ordering: .relaxed)
     }
 
-    /// Returns an opened file, after making its reads leave the access time alone (O_NOATIME) if that is asked for. A user's daemon
-    /// can do that for the user's own files; others are read as usual.
+    /// Returns an opened file, with O_NOATIME set if access times are left unchanged.
+    ///
+    /// A user's daemon can set it for the user's own files. Reads of other files change their
+    /// access times.
     @inline(__always)
     func keepingAccessTime(_ opened: Int32) -> Int32 {
         if opened >= 0, leavesAccessTimes.load(ordering: .relaxed) { _ = clinux_keep_access_time(opened) }
@@ -123,8 +138,9 @@ extension ViewFS {
 // UTIME_OMIT
 private let timeOmitted = (1 << 30) - 2
 
-/// Encodes a time as one word that is never 0; 0 for a time that does not fit (before 1677 and after 2262), which then counts as
-/// unknown.
+/// Encodes a time as one word. 0 stands for an unknown time.
+///
+/// A time before 1677 or after 2262 does not fit, and counts as unknown.
 private enum ShownTime {
     @inline(__always)
     static func encoded(_ time: timespec) -> UInt64 {

@@ -4,8 +4,8 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// Extended attributes. Those of `security.` and `trusted.` are neither shown nor set: the daemon would set them with rights that
-// its callers lack.
+// Extended attributes. Names in `security.` and `trusted.` are neither shown nor set, because the
+// daemon would set them with rights that its callers lack.
 extension ViewFS {
     static func getxattr(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ name: UnsafePointer<CChar>, _ size: Int) {
         if id.isVirtual {
@@ -31,9 +31,11 @@ extension ViewFS {
         }
     }
 
-    /// Replies with the file's path on the host, in the document portal's own attribute: programs ask for it to show it to people,
-    /// also applications, which may ask `GetHostPaths` of their documents as well. What a program makes beside a document has none:
-    /// it lies in a workplace, which is nobody's business.
+    /// Replies with the file's path on the host, as an attribute of the document portal.
+    ///
+    /// Programs show this path to people. Applications may read it too, as `GetHostPaths` gives it
+    /// to them for their documents. A file that a program makes beside a document has no such path,
+    /// because it lies in a private workplace.
     private static func replyHostPath(
         _ request: consuming Request, of node: NodePointer, _ descriptor: Int32, asked size: Int
     ) {
@@ -54,7 +56,7 @@ extension ViewFS {
             return
         }
         view.onNode(request, id, for: .read) { request, _, descriptor in
-            // Read whole even when only the size is requested: hidden names do not count.
+            // Read whole even if only the size is requested, because hidden names do not count.
             let buffer = request.worker.pointee.buffer
             let result = clinux_listxattr_descriptor(descriptor, buffer.assumingMemoryBound(to: CChar.self), 65_536)
             let shown = result < 0 ? result : removeReserved(buffer, result)
@@ -118,7 +120,7 @@ private func removeReserved(_ list: UnsafeMutableRawPointer, _ length: Int) -> I
     var (from, to) = (0, 0)
     while from < length {
         let name = (list + from).assumingMemoryBound(to: CChar.self)
-        // Also when the last name ends without a NUL.
+        // Also if the last name ends without a NUL.
         let size = min(strnlen(name, length - from) + 1, length - from)
         if !isReserved(name) {
             memmove(list + to, list + from, size)

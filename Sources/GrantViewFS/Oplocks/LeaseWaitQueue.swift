@@ -3,16 +3,17 @@ import GrantFUSE
 import Glibc
 import GrantSystem
 
-/// Opens and truncations that wait for a lease which a program beside the mount holds (fcntl(2), F_SETLEASE), parked without a
-/// worker.
+/// Opens and truncations that wait for a lease of a host program (fcntl(2), F_SETLEASE).
 ///
-/// The kernel has notified the lease's holder, who releases it or loses it after /proc/sys/fs/lease-break-time seconds. open(2) and
-/// truncate(2) block until then; the daemon's calls do not (O_NONBLOCK), so their requests are parked and served from the start at
-/// intervals. A caller that used O_NONBLOCK itself gets EWOULDBLOCK, as natively.
+/// They are parked without a worker. The kernel has notified the holder of the lease, which
+/// releases it or loses it after /proc/sys/fs/lease-break-time seconds. open(2) and truncate(2)
+/// block until then. The daemon's calls do not (O_NONBLOCK), so their requests are parked and
+/// served from the start at intervals. A caller that used O_NONBLOCK itself gets EWOULDBLOCK, as
+/// natively.
 ///
-/// Locking: `state` is rank 2: while it is held, nothing is answered and no file is looked at.
+/// Locking: `state` is rank 2. While it is held, no reply is sent and no file is accessed.
 final class LeaseWaitQueue: @unchecked Sendable {
-    // Safe to share: `view` is set before the first request comes.
+    // Sendable: `view` is set before the first request.
     nonisolated(unsafe) unowned var view: ViewFS!
     private let state = Lock(State())
 
@@ -26,13 +27,14 @@ final class LeaseWaitQueue: @unchecked Sendable {
 
     private struct Waiter {
         let scope: UInt32
-        /// The time at which it gives up; nil: never.
+        /// The time at which it gives up, by `Clock.monotonic`. nil means never.
         let deadline: Int64?
         let call: AuditTrail.PendingCall?
     }
 
-    /// The waiters of one scope in order of arrival. `batch` of them are retried at once; the batch grows while leases are
-    /// released.
+    /// The waiters of one scope in order of arrival.
+    ///
+    /// `batch` of them are retried at once. The batch grows while leases are released.
     private struct Queue {
         var uniques: [UInt64] = []
         var batch = Queue.fewest
@@ -45,11 +47,13 @@ final class LeaseWaitQueue: @unchecked Sendable {
     /// Nanoseconds between two retries in a scope.
     private static let pause: Int64 = 5_000_000
 
-    /// How many requests wait.
+    /// The number of waiting requests.
     var count: Int { state.withLock { $0.waiting.count } }
 
-    /// Parks a request that met a lease. Call it inside the scope. Replies EAGAIN when the request has waited longer than a lease
-    /// can last: then the error had another cause.
+    /// Parks a request that met a lease. Call it inside the scope.
+    ///
+    /// Replies EAGAIN if the request has waited longer than a lease can last, because the error
+    /// then had another cause.
     func wait(_ request: consuming Request, in scope: UInt32, _ call: AuditTrail.PendingCall?) {
         guard let session = view.session else { return }
         let number = request.unique
@@ -83,8 +87,9 @@ final class LeaseWaitQueue: @unchecked Sendable {
         if let waiter = state.withLock({ $0.waiting.removeValue(forKey: unique) }) { recordOutcome(waiter.call, error: EINTR) }
     }
 
-    /// Resumes the waiters that are due, and refuses those below a withdrawn grant. For the thread that monitors workers. Returns
-    /// whether any request waits.
+    /// Resumes the waiters that are due, and refuses those below a withdrawn grant.
+    ///
+    /// Returns whether any request waits. Called by the thread that monitors workers.
     func poll() -> Bool {
         guard let session = view.session else { return false }
         let now = Clock.monotonic
@@ -138,8 +143,9 @@ final class LeaseWaitQueue: @unchecked Sendable {
         if let call { view.audit?.record(call, error: error) }
     }
 
-    /// The deadline of a request that begins to wait (`Clock.monotonic`, nanoseconds), with some seconds added for a busy machine;
-    /// nil where leases never expire.
+    /// The deadline of a request that begins to wait. nil if leases never expire.
+    ///
+    /// In nanoseconds of `Clock.monotonic`, with some seconds added for a busy machine.
     private static func deadline() -> Int64? {
         guard let text = try? File.contents(of: "/proc/sys/fs/lease-break-time".utf8),
             let seconds = Int64(String(decoding: text.prefix { $0 != 0x0A }, as: UTF8.self), radix: 10)
@@ -149,10 +155,11 @@ final class LeaseWaitQueue: @unchecked Sendable {
 }
 
 extension ViewFS {
-    /// What `truncate` returns when a lease is in the way: not an error number.
+    /// Returned by `truncate` if a lease prevents it. It is not an error number.
     static let leaseInTheWay = Int32.min
 
-    /// Whether EAGAIN from an open with O_NONBLOCK means that the file has a lease. On a filesystem with a server it may be the
-    /// server's own error.
+    /// Whether EAGAIN from an open with O_NONBLOCK means that the file has a lease.
+    ///
+    /// On a filesystem with a server it may be the server's own error.
     func isLease(_ error: Int32, _ node: NodePointer) -> Bool { error == -EAGAIN && !node.pointee.usesCallerGroups }
 }

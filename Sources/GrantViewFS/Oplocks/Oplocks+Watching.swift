@@ -3,11 +3,13 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// The two threads behind oplocks. One receives and answers open events; it blocks on nothing, since workers of this daemon and of
-// every other mount open such files as well. The other has data written back, each file on a thread of its own, as that can hang.
+// The two threads behind oplocks. One answers open events and never blocks, since workers of all
+// mounts open such files. The other starts write-back, each file on its own thread.
 extension Oplocks {
-    /// Starts the threads. Where opens cannot be made to wait (without CAP_SYS_ADMIN, before Linux 6.1), does nothing, and every
-    /// file counts as opened by others as well.
+    /// Starts the threads.
+    ///
+    /// If opens cannot be made to wait (without CAP_SYS_ADMIN, before Linux 6.1), does nothing.
+    /// Every file then counts as opened by other processes as well.
     func start(for view: ViewFS) {
         self.view = view
         let hasBegun = Semaphore()
@@ -19,7 +21,8 @@ extension Oplocks {
                 hasBegun.post()
                 watch(openings)
             }.detach()
-            // Waits until the thread has done what it cannot do any more once the daemon has dropped its capabilities.
+            // Waits until the thread has done the steps that need capabilities, which the daemon
+            // drops later.
             hasBegun.wait()
             guard hasOpenings.load(ordering: .acquiring) else { return }
             try WorkerThread.start("grantfs-oplocks") { [self] in runJobs() }.detach()
@@ -32,7 +35,8 @@ extension Oplocks {
     private func watch(_ openings: borrowing OpenPermissionEvents) {
         let own = getpid()
         var marks: [NodeKey: OpenPermissionEvents.Mark] = [:]
-        // Each waiting open is a descriptor. Without room in the table for the next event the kernel would deny that open.
+        // Each waiting open is a descriptor. Without room in the table for the next event the
+        // kernel would deny that open.
         let room = min(OpenPermissionEvents.capacity / 4, 1024)
         var waiting = 0
         while true {
@@ -70,7 +74,7 @@ extension Oplocks {
         }
     }
 
-    /// Whether an open may pass at once; otherwise it is added to those that wait for the file.
+    /// Whether an open may pass immediately. Otherwise it is added to those that wait for the file.
     private func mayPass(_ opening: OpenPermissionEvents.Opening, isOwn: Bool) -> Bool {
         guard let key = NodeKey(descriptor: opening.descriptor) else { return true }
         let (passes, breaks) = state.withLock { state -> (Bool, Bool) in
@@ -94,15 +98,18 @@ extension Oplocks {
         return passes
     }
 
-    /// The timeout of the next wait for events; -1 when no write-back has a deadline.
+    /// The timeout of the next wait for events, in milliseconds. -1 if no write-back has a
+    /// deadline.
     private var millisecondsUntilLate: Int32 {
         let deadline = state.withLock { state in state.breaking.isEmpty ? .max : state.nextDeadline }
         if deadline == .max { return -1 }
         return Int32(clamping: max(0, deadline - Clock.monotonic) / 1_000_000 + 1)
     }
 
-    /// Releases opens whose deadline has passed: the file may be incomplete, but nobody waits for ever for a program or a
-    /// filesystem that hangs.
+    /// Releases opens whose deadline has passed.
+    ///
+    /// The file may be incomplete, but no open waits forever for a program or a filesystem that
+    /// hangs.
     private func releaseExpired() {
         let (requests, hasLate) = state.withLock { state -> ([GrantSystem.Semaphore], Bool) in
             let now = Clock.monotonic
@@ -110,7 +117,8 @@ extension Oplocks {
             let late = state.breaking.values.filter { state.entries[$0].map { $0.deadline <= now } ?? false }
             var requests: [GrantSystem.Semaphore] = []
             for key in late { if let entry = state.entries[key] { requests += end(key, entry, &state) } }
-            // One log message for all of them, and the next check not too soon, however many there are.
+            // One log message for all of them. The next check comes after an interval, even if
+            // there are many.
             if !late.isEmpty { state.jobs.append(.late) }
             let next = state.breaking.values.compactMap { state.entries[$0]?.deadline }.min()
             state.nextDeadline = next.map { max($0, now + 50_000_000) } ?? .max

@@ -5,24 +5,29 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// The locked files that only programs of this mount have open: oplocks, as Samba calls them. Nobody else can have changed or read
-/// such a file, so its locks are answered at once (`Oplock`). A process that opens it elsewhere, on the host or in another mount,
-/// has to wait until the kernel has written back what programs here stored in mappings of it.
+/// The locked files that only programs of this mount have open, called oplocks by Samba.
 ///
-/// A file is probed when it is first locked, while it is open once: first, opens of it are made to wait (`OpenPermissionEvents`),
-/// then the kernel is asked who has it open. An earlier opener is counted then, a later one has to wait.
+/// No other process can have changed or read such a file, so the daemon answers requests for its
+/// locks immediately (`Oplock`). A process that opens it on the host or in another mount must wait.
+/// Meanwhile the kernel writes back the data that programs here stored in mappings of it.
+///
+/// A file is probed when it is first locked, while it is open once. First, opens of it are made to
+/// wait (`OpenPermissionEvents`). Then the kernel is asked which processes have it open. An earlier
+/// opener is counted then, and a later one must wait.
 ///
 /// Locking: rank 2, held for a moment.
 final class Oplocks: @unchecked Sendable {
-    // Safe to share: everything is behind `state`, except the atomics and `view`, which is set before there are others.
+    // Sendable: everything is behind `state`, except the atomics and `view`, which is set before
+    // other threads use it.
 
     struct Entry {
         enum Stage {
-            /// A worker is probing who has the file open.
+            /// A worker is probing which processes have the file open.
             case looking
             /// Only programs of this mount have it open.
             case held
-            /// Another process opens it and waits while the kernel writes back what programs here stored.
+            /// Another process opens it and waits while the kernel writes back data of programs
+            /// here.
             case breaking
         }
 
@@ -36,14 +41,16 @@ final class Oplocks: @unchecked Sendable {
         var requests: [GrantSystem.Semaphore] = []
         /// Another process opened it during the probe.
         var isContended = false
-        /// When the waiting opens are released unless something was written back until then, and when they are in any case:
-        /// `Clock.monotonic`, nanoseconds.
+        /// When the waiting opens are released: `deadline` without further write-back, `end` in any
+        /// case.
+        ///
+        /// Nanoseconds of `Clock.monotonic`.
         var (deadline, end): (Int64, Int64) = (0, 0)
 
         init(node: UInt64, scope: UInt32, number: UInt64) { (self.node, self.scope, self.number) = (node, scope, number) }
     }
 
-    /// Commands for the watching thread, carried out in this order: marks come and go as entries do.
+    /// Commands for the watching thread, in the order in which entries are added and removed.
     enum Command {
         case mark(NodeKey, descriptor: Int32, answer: MarkResult)
         case unmark(NodeKey)
@@ -52,12 +59,12 @@ final class Oplocks: @unchecked Sendable {
     }
 
     final class MarkResult: @unchecked Sendable {
-        // Safe to share: `isMarked` is written before `isReady` is posted and read after that.
+        // Sendable: `isMarked` is written before `isReady` is posted and read after that.
         let isReady = Semaphore()
         var isMarked = false
     }
 
-    /// A file to be written back, or a report that one was not in time.
+    /// A file that must be written back, or a report of a late one.
     enum Job {
         case writeBack(NodeKey, node: UInt64, scope: UInt32, number: UInt64)
         case late
@@ -69,7 +76,7 @@ final class Oplocks: @unchecked Sendable {
         var scopes: [UInt32: Set<NodeKey>] = [:]
         /// The files that are being written back, by node.
         var breaking: [UInt64: NodeKey] = [:]
-        /// A lower bound of their deadlines: `Clock.monotonic`, nanoseconds.
+        /// A lower bound of their deadlines, in nanoseconds of `Clock.monotonic`.
         var nextDeadline: Int64 = .max
         var commands: [Command] = []
         var jobs: [Job] = []
@@ -81,19 +88,24 @@ final class Oplocks: @unchecked Sendable {
     let jobsPending = Semaphore()
     /// Whether opens can be made to wait.
     let hasOpenings = Atomic<Bool>(false)
-    /// The limit of entries: each takes a descriptor in the watching thread's table. 0 while nothing is watched.
+    /// The limit of entries: each takes a descriptor in the watching thread's table.
+    ///
+    /// While nothing is watched, it is 0.
     let limit = Atomic<Int>(0)
     /// The limit as it was before `breakAll`.
     private let stopped = Atomic<Int>(0)
-    /// A filter of the entries, a bit for the low digits of each inode number, so that an open of another file need not take the
-    /// lock. Cleared when there are no entries.
+    /// A filter of the entries: one bit for the low digits of each inode number.
+    ///
+    /// An open of another file need not take the lock. Cleared when there are no entries.
     let entryBits = Atomic<UInt64>(0)
-    /// How many files are being written back.
+    /// The number of files that are being written back.
     let breakingCount = Atomic<Int>(0)
     let writers: ThreadPool
     weak nonisolated(unsafe) var view: ViewFS?
 
-    /// How long an open elsewhere waits while nothing is written back, and how long in any case: nanoseconds.
+    /// How long an open elsewhere waits without progress, and how long in any case.
+    ///
+    /// Nanoseconds. Progress means that the kernel has written back a part of the file.
     static let (stallTimeout, maxTimeout): (Int64, Int64) = (2_000_000_000, 30_000_000_000)
 
     init(writers: ThreadPool) throws(Errno) {
@@ -101,9 +113,11 @@ final class Oplocks: @unchecked Sendable {
         wakeup = try OpenPermissionEvents.Wakeup()
     }
 
-    /// Probes who else has the file behind `descriptor` open, if it is open once in this mount. For a lock, before it is taken, and
-    /// for an open of a file that was locked before; not when the answer is known. Waits for the watching thread, which waits for
-    /// nobody.
+    /// Probes whether another process has the file behind `descriptor` open.
+    ///
+    /// Called before a lock is taken, and when a file that was locked before is opened. Does
+    /// nothing if the answer is known, or if the file is not open exactly once in this mount. Waits
+    /// for the watching thread, which never blocks.
     func probe(_ id: UInt64, _ node: NodePointer, _ descriptor: Int32) {
         let limit = limit.load(ordering: .acquiring)
         guard limit > 0, node.pointee.openers.load(ordering: .relaxed) == 1 else { return }
@@ -140,11 +154,13 @@ final class Oplocks: @unchecked Sendable {
         wakeup.signal()
     }
 
-    /// Handles an open through this mount. If the file has an entry of another grant, waits until what was stored through that is
-    /// written back, as an open on the host does.
+    /// Handles an open through this mount.
+    ///
+    /// If the file has an entry of another grant, waits until the data stored through that grant is
+    /// written back. An open on the host waits for the same.
     func opened(_ id: UInt64, _ key: NodeKey) {
-        // The open came before this load, as the entry comes before the kernel is asked who has the file open: one of the two sees
-        // the other.
+        // The open came before this load, and the entry comes before the kernel is asked for
+        // openers: one of the two sees the other.
         guard entryBits.load(ordering: .sequentiallyConsistent) & Self.bit(of: key) != 0 else { return }
         let written = Semaphore()
         let mustWait = state.withLock { state -> Bool in
@@ -169,7 +185,7 @@ final class Oplocks: @unchecked Sendable {
     @inline(__always)
     private static func bit(of key: NodeKey) -> UInt64 { 1 << (key.inode & 63) }
 
-    /// Extends the deadline of those who wait for a file: the kernel has written back a part of it.
+    /// Extends the deadline of opens that wait for a partly written back file.
     @inline(__always)
     func wrote(_ id: UInt64) {
         if breakingCount.load(ordering: .relaxed) > 0 { extend(id) }
@@ -198,7 +214,9 @@ final class Oplocks: @unchecked Sendable {
         if isWatched { wakeup.signal() }
     }
 
-    /// Removes the entries of a shut scope that no operation is inside; returns when the watching thread has nothing of them open.
+    /// Removes the entries of a shut scope that no operation is inside.
+    ///
+    /// Returns when the watching thread has no descriptor of them.
     func release(_ scope: UInt32) {
         guard limit.load(ordering: .acquiring) > 0 else { return }
         let isDone = Semaphore()
@@ -217,8 +235,10 @@ final class Oplocks: @unchecked Sendable {
         isDone.wait()
     }
 
-    /// Breaks all oplocks, so that no open waits any more, once what programs stored is written back. False when that is not so by
-    /// `deadline` (`Clock.monotonic`): then all is as before. From a thread that serves no requests.
+    /// Breaks all oplocks, so that no open waits once their data is written back.
+    ///
+    /// Returns false if that is not done by `deadline` (`Clock.monotonic`). Oplocks are then as
+    /// before. Called by a thread that serves no requests.
     func breakAll(until deadline: Int64) -> Bool {
         let before = limit.exchange(0, ordering: .acquiringAndReleasing)
         stopped.store(before, ordering: .releasing)
@@ -249,8 +269,10 @@ final class Oplocks: @unchecked Sendable {
 
     // MARK: with the lock held
 
-    /// Begins to break an oplock. From here on the file's locks are handled as if others had it open, including locks that are
-    /// being tried.
+    /// Begins to break an oplock.
+    ///
+    /// From here on the file's locks are handled as if other processes had it open. This includes
+    /// locks that are being tried.
     func startBreaking(_ entry: inout Entry, _ key: NodeKey, _ state: inout State) {
         view?.tree.nodes.find(entry.node)?.pointee.oplock.store(.shared, ordering: .sequentiallyConsistent)
         entry.stage = .breaking
@@ -262,7 +284,9 @@ final class Oplocks: @unchecked Sendable {
         state.jobs.append(.writeBack(key, node: entry.node, scope: entry.scope, number: entry.number))
     }
 
-    /// Removes an entry and releases the opens that wait for it; returns the waiting requests, which the caller wakes.
+    /// Removes an entry and releases the opens that wait for it.
+    ///
+    /// Returns the waiting requests, which the caller wakes.
     func end(_ key: NodeKey, _ entry: Entry, _ state: inout State) -> [GrantSystem.Semaphore] {
         remove(key, &state)
         if !entry.openings.isEmpty { state.commands.append(.allow(entry.openings)) }

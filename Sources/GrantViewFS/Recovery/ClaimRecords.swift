@@ -2,10 +2,10 @@ import CGrantSystem
 import Glibc
 import GrantSystem
 
-/// A log of claims for crash recovery, in memory that outlives the daemon. The last entry of each claim counts; its content is the
-/// caller's.
+/// A log of claims for crash recovery, in memory that outlives the daemon.
 ///
-/// An entry is valid once the word with the log's length includes it, so there is never half of one. When most of a log is
+/// The last entry of each claim counts. Its content is the caller's. An entry is valid once the
+/// word with the log's length includes it, so a partial entry is never read. When most of a log is
 /// obsolete, it is rewritten to the other file.
 ///
 /// Locking: its own, while bytes are copied into memory.
@@ -32,7 +32,7 @@ public final class ClaimRecords: Sendable {
     /// The header of an entry.
     private struct Head {
         var claim: UInt64
-        /// The size of the description; `removed` for a claim that has ended.
+        /// The size of the description, or `removed` for a claim that has ended.
         var count: UInt64
         static let bytes = 16
         static let removed = UInt64.max
@@ -47,8 +47,9 @@ public final class ClaimRecords: Sendable {
         supervisor.page.pointee.claims = (first.descriptor.number, second.descriptor.number)
     }
 
-    /// Records a claim, so that the next daemon has it, as `description` says. Without memory for it the claim ends with this
-    /// daemon.
+    /// Records the present `description` of a claim, for the next daemon.
+    ///
+    /// Without memory for it the claim ends with this daemon.
     public func note(_ claim: UInt64, _ description: [UInt8]) {
         state.withLock { state in
             state.liveBytes += description.count - (state.live[claim]?.count ?? 0)
@@ -58,7 +59,7 @@ public final class ClaimRecords: Sendable {
         }
     }
 
-    /// Records that a claim has ended. One that was not recorded changes nothing.
+    /// Records that a claim has ended. Ignores a claim that was not recorded.
     public func remove(_ claim: UInt64) {
         state.withLock { state in
             guard let description = state.live.removeValue(forKey: claim) else { return }
@@ -77,10 +78,10 @@ public final class ClaimRecords: Sendable {
         publish(state)
     }
 
-    /// Rewrites the log to the other file. False when there was no memory: then the old one stays valid.
+    /// Rewrites the log to the other file. False without memory: the old log then stays valid.
     private func rewrite(_ state: inout State) -> Bool {
         let second = !state.usesSecond
-        // Keeps the highest number, so that no number comes again.
+        // Keeps the highest number, so that no number is used twice.
         var bytes = write(state.last, nil, at: 0, second: second)
         for (claim, description) in state.live {
             guard let place = bytes else { return false }
@@ -97,7 +98,7 @@ public final class ClaimRecords: Sendable {
         clinux_publish_claims(supervisor.page, word)
     }
 
-    /// Writes an entry. Returns the position behind it; nil when there was no memory.
+    /// Writes an entry. Returns the position behind it, or nil without memory.
     private func write(_ claim: UInt64, _ description: [UInt8]?, at place: Int, second: Bool) -> Int? {
         let head = Head(claim: claim, count: description.map { UInt64(truncatingIfNeeded: $0.count) } ?? Head.removed)
         var entry = withUnsafeBytes(of: head) { Array($0) }
@@ -115,15 +116,19 @@ public final class ClaimRecords: Sendable {
 
     // MARK: reading after a crash
 
-    /// What a crashed daemon left: each claim with its description, ordered by number; the highest number ever; and how many
-    /// presenters there were.
+    /// The records of a crashed daemon.
+    ///
+    /// Each claim has its description. Claims are ordered by number. `last` is the highest number
+    /// ever used, and `presenterCount` the number of presenters.
     public struct Left: Sendable {
         public var claims: [(number: UInt64, description: [UInt8])] = []
         public var last: UInt64 = 0
         public var presenterCount = 0
     }
 
-    /// Reads the log of a crashed daemon. Throws EBADMSG when it makes no sense.
+    /// Reads the log of a crashed daemon.
+    ///
+    /// - Throws: EBADMSG if the log is malformed.
     public static func read(from left: CrashedDescriptors) throws(Errno) -> Left {
         let (page, word) = (left.page, left.page.pointee.claims_valid)
         let count = Int(truncatingIfNeeded: word & ~(1 << 63))

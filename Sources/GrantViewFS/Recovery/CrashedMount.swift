@@ -7,21 +7,23 @@ import GrantModel
 import GrantSystem
 import GrantViewTree
 
-/// A mount whose daemon crashed. Reads the state that the daemon left in memory, and writes it as a living daemon would hand it
-/// over (`ViewFS.handOver`).
+/// A mount whose daemon crashed.
 ///
-/// What is not certain is not taken over: a scope that was withdrawn, or no longer matches the store, stays withdrawn; a request
-/// that may have been carried out is not carried out again.
+/// Reads the state that the daemon left in memory, and writes it in the form in which a living
+/// daemon hands it over (`ViewFS.handOver`).
+///
+/// Uncertain state is not taken over. A scope that was withdrawn, or that no longer matches the
+/// store, stays withdrawn. A request that may have been carried out is not carried out again.
 public struct CrashedMount {
     private let left: CrashedDescriptors
     private let scopes: [RecoveryRecords.ScopeRecord]
 
     /// The scopes that continue, by their grants.
     public let live: [(grant: GrantID, isReadOnly: Bool)]
-    /// How many scopes are withdrawn; they follow the live ones.
+    /// The number of withdrawn scopes. They follow the live ones.
     public let closedCount: Int
 
-    /// What never changes once the view is mounted, as the daemon wrote it (`ViewFS.writeFixed`).
+    /// State that never changes after the mount, written by the daemon (`ViewFS.writeFixed`).
     public struct Fixed: Sendable {
         let device: Int32
         let negotiation: Negotiation
@@ -35,8 +37,10 @@ public struct CrashedMount {
         }
     }
 
-    /// Reads the scopes. `isLive`: whether a grant is active in an activation. Throws EPROTO when the daemon died in a state that
-    /// cannot be read.
+    /// Reads the scopes.
+    ///
+    /// - Parameter isLive: Whether a grant is active in an activation.
+    /// - Throws: EPROTO if the daemon died in a state that cannot be read.
     public init(_ left: CrashedDescriptors, isLive: (GrantID, Int64) -> Bool) throws(Errno) {
         self.left = left
         let chunks = try MappedChunks<RecoveryRecords.ScopeRecord>(of: try left.take(left.page.pointee.scopes), withElements: true)
@@ -58,7 +62,9 @@ public struct CrashedMount {
         scopes = live + closed
     }
 
-    /// Writes what `ViewFS.takeOver` reads. The descriptors that are written are those of the crashed daemon.
+    /// Writes the state in the form that `ViewFS.takeOver` reads.
+    ///
+    /// The written descriptors are those of the crashed daemon.
     public func write(_ fixed: Fixed, to state: inout HandoverWriter) throws(Errno) {
         let page = left.page
         guard page.pointee.next_scope > 0, page.pointee.device_count <= UInt32(CLINUX_SUPERVISED_DEVICES) else { throw Errno(EPROTO) }
@@ -68,7 +74,7 @@ public struct CrashedMount {
         state.put(bytes: fixed.negotiation.request)
         state.put(bytes: fixed.negotiation.answer)
         state.put(page.pointee.next_scope)
-        // Whether a file with a plain set-gid bit was met is unknown, so writes check.
+        // It is unknown whether a file with a plain set-gid bit was met, so writes check.
         state.put(flag: true)
         state.put(flag: fixed.leavesAccessTimes)
         state.put(flag: fixed.leavesDirectoryAccessTimes)
@@ -100,7 +106,9 @@ public struct CrashedMount {
 
     // MARK: locks
 
-    /// Writes the locks. They still belong to the open file descriptions; the kernel tells which there are.
+    /// Writes the locks.
+    ///
+    /// They still belong to the open file descriptions, so the kernel can list them.
     private func writeLocks(of handles: Set<UInt64>, to state: inout HandoverWriter) throws(Errno) {
         let chunks = try MappedChunks<LockRecord>(of: try left.take(left.page.pointee.locks), withElements: true)
         var records: [LockRecord] = []
@@ -110,7 +118,7 @@ public struct CrashedMount {
         records.removeAll { !known.contains($0.scope) || !handles.contains($0.handle) }
         let descriptors = try left.take(records.map(\.descriptor))
         defer { for descriptor in descriptors { close(descriptor) } }
-        // Owners without locks are left out.
+        // Owners without locks are skipped.
         let held = zip(records, descriptors).map { ($0, LockedRange.all(through: $1)) }.filter { !$1.isEmpty }
         state.put(UInt64(truncatingIfNeeded: held.count))
         for (record, ranges) in held {
@@ -174,7 +182,7 @@ extension RecoveryRecords.ScopeRecord {
         state.put(flag: isLocal)
         state.put(flag: isMoveTold)
         state.put(flag: isReadOnly)
-        // A withdrawal or narrowing that was under way is carried out again.
+        // A withdrawal or narrowing that was running is carried out again.
         state.put(refusals.rawValue)
         state.put(flag: withdrawal == .done)
         // Whether its descriptors were released is determined again.
@@ -188,7 +196,9 @@ extension RecoveryRecords.ScopeRecord {
 }
 
 extension ViewFS {
-    /// Writes what never changes from now on, for crash recovery. Call it once the view is mounted.
+    /// Writes the state that never changes after the mount, for crash recovery.
+    ///
+    /// Call it once the view is mounted.
     public func writeFixed(to state: inout HandoverWriter) {
         guard let session else { return }
         state.put(session.device)

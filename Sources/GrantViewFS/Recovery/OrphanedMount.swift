@@ -3,27 +3,34 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-/// A mount whose daemon may die, in the keeper process that then cleans up after it.
+/// A mount whose daemon may die, in the keeper process that cleans up after it.
 public final class OrphanedMount: Sendable {
     private let connection: OrphanedConnection
     private let published: FileDescriptor
     private let hasElements: Bool
     /// Open for as long as this process lives.
     private let control: Int32?
-    /// Whether the connection is aborted before anything is invalidated.
+    /// Whether the connection is aborted before the first invalidation.
     private let cutsFirst: Bool
     private let death = Semaphore()
 
-    /// How long an invalidation may take before others continue beside it: nanoseconds. A file of a gigabyte takes 0.2 s; a listing
-    /// that a program holds, for ever.
+    /// Nanoseconds after which others continue beside a slow invalidation.
+    ///
+    /// A file of a gigabyte takes 0.2 s. A listing that a program holds can take forever.
     private static let patience: Int64 = 50_000_000
-    /// The limit of threads that block on what programs hold.
+    /// The limit of threads that block on locks of programs.
     private static let limit = 1024
 
-    /// `published`: the nodes, see `SharedChunks`. `control`: see `FUSEConnection.control`, the number of a descriptor that stays
-    /// open; nil where there is none. Then threads are made at once, because later there may be none to be had. They are as well
-    /// where the kernel takes no notifications for an aborted connection (7.2 does not, 6.18 does): there the connection is aborted
-    /// at the end.
+    /// Prepares for the death of the daemon.
+    ///
+    /// Without `control` threads are made immediately, because later it may be impossible to make
+    /// any. The same holds if the kernel takes no notifications for an aborted connection (7.2 does
+    /// not, 6.18 does). The connection is then aborted at the end.
+    ///
+    /// - Parameters:
+    ///   - published: The nodes, see `SharedChunks`.
+    ///   - control: The number of a descriptor that stays open, see `FUSEConnection.control`. nil
+    ///     if there is none.
     public init(_ connection: consuming OrphanedConnection, published: consuming FileDescriptor, hasElements: Bool, control: Int32?) {
         self.hasElements = hasElements
         self.connection = connection
@@ -31,8 +38,8 @@ public final class OrphanedMount: Sendable {
         self.control = control
         cutsFirst = control != nil && Self.takesNotificationsOnceCut
         if !cutsFirst {
-            // Without this thread requests wait until everything is invalidated, and dirty pages are not; the keeper unmounts all
-            // the same.
+            // Without this thread requests wait until everything is invalidated, except dirty
+            // pages. The keeper unmounts in any case.
             try? WorkerThread.start("grantfs-refuse") { [self] in
                 death.wait()
                 self.connection.refuseAll()
@@ -41,19 +48,23 @@ public final class OrphanedMount: Sendable {
         }
     }
 
-    /// Refuses every request (ENOTCONN), and invalidates all data of the mount: cached pages, mappings, listings. What a program
-    /// keeps locked does not hold up the rest. Calls `leaving` when only listings that programs hold are left, and returns when
-    /// nothing is.
+    /// Refuses every request (ENOTCONN), and invalidates all cached data of the mount.
+    ///
+    /// This covers cached pages, mappings and listings. Data that a program keeps locked does not
+    /// delay the rest. Returns when nothing is left.
+    ///
+    /// - Parameter leaving: Called when only listings that programs hold are left.
     public func forgetAll(leaving: () -> Void) {
-        // Before any invalidation: dirty pages are written first, and that has to be refused by somebody.
+        // Before any invalidation: the kernel writes dirty pages first, and those writes must be
+        // refused.
         if cutsFirst { cut() } else { death.post() }
         let (files, directories) = nodes()
         let isDirectory = Set(directories)
         let calls = AbandonableCalls<UInt64>(limit: Self.limit, mayBlock: { isDirectory.contains($0) }) { [self] in
             connection.invalidateData($0)
         }
-        // Files twice: a page whose write was refused survives the first time (mm/truncate.c, invalidate_inode_pages2_range).
-        // Directories last: a program can keep a listing's page locked.
+        // Files twice: a page survives one pass if its write was refused (mm/truncate.c,
+        // invalidate_inode_pages2_range). Directories last: programs can lock listings.
         calls.add(files + files + directories)
         var (backoff, hasEscaped): (UInt32, Bool) = (100, false)
         while !calls.isDone {
@@ -78,7 +89,7 @@ public final class OrphanedMount: Sendable {
     private func nodes() -> (plain: [UInt64], marked: [UInt64]) {
         while true {
             if let nodes = try? SharedChunks.ids(in: published, withElements: hasElements, of: Node.self) { return nodes }
-            // Out of memory; nothing else could be done.
+            // Out of memory: all other steps need the nodes.
             usleep(100_000)
         }
     }

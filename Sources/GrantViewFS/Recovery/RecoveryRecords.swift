@@ -7,10 +7,11 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// Records for crash recovery: what the next daemon must know if this one dies, in memory that outlives it. The tables of nodes,
-/// open files and open directories lie in such memory themselves.
+/// Records the state that the next daemon needs if this one dies.
 ///
-/// A record is written before the object that it describes can be used, and removed before its descriptor is closed.
+/// They lie in memory that outlives the daemon, like the tables of nodes, open files and open
+/// directories. A record is written before the object that it describes can be used, and removed
+/// before its descriptor is closed.
 public final class RecoveryRecords: LockRecorder {
     /// A live grant.
     struct ScopeRecord {
@@ -22,7 +23,7 @@ public final class RecoveryRecords: LockRecorder {
         var rootNode: UInt64
         var rootKey: (device: UInt64, inode: UInt64, birth: Int64)
         var rootStatus: FileStatus
-        /// 0 where the kernel numbers no mounts.
+        /// Is 0 if the kernel does not number mounts.
         var mount: UInt64
         var opensByHandle: Bool
         var crossesMounts: Bool
@@ -31,13 +32,15 @@ public final class RecoveryRecords: LockRecorder {
         var isMoveTold: Bool
         var isReadOnly: Bool
         var withdrawal: Withdrawal
-        /// Whether the daemon has released its own lookup of the granted directory. That is done once, whichever daemon does it.
+        /// Whether the daemon has released its own lookup of the granted directory.
+        ///
+        /// It is released once, by this daemon or a later one.
         var isReleased: Bool
     }
 
     enum Withdrawal: UInt8 {
         case none
-        /// Everything is being withdrawn.
+        /// The withdrawal has begun and is not complete.
         case begun
         case done
     }
@@ -66,7 +69,9 @@ public final class RecoveryRecords: LockRecorder {
 
     // MARK: scopes
 
-    /// Adds a scope, before it is shown. `isShut`: it is already being withdrawn. Throws ENOMEM when there is no room.
+    /// Adds a scope, before it is shown. Throws ENOMEM if there is no room.
+    ///
+    /// `isShut`: it is already being withdrawn.
     func add(_ scope: Scope, next: UInt32, isShut: Bool = false) throws(Errno) {
         guard let root = scope.nodes.rootKey else { throw Errno(EINVAL) }
         let record = ScopeRecord(
@@ -83,20 +88,21 @@ public final class RecoveryRecords: LockRecorder {
         numbers.withLock { $0[scope.id.rawValue] = id }
     }
 
-    /// Records how far a full withdrawal has come.
+    /// Records the progress of a full withdrawal.
     func update(_ withdrawal: Withdrawal, of scope: ScopeID) {
         let id = numbers.withLock { $0[scope.rawValue] }
         if let id { scopes.find(id)?.pointee.withdrawal = withdrawal }
     }
 
-    /// Records whether nothing is written through the scope any more: earlier writes have been written back. False while any may
-    /// still come.
+    /// Records whether the scope is read-only and earlier writes have been written back.
+    ///
+    /// False while any write may still arrive.
     func update(isReadOnly: Bool, of scope: ScopeID) {
         let id = numbers.withLock { $0[scope.rawValue] }
         if let id { scopes.find(id)?.pointee.isReadOnly = isReadOnly }
     }
 
-    /// Records that the scope's own lookup is released, before that is done.
+    /// Records the release of the scope's own lookup. Call it before that release.
     func markReleased(_ scope: ScopeID) {
         let id = numbers.withLock { $0[scope.rawValue] }
         if let id { scopes.find(id)?.pointee.isReleased = true }

@@ -5,8 +5,10 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-/// Changes whose callers were answered in their workers' place, and that are still carried out. A withdrawal is not confirmed while one
-/// makes progress: nothing is written after it. One that stands still waits for a filesystem that does not answer.
+/// Changes that still run after their callers have received a reply in their workers' place.
+///
+/// A withdrawal is not confirmed while a change makes progress, so that nothing is written after
+/// it. A change without progress waits for a filesystem that does not respond.
 ///
 /// Locking: its own, rank 2, held for a moment.
 final class ChangesUnderWay: Sendable {
@@ -14,15 +16,16 @@ final class ChangesUnderWay: Sendable {
         let occupant: Coordinator.Occupant
         let worker: pid_t
         var runtime: Int64
-        /// When it last made progress: `Clock.monotonic`.
+        /// When it last made progress, by `Clock.monotonic`.
         var moved: Int64
     }
 
     private unowned let view: ViewFS
     private let changes = Lock<[Change]>([])
 
-    /// After so many nanoseconds without processor time a worker stands still. The kernel slows a writer down by no more than 0.2 s at
-    /// once (mm/page-writeback.c, MAX_PAUSE).
+    /// Nanoseconds without processor time after which a worker counts as making no progress.
+    ///
+    /// The kernel delays a writer by at most 0.2 s at once (mm/page-writeback.c, MAX_PAUSE).
     private static let still: Int64 = 400_000_000
 
     init(_ view: ViewFS) { self.view = view }
@@ -37,7 +40,7 @@ final class ChangesUnderWay: Sendable {
         changes.withLock { $0 += new }
     }
 
-    /// Whether none is left that makes progress.
+    /// Whether no change is left that makes progress.
     func poll() -> Bool {
         changes.withLock { changes in
             changes = changes.compactMap { change in

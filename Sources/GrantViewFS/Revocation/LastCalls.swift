@@ -3,15 +3,16 @@ import GrantFUSE
 import Glibc
 import Synchronization
 
-/// The scope in which each thread made its last call, whether it was let in or refused, by the thread's number.
+/// The scope of each thread's last call, admitted or refused, by thread number.
 ///
-/// A reply is processed by the thread that waits for it, when that is given a processor. Until then it holds the locks of its call,
-/// and has not yet installed the attributes that came with the reply. A thread that has made another call has processed the last one.
+/// A reply is processed by the thread that waits for it, once it gets a processor. Until then the
+/// thread holds the locks of its call, and has not installed the attributes of the reply. A thread
+/// that has made another call has processed the last one.
 ///
-/// One word a thread, of memory that is taken when it is first written to: at most 16 MiB for all of the numbers that Linux gives.
-/// Locking: none.
+/// Each thread has one word, in memory that is allocated at the first write: at most 16 MiB for all
+/// thread numbers of Linux. Locking: none.
 final class LastCalls: @unchecked Sendable {
-    // Safe to share: the memory is mapped once and never unmapped before this ends; its elements are atomics.
+    // Sendable: the memory is mapped once and unmapped in `deinit`. Its elements are atomics.
     private let entries: UnsafeMutablePointer<Atomic<UInt32>>?
     /// Whether any thread of a group was ever recorded.
     private let groups: UnsafeMutablePointer<Atomic<Bool>>
@@ -25,7 +26,8 @@ final class LastCalls: @unchecked Sendable {
     /// A thread whose last call was in a scope.
     struct LastCaller: Hashable {
         let thread: pid_t
-        /// The kernel takes the attributes of its reply, though they were invalidated since the request was sent.
+        /// Whether the kernel applies the reply's attributes even if they were invalidated
+        /// meanwhile.
         let installs: Bool
     }
 
@@ -43,26 +45,30 @@ final class LastCalls: @unchecked Sendable {
         groups.deallocate()
     }
 
-    /// Whether it can be told later whether the caller has processed a reply: its thread has a number here, and /proc shows it.
+    /// Whether it can be determined later that the caller has processed a reply.
+    ///
+    /// Its thread must have a number here, and /proc must show it.
     @inline(__always)
     static func canWatch(_ caller: Caller) -> Bool {
         caller.pid > 0 && Int(truncatingIfNeeded: caller.pid) < count && (Identity.isRoots || caller.uid == geteuid())
     }
 
-    /// Records a call, before it is answered.
+    /// Records a call, before its reply.
     @inline(__always)
     func record(_ thread: pid_t, in scope: UInt32, installs: Bool = false) {
         guard let entries, thread > 0, Int(truncatingIfNeeded: thread) < Self.count else { return }
         let entry = entries + Int(truncatingIfNeeded: thread)
         let value = installs ? scope | Self.installs : scope
-        // Nearly always so, and then no other processor has to fetch the line.
+        // True for nearly every call. No other processor then has to fetch the cache line.
         if entry.pointee.load(ordering: .relaxed) == value { return }
         entry.pointee.store(value, ordering: .relaxed)
         let group = groups + Int(truncatingIfNeeded: thread) / Self.groupSize
         if !group.pointee.load(ordering: .relaxed) { group.pointee.store(true, ordering: .releasing) }
     }
 
-    /// The threads whose last call was in a scope. They may have ended, and their numbers may be used anew.
+    /// The threads whose last call was in a scope.
+    ///
+    /// They may have ended, and their numbers may have been reused.
     func callers(in scope: UInt32) -> [LastCaller] {
         guard let entries else { return [] }
         var callers: [LastCaller] = []

@@ -2,8 +2,9 @@ import GrantCoordinator
 import GrantFUSE
 import GrantSystem
 
-/// The last refused caller of each scope, with its process's name. The name is taken at once, because by the time of a report many
-/// a process has ended.
+/// The last refused caller of each scope, with the name of its process.
+///
+/// The name is read immediately, because many processes have ended by the time of a report.
 ///
 /// Locking: rank 2, held for a moment.
 public final class LastRefused: Sendable {
@@ -38,7 +39,8 @@ extension ViewFS {
         coordinator.countDenial(ScopeID(rawValue: scope))
     }
 
-    /// Refused operations of a scope since the last call, and the last caller; nil when there were none.
+    /// Refused operations of a scope since the last call, and the last caller. nil if there were
+    /// none.
     public func takeDenials(of scope: Scope) -> (count: UInt64, last: LastRefused.RefusedCaller?)? {
         let count = coordinator.takeDenials(scope.id)
         return count == 0 ? nil : (count, lastRefused.last(in: scope.id.rawValue))

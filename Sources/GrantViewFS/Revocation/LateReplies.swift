@@ -5,21 +5,25 @@ import GrantSystem
 import GrantViewTree
 import Synchronization
 
-/// Replies of a withdrawn scope that were sent before its gate was shut, and that the kernel processes after it was told to
-/// invalidate: by the thread that waits for the reply, when that is given a processor (docs/decisions/late-replies.md).
+/// Replies of a withdrawn scope that the kernel processes after it was told to invalidate.
 ///
-/// Locking: its own, rank 2, held while the kernel is notified of attributes, which waits for nobody.
+/// They were sent before the gate was shut. The thread that waits for a reply processes it, once it
+/// gets a processor (docs/decisions/late-replies.md).
+///
+/// Locking: its own, rank 2, held while the kernel is notified of attributes. This notification
+/// does not wait.
 final class LateReplies: Sendable {
     private struct State {
         /// Nodes that a reply has named and the kernel does not know yet.
         var nodes: Set<UInt64> = []
-        /// Threads that may have yet to take attributes which an invalidation does not outdate, by their processor time when the
-        /// gate was shut.
+        /// Threads that may still install attributes which an invalidation does not outdate.
+        ///
+        /// The value is their processor time when the gate was shut.
         var installers: [pid_t: Int64] = [:]
         var mayHaveInstalled = false
         /// The processor time that waiting threads had when they were first seen.
         var runtimes: [pid_t: Int64] = [:]
-        /// Since when no reply can be late: `Clock.monotonic`; 0 while one may be.
+        /// Since when no reply can be late, by `Clock.monotonic`. 0 while one may be.
         var quietSince: Int64 = 0
     }
 
@@ -28,10 +32,12 @@ final class LateReplies: Sendable {
     private let notifier: Notifier
     private let state = Lock(State())
 
-    /// A thread that was just woken by its reply is seen as runnable within so many nanoseconds.
+    /// Nanoseconds within which a thread woken by its reply is seen as runnable.
     private static let quietEnough: Int64 = 50_000_000
 
-    /// Finds the threads. Call it when the gate is shut and nobody is inside, before anything is invalidated.
+    /// Finds the threads. Call it when the gate is shut and no operation is inside.
+    ///
+    /// Call it before anything is invalidated.
     init(_ view: ViewFS, _ scope: Scope, _ notifier: Notifier) {
         (self.view, self.scope, self.notifier) = (view, scope, notifier)
         for caller in view.lastCalls.callers(in: scope.id.rawValue) where caller.installs && Self.isWaiting(caller.thread) {
@@ -41,17 +47,20 @@ final class LateReplies: Sendable {
 
     /// Adds nodes that the kernel did not know when it was told to invalidate them.
     ///
-    /// A node that only an earlier daemon has given out is left out: if that daemon died before its reply was sent, the kernel never
-    /// hears of the node, and sends no FORGET.
+    /// Nodes that only an earlier daemon has handed out are skipped. If that daemon died before it
+    /// sent its reply, the kernel never gets the node and sends no FORGET.
     func add(_ nodes: some Sequence<UInt64>) {
         let given = nodes.filter { (view.tree.nodes.find($0)?.pointee.found.load(ordering: .relaxed) ?? 0) != 0 }
         state.withLock { $0.nodes.formUnion(given) }
     }
 
-    /// Whether a thread may have a reply that it has not processed. One that sleeps has: from the reply on it waits for nobody.
+    /// Whether a thread may have a reply that it has not processed.
+    ///
+    /// A sleeping thread has processed its reply, because it does not wait between the reply and
+    /// the return.
     private static func isWaiting(_ thread: pid_t) -> Bool { !StarvedThreads.waiting([thread]).isEmpty }
 
-    /// Invalidates what came late. Returns whether nothing is left that may.
+    /// Invalidates late replies. Returns whether none can be left.
     func poll() -> Bool {
         state.withLock { state in
             if state.nodes.isEmpty, state.installers.isEmpty { return true }
@@ -64,10 +73,11 @@ final class LateReplies: Sendable {
             var isAnyGiven = false
             state.nodes = state.nodes.filter { id in
                 if notifier.invalidateAttributes(NodeID(id)) != -ENOENT { return false }
-                // Or the kernel has evicted the inode, and its FORGET is on the way.
+                // Otherwise the kernel has evicted the inode, and its FORGET is on the way.
                 guard let node = view.tree.nodes.find(id) else { return false }
                 let count = node.pointee.lookupCount, own = countOfScope(id)
-                // Calls that the daemon makes by itself, and that may hang, count the node and pin it.
+                // Calls that the daemon makes by itself, and that may hang, count the node and pin
+                // it.
                 if count > own + node.pointee.pins { isAnyGiven = true }
                 return count > own
             }
@@ -80,7 +90,9 @@ final class LateReplies: Sendable {
         }
     }
 
-    /// Whether a thread may have a reply from before the gate was shut. One that runs has processed it soon.
+    /// Whether a thread may have a reply from before the gate was shut.
+    ///
+    /// A running thread processes it within `StarvedThreads.enoughRuntime`.
     private func mayHaveReply(_ thread: pid_t, _ state: inout State) -> Bool {
         guard Self.isWaiting(thread) else { return false }
         let used = clinux_other_runtime(thread)
@@ -109,6 +121,6 @@ final class LateReplies: Sendable {
         for id in scope.nodes.ids where notifier.invalidateAttributes(NodeID(id)) == -ENOENT { state.nodes.insert(id) }
     }
 
-    /// Nodes of which something may still come, unless `poll` has returned true.
+    /// Nodes that a late reply may still install, unless `poll` has returned true.
     var nodes: [UInt64] { state.withLock { Array($0.nodes) } }
 }

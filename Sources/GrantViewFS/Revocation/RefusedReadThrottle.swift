@@ -4,23 +4,27 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-/// Delays refusals for programs that ask for a file's data again at once after each one, so that they take no processor from
-/// others.
+/// Delays refusals for programs that immediately repeat a refused read of a file's data.
 ///
-/// Before Linux 6.9 (631426ba1d45) the kernel does that by itself: `madvise` with MADV_POPULATE_READ or MADV_POPULATE_WRITE, on a
-/// mapping whose pages are refused, sends READ after READ until its process is killed. Only data would end that.
+/// Such programs would take the processor from others. Before Linux 6.9 (631426ba1d45) the kernel
+/// does that by itself: `madvise` with MADV_POPULATE_READ or MADV_POPULATE_WRITE, on a mapping of
+/// refused pages, sends READ after READ until its process is killed. Only data would end that.
 ///
-/// Each file has a leaky bucket that holds `most` refusals; one leaks out every `pause`. A read that finds it full is parked for
-/// `pause`, without a worker. Files may share a bucket, which costs them those milliseconds.
+/// Each file has a leaky bucket for `most` refusals, of which one leaks out every `pause`. A read
+/// that finds its bucket full is parked for `pause`, without a worker. Files may share a bucket,
+/// which costs them those milliseconds.
 ///
-/// Locking: `held` is rank 2: while it is held, nothing is answered. Callers that are not refused never get here.
+/// Locking: `held` is rank 2. No reply is sent while it is held. Callers that are not refused never
+/// get here.
 final class RefusedReadThrottle: @unchecked Sendable {
-    // Safe to share: `view` is set before the first request comes, `buckets` are atomic and never freed before this.
+    // Sendable: `view` is set before the first request. `buckets` are atomic and freed in `deinit`.
     nonisolated(unsafe) unowned var view: ViewFS!
     /// `milliseconds << 8 | level`. Of two concurrent refusals one may go uncounted.
     private let buckets: UnsafeMutablePointer<Atomic<UInt64>>
     private let held = Lock<[Held]>([])
-    /// How many withdrawals are under way. Their invalidations wait for pages that are being read, so no read is delayed meanwhile.
+    /// The number of running withdrawals, during which no read is delayed.
+    ///
+    /// Their invalidations wait for pages that are being read.
     let withdrawals = Atomic<Int>(0)
 
     private struct Held {
@@ -34,8 +38,10 @@ final class RefusedReadThrottle: @unchecked Sendable {
     private static let most: UInt64 = 64
     private static let pause: Int64 = 10_000_000
     private static let pauseMilliseconds: UInt64 = 10
-    /// The limit of delayed reads, a small part of what the kernel reads ahead for a whole mount (`Session.configure`): refused
-    /// callers must not use up all of that.
+    /// The limit of delayed reads.
+    ///
+    /// It is a small part of the reads that the kernel sends ahead for a whole mount
+    /// (`Session.configure`). Refused callers must not use up all of them.
     private static let heldAtMost = 256
 
     init() {
@@ -48,7 +54,7 @@ final class RefusedReadThrottle: @unchecked Sendable {
         buckets.deallocate()
     }
 
-    /// Replies EACCES: at once, or, where the file's data was refused very often just now, a little later.
+    /// Replies EACCES, with a delay if the file's data was refused very often just now.
     @inline(never)
     func refuse(_ request: consuming Request, node: UInt64, scope: UInt32) {
         let now = Clock.monotonic
@@ -76,7 +82,9 @@ final class RefusedReadThrottle: @unchecked Sendable {
         if isHeld { view.session?.answer(parked: unique, error: EACCES) }
     }
 
-    /// Answers the requests that are due. For the thread that monitors workers. Returns whether any still waits.
+    /// Answers the requests that are due. Returns whether any request still waits.
+    ///
+    /// Called by the thread that monitors workers.
     func poll() -> Bool {
         guard let session = view.session else { return false }
         let now = Clock.monotonic

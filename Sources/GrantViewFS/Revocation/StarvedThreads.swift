@@ -3,18 +3,22 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-/// Threads that have a reply and no processor to process it: by their own low priority, beside programs that are always busy. What they
-/// hold in the kernel, such as the lock of a page, they hold for as long.
+/// Threads that have a reply but get no processor to process it.
 ///
-/// They are given a processor for a moment: every one that they may use, and a higher priority. For threads of other users that
-/// takes CAP_SYS_NICE.
+/// Their own priority is low, beside programs that are always busy. Meanwhile they keep kernel
+/// locks, such as the lock of a page.
+///
+/// They get a processor for a moment: all processors that they may use, and a higher priority. For
+/// threads of other users that takes CAP_SYS_NICE.
 ///
 /// Locking: its own, rank 2, held for a moment.
 final class StarvedThreads: Sendable {
     private struct State {
-        /// When threads were last given a processor: `Clock.monotonic`.
+        /// When threads were last given a processor, by `Clock.monotonic`.
         var last: Int64 = 0
-        /// The processor time that threads had when they were first found waiting, and when that was: `Clock.monotonic`.
+        /// The processor time of threads when they were first found waiting.
+        ///
+        /// `since` is the time of that, by `Clock.monotonic`.
         var runtimes: [pid_t: (used: Int64, since: Int64)] = [:]
     }
 
@@ -24,26 +28,34 @@ final class StarvedThreads: Sendable {
     }
 
     private let state = Lock(State())
-    /// Whether the time of any thread is remembered.
+    /// Whether the time of any thread is recorded.
     private let remembers = Atomic<Bool>(false)
 
-    /// A thread that has had so many nanoseconds of a processor has processed its reply, which takes some microseconds.
+    /// Nanoseconds of processor time after which a thread has processed its reply.
+    ///
+    /// Processing takes some microseconds.
     static let enoughRuntime: Int64 = 1_000_000
-    /// Not more often than that, however many ask; and after such a pause all threads count anew: nanoseconds.
+    /// The least interval between two runs, and the pause after which all records are discarded.
+    ///
+    /// In nanoseconds. Requests within the interval are ignored.
     private static let (interval, forgotten): (Int64, Int64) = (20_000_000, 1_000_000_000)
-    /// How many threads at once.
+    /// The limit of threads in one run.
     private static let limit = 128
-    /// How long they have the lowest nice value, and each of the rest a real-time priority: microseconds.
+    /// How long threads have the lowest nice value, and each remaining one a real-time priority.
+    ///
+    /// In microseconds.
     private static let (moment, realtimeMoment) = (5_000, 1_000)
     private static let pause: UInt32 = 100
 
-    /// Those of `threads` that would run if they had a processor.
+    /// The threads of `threads` that would run if they had a processor.
     static func waiting(_ threads: [pid_t]) -> [pid_t] { threads.filter { clinux_other_state($0) == runnable } }
 
     private static let runnable = CChar(bitPattern: UInt8(ascii: "R"))
 
-    /// Gives those of `threads` a processor that wait for one, and have had none since they were first seen here. Returns after 133 ms
-    /// at the latest, and nearly always after less than one.
+    /// Gives a processor to threads that have had none since they were first seen.
+    ///
+    /// Only threads that wait for one get it. Returns after 133 ms at the latest, and nearly always
+    /// after less than one.
     func run(_ threads: () -> [pid_t]) {
         let now = Clock.monotonic
         let isDue = state.withLock { state in
@@ -56,7 +68,7 @@ final class StarvedThreads: Sendable {
         if !isDue { return }
         let starved = starved(Self.waiting(threads()))
         if starved.isEmpty { return }
-        // Otherwise one of them could keep this thread from taking its priority back.
+        // Otherwise one of them could keep this thread from restoring its priority.
         let own = Self.hasten(clinux_gettid(), realtime: false)
         defer { if let own { Self.restore(own) } }
         let hastened = starved.prefix(Self.limit).compactMap { Self.hasten($0, realtime: false) }
@@ -69,12 +81,14 @@ final class StarvedThreads: Sendable {
         }
     }
 
-    /// A thread makes another call. It has processed the last reply, and gets another one.
+    /// Records that a thread makes another call: it has processed its last reply and gets another.
     func begin(_ thread: pid_t) {
         if remembers.load(ordering: .relaxed) { state.withLock { $0.runtimes[thread] = nil } }
     }
 
-    /// Those that have had no processor since they were first seen with their last call, at least so many nanoseconds ago.
+    /// The threads without processor time since they were first seen with their last call.
+    ///
+    /// `nanoseconds`: how long ago that must be at least.
     func starved(_ threads: [pid_t], for nanoseconds: Int64 = 0) -> [pid_t] {
         let now = Clock.monotonic
         let runtimes = threads.map { (thread: $0, used: clinux_other_runtime($0)) }
@@ -88,7 +102,7 @@ final class StarvedThreads: Sendable {
         }.map(\.thread)
     }
 
-    /// Waits until all of them have processed what they had, or for as long.
+    /// Waits until all threads have processed their replies, or until the time is over.
     private func wait(_ microseconds: Int, for threads: [pid_t]) {
         let deadline = Clock.monotonic + Int64(truncatingIfNeeded: microseconds) * 1_000
         var rest = threads
@@ -110,15 +124,16 @@ final class StarvedThreads: Sendable {
 }
 
 extension ViewFS {
-    /// Gives the processor to threads whose last call was in one of these scopes, and that wait for it.
+    /// Gives a processor to waiting threads whose last call was in one of these scopes.
     func hastenCallers(in scopes: some Sequence<UInt32>) {
         starvedThreads.run { scopes.flatMap { lastCalls.callers(in: $0).map(\.thread) } }
     }
 
-    /// The processes of threads whose last call was in a scope, and that wait for a processor; some of them at most.
+    /// Processes with threads that wait for a processor after a call in a scope. At most a few.
     func starvedProcesses(of scope: Scope) -> [Int32] {
         let waiting = StarvedThreads.waiting(lastCalls.callers(in: scope.id.rawValue).map(\.thread))
-        // A program that computes is not starved, and may have the number of a thread that has ended.
+        // A program that computes is not starved, and may have the number of a thread that has
+        // ended.
         let starved = starvedThreads.starved(waiting, for: 50_000_000)
         let processes = Set(starved.map { ProcessName.process(ofThread: $0) }).subtracting([getpid()])
         return Array(processes.sorted().prefix(Self.namedAtMost))

@@ -4,20 +4,25 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// Writes back what the kernel still holds dirty of a scope that is being closed.
+// Writes back the pages of a closing scope that are still dirty in the kernel.
 extension ViewFS {
-    /// Limits of the write-back of dirty files: how many files at once; after how long without progress in one others start beside
-    /// it; and how long write-back is still waited for after the gate was shut for all of it.
+    /// Limits of the write-back of dirty files.
+    ///
+    /// `launderedAtOnce` files are written back at once. After `stillNanoseconds` without progress
+    /// in one, others start beside it. After the gate was shut for all write-back,
+    /// `abandoningNanoseconds` is the longest wait.
     static let launderedAtOnce = 16
     static let stillNanoseconds: Int64 = 50_000_000
     static let abandoningNanoseconds: Int64 = 500_000_000
     /// How many nodes that could not be invalidated are named.
     static let namedAtMost = 8
 
-    /// Invalidates data that may be dirty, which makes the kernel write it back and wait. A backing filesystem that hangs would
-    /// block that call, so it runs on threads of its own, while this one watches the progress and releases workers that make none.
+    /// Invalidates data that may be dirty, which makes the kernel write it back and wait.
     ///
-    /// `patience`: milliseconds without progress. `stuck`: the operations that were released are added.
+    /// A backing filesystem that hangs would block that call. So it runs on threads of its own,
+    /// while this thread watches the progress and releases workers that make none.
+    ///
+    /// `patience`: milliseconds without progress. `stuck`: gets the operations that were released.
     func launder(
         _ files: [UInt64], _ scope: Scope, _ notifier: Notifier, _ withdrawal: Withdrawal, patience: Int,
         stuck: inout [Coordinator.Occupant]
@@ -38,19 +43,22 @@ extension ViewFS {
                 continue
             }
             let still = Clock.monotonic - moved
-            // A file that is not written back does not hold up the data of others.
+            // A file that is not written back does not delay the data of others.
             if still > Self.stillNanoseconds { invalidator.poll() }
             guard still > Int64(truncatingIfNeeded: patience) &* 1_000_000 else { continue }
-            // Gives up: write-back that has not arrived yet is refused at once, so that it does not take a worker each.
+            // Gives up: later write-back is refused immediately, so that it does not take a worker
+            // each.
             coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly)
             releaseCacheWrites(scope, withdrawal, &stuck)
             usleep(1_000)
-            // What is left then waits for something other than this daemon: the last step names it.
+            // The rest waits for something other than this daemon. The last step of the withdrawal
+            // names it.
             if still > Int64(truncatingIfNeeded: patience) &* 1_000_000 + Self.abandoningNanoseconds { return }
         }
     }
 
-    /// Waits at most `patience` milliseconds for operations inside the scope to end, and releases those that are left.
+    /// Waits at most `patience` milliseconds for operations inside the scope, and releases the
+    /// rest.
     func waitForCacheWrites(
         _ scope: Scope, _ withdrawal: Withdrawal, patience: Int, stuck: inout [Coordinator.Occupant]
     ) {
@@ -66,7 +74,7 @@ extension ViewFS {
         }
     }
 
-    /// The operations inside the scope that the withdrawal is about and has not released yet.
+    /// The operations inside the scope that the withdrawal affects and has not released yet.
     private func unreleased(
         in scope: Scope, _ withdrawal: Withdrawal, besides stuck: [Coordinator.Occupant]
     ) -> [Coordinator.Occupant] {

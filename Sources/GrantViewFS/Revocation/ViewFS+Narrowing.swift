@@ -3,12 +3,14 @@ import GrantFUSE
 import GrantSystem
 import GrantViewTree
 
-// Narrows grants to read-only while files are open for writing, and widens them again. A narrowing goes the way of a revocation
-// (`finish`).
+// Narrows grants to read-only while files are open for writing, and widens them again. A narrowing
+// is carried out like a revocation (`finish`).
 extension ViewFS {
-    /// Allows writes again after a read-only grant was widened, unless it has become read-only once more.
+    /// Allows writes again after a read-only grant was widened.
     ///
-    /// Locking: the scope's `closing` lock: a narrowing under way is carried through first.
+    /// Does nothing if the grant has become read-only again.
+    ///
+    /// Locking: the scope's `closing` lock. A running narrowing is completed first.
     public func widen(_ scope: Scope) {
         scope.closing.withLock { _ in
             if scope.wantsReadOnly.load(ordering: .acquiring) { return }
@@ -18,15 +20,19 @@ extension ViewFS {
         }
     }
 
-    /// Records that the grant is to be read-write again; `widen` carries it out.
+    /// Records that the grant should be read-write again. `widen` carries it out.
     public func wantWriting(_ scope: Scope) { scope.wantsReadOnly.store(false, ordering: .releasing) }
 
     /// Whether the kernel must ask before it lets a program write to the file.
     ///
-    /// With write-back it takes write(2) into its cache by itself, with one exception: after it got new attributes it asks before
-    /// the next write whether the file has capabilities, and removes them if so. A read-only grant refuses that (EROFS), and with
-    /// it the write (fs/inode.c, file_remove_privs; security/commoncap.c, cap_inode_need_killpriv). So the daemon reports
-    /// capabilities for a file that has been open for writing since before its grant became read-only. Reads are not affected.
+    /// With write-back it takes write(2) into its cache without a request, with one exception.
+    /// After it got new attributes, it asks before the next write whether the file has
+    /// capabilities, and removes them if so. A read-only grant refuses the removal (EROFS), and the
+    /// write fails with it (fs/inode.c, file_remove_privs, and security/commoncap.c,
+    /// cap_inode_need_killpriv).
+    ///
+    /// So the daemon reports capabilities for a file that has been open for writing since before
+    /// its grant became read-only. Reads are not affected.
     func mustAskToWrite(_ node: NodePointer) -> Bool {
         !kernelOpens && policy.writeBack && node.pointee.writers.load(ordering: .relaxed) > 0 && refusesWriting(node.pointee.scope)
     }
@@ -34,10 +40,13 @@ extension ViewFS {
     @inline(__always)
     private func refusesWriting(_ scope: UInt32) -> Bool { coordinator.gate(ScopeID(rawValue: scope)).pointee.refused.contains(.write) }
 
-    /// Drops write-back that a gate has refused, and reports it as written. An error would make close(2) fail, and syncfs(2) for
-    /// holders of other grants, as the kernel records it for the whole filesystem (include/linux/pagemap.h, mapping_set_error). A
-    /// program that depends on its data calls fsync(2) as well, which reports the loss: in a withdrawn scope it is refused; in a
-    /// read-only one `isDropped` knows, also for close(2) of a file that was open for writing.
+    /// Drops write-back that a gate has refused, and reports it as written.
+    ///
+    /// An error would make close(2) fail, and syncfs(2) for holders of other grants, because the
+    /// kernel records it for the whole filesystem (include/linux/pagemap.h, mapping_set_error). A
+    /// program that depends on its data calls fsync(2) as well, which reports the loss. In a
+    /// withdrawn scope fsync(2) is refused. In a read-only scope `isDropped` reports the loss, also
+    /// to close(2) of a file that was open for writing.
     @inline(never)
     func drop(_ request: consuming Request, _ size: Int, of node: UInt64, in scope: UInt32, _ verdict: Verdict) {
         countDenial(request.caller, in: scope)
@@ -45,8 +54,9 @@ extension ViewFS {
         request.reply(written: size)
     }
 
-    /// Whether data that was written to the file before its grant became read-only, or stored in mappings of it later, never
-    /// reached it.
+    /// Whether data that a program wrote to the file was dropped by the narrowing.
+    ///
+    /// It was written before the grant became read-only, or stored in mappings of the file later.
     @inline(__always)
     func isDropped(_ node: UInt64, in scope: UInt32) -> Bool { refusesWriting(scope) && droppedWrites.has(node, in: scope) }
 }
@@ -57,7 +67,7 @@ extension ViewFS {
 final class DroppedWrites: Sendable {
     private let nodes = Lock(NodeValues<Void>())
 
-    /// `isKnown`: whether the kernel knows a node.
+    /// Adds a node whose write-back was dropped. `isKnown`: whether the kernel knows a node.
     func add(_ node: UInt64, in scope: UInt32, isKnown: (UInt64) -> Bool) {
         nodes.withLock { $0.update(node, in: scope, default: (), isKnown: isKnown) { _ in } }
     }

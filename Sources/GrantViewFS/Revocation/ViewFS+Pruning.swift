@@ -3,19 +3,23 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-// Has the kernel evict the unused nodes of a withdrawn scope. Where no request tells what is open, every node that the scope knows
-// counts as open, and costs several notifications. The kernel knows better: it evicts what nobody uses.
+// Makes the kernel evict unused nodes of a withdrawn scope. Without OPEN requests each known node
+// counts as open and costs several notifications, but the kernel knows which are unused.
 extension ViewFS {
-    /// How long the kernel is waited for: it waits itself for reads that are under way.
+    /// How long to wait for the kernel, which itself waits for running reads.
     private static let pruningMicroseconds = 2_000_000
-    /// After so long without a FORGET the rest counts as used. A FORGET that comes later does no harm.
+    /// Nanoseconds without a FORGET after which the other nodes count as used.
+    ///
+    /// A later FORGET does no harm.
     private static let quietNanoseconds: Int64 = 3_000_000
     private static let restMicroseconds: UInt32 = 200
 
-    /// Makes the kernel evict the nodes of a scope that nobody uses, and waits for its FORGETs. Where it cannot (before Linux
-    /// 6.18), and for a few nodes, does nothing.
+    /// Makes the kernel evict the unused nodes of a scope, and waits for its FORGETs.
     ///
-    /// Evicted nodes do not come back: behind a closed gate no name is found. Called by a thread that serves no requests.
+    /// Does nothing before Linux 6.18 and for a few nodes.
+    ///
+    /// Evicted nodes do not return, because behind a closed gate no name is found. Called by a
+    /// thread that serves no requests.
     func prune(_ scope: Scope, _ notifier: Notifier) {
         let known = scope.nodes.ids
         guard known.count >= prunedFrom, notifier.prune([]) == 0 else { return }
@@ -34,21 +38,26 @@ extension ViewFS {
         }
     }
 
-    /// Delays a worker that has handled a FORGET for a moment, while thousands are expected. The kernel wakes a reader for each
-    /// one, which costs it as much as all the rest, unless no reader is idle; what has arrived by then is read at once.
+    /// Delays a worker that has handled a FORGET for a moment, while thousands are expected.
+    ///
+    /// The kernel wakes a reader for each FORGET unless no reader is idle, and that costs as much
+    /// as all other work. After the delay all FORGETs that have arrived are read together.
     @inline(__always)
     func throttleForget() {
         if prunings.load(ordering: .relaxed) > 0 { usleep(Self.restMicroseconds) }
     }
 
-    /// A pruning that several threads carry out together. Who waits for them may leave before they end.
+    /// A pruning that several threads carry out together.
+    ///
+    /// The caller that waits for them may leave before they end.
     private final class Pruning: Sendable {
         private let nodes: [UInt64]
         private let notifier: Notifier
         /// The first node that no thread has taken yet.
         private let place = Atomic<Int>(0)
 
-        /// How many nodes go in one notification: as many as the kernel takes at once under its lock.
+        /// The number of nodes in one notification: as many as the kernel takes at once under its
+        /// lock.
         private static let atOnce = 512
         /// For fewer nodes one thread is used.
         private static let many = 10_000

@@ -5,39 +5,48 @@ import GrantModel
 import GrantSystem
 import GrantViewTree
 
-// Revokes grants: from the durable withdrawal to the moment when nothing of the scope answers any more. The order of the steps
-// prevents leaks; docs/ARCHITECTURE.md (the way of a revocation) explains it.
+// Revokes grants, from the durable withdrawal until no access through the scope succeeds. The order
+// of the steps prevents leaks: see docs/ARCHITECTURE.md, the way of a revocation.
 extension ViewFS {
-    /// What a closing takes away.
+    /// The access that a closing withdraws.
     public enum Withdrawal: Sendable {
-        /// Everything: the grant was revoked, has expired, was removed.
+        /// All access: the grant was revoked, has expired, or was removed.
         case all
         /// Changes: the grant was narrowed to read-only.
         case writing
     }
 
-    /// How long operations inside may take to end by themselves; those that are left then get EACCES.
+    /// How long operations inside may take to end by themselves.
+    ///
+    /// The remaining ones then fail with EACCES.
     static let graceMicroseconds = 25_000
     /// The pause between two passes over a write-back cache.
     static let stragglingMicroseconds: UInt32 = 5_000
-    /// How long the backing filesystem may take to end the locks; after that they end without being waited for.
+    /// How long a withdrawal waits for the backing filesystem to end the locks.
+    ///
+    /// After that they end in the background.
     static let unlockingMicroseconds = 250_000
 
-    /// Closes the gate for everything except the kernel's write-back of earlier writes. Takes effect at once and never waits: call
-    /// it for every withdrawn scope before `finish` is called for the first.
+    /// Closes the gate for everything except the kernel's write-back of earlier writes.
+    ///
+    /// Takes effect immediately and never waits. Call it for every withdrawn scope before `finish`
+    /// is called for the first.
     public func shut(_ scope: Scope, _ withdrawal: Withdrawal) {
         if withdrawal == .writing { scope.wantsReadOnly.store(true, ordering: .releasing) }
         coordinator.close(scope.id, withdrawal == .all ? .flushing : .narrowing)
         if withdrawal == .all { records?.update(.begun, of: scope.id) }
     }
 
-    /// Carries a withdrawal out and returns what it did. The second call for a scope waits for the first and returns its outcome.
-    /// `patience`: milliseconds to wait for write-back that makes no progress.
+    /// Carries a withdrawal out and returns its outcome.
     ///
-    /// Where a program keeps the kernel from invalidating something, the outcome is not confirmed and names it; everything else is
-    /// in force. `complete` tells when that is over.
+    /// If a program prevents an invalidation in the kernel, the outcome is not confirmed and names
+    /// the file. Everything else is in force. `complete` tells when that is over. The second call
+    /// for a scope waits for the first and returns its outcome.
     ///
-    /// Locking: the scope's `closing` lock (rank 1), which no request takes. Called by a thread that serves no requests.
+    /// Locking: the scope's `closing` lock (rank 1), which no request takes. Called by a thread
+    /// that serves no requests.
+    ///
+    /// - Parameter patience: Milliseconds to wait for write-back that makes no progress.
     public func finish(_ scope: Scope, _ withdrawal: Withdrawal, patience: Int) -> WithdrawalOutcome {
         scope.closing.withLock { closing in
             if withdrawal == .all, let outcome = closing.outcome { return outcome }
@@ -56,7 +65,7 @@ extension ViewFS {
         }
     }
 
-    /// The final outcome of `finish`, once the kernel has invalidated the rest as well; nil until then.
+    /// The final outcome of `finish`, once the kernel has invalidated the rest. nil until then.
     ///
     /// Locking: the scope's `closing` lock.
     public func complete(_ scope: Scope, _ withdrawal: Withdrawal) -> WithdrawalOutcome? {
@@ -78,10 +87,10 @@ extension ViewFS {
         }
     }
 
-    /// Carries a withdrawal out. Returns what is left as well; nil before the mount.
+    /// Carries a withdrawal out. Also returns the remaining work, nil before the mount.
     private func close(_ scope: Scope, _ withdrawal: Withdrawal, patience: Int) -> (WithdrawalOutcome, WithdrawalRest?) {
         let began = Clock.monotonic
-        // Before the mount the kernel knows nothing.
+        // Before the mount the kernel has cached nothing.
         guard let notifier = session?.notifier else {
             coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly)
             if withdrawal == .all { beginRelease(of: scope) }
@@ -96,8 +105,8 @@ extension ViewFS {
         if withdrawal == .all { _ = locks.refuse(scope.id) }
         waiting.end(scope.id, withdrawal)
 
-        // 1. Operations inside end by themselves, or are answered in their workers' place. First, because the steps below wait for
-        // READs and WRITEs.
+        // 1. Operations inside end by themselves, or are answered in their workers' place. First,
+        //    because the steps below wait for READs and WRITEs.
         var inside = coordinator.occupants(of: scope.id).filter { withdrawal == .all || $0.entry.isChange }
         let visited = inside.count
         defer { scope.progress.withLock { $0 = nil } }
@@ -115,10 +124,8 @@ extension ViewFS {
         changes.add(stuck)
         let late = withdrawal == .all ? LateReplies(self, scope, notifier) : nil
 
-        // 2. The invalidation itself makes the kernel write back what it holds dirty, while the gate lets write-back through.
-        // Attributes first: a write into the write-back cache then asks, is refused, and is not acknowledged. Where the kernel
-        // opens files by itself, nobody knows which may be written: then attributes of all nodes, directories first, which serves
-        // step 4 as well.
+        // 2. The kernel writes back while the gate lets that through. Attributes first, so that new
+        //    cached writes fail: of writable files, or of all if openers are unknown.
         var asked = Set<UInt64>()
         let known = scope.nodes.count
         if kernelOpens, withdrawal == .all {
@@ -129,7 +136,8 @@ extension ViewFS {
         if !kernelOpens || withdrawal == .writing { for file in writable { _ = notifier.invalidateAttributes(NodeID(file)) } }
         scope.progress.withLock { $0 = WithdrawalProgress(stage: .flushing) }
         for round in 0..<8 where !writable.isEmpty {
-            // A write that was admitted before may still be on its way to the cache, and will be acknowledged.
+            // A write that was admitted before may still be on its way to the cache, and will be
+            // acknowledged.
             if policy.writeBack, round > 0 { usleep(Self.stragglingMicroseconds) }
             let before = gate.pointee.flushedBytes.load(ordering: .relaxed)
             scope.progress.withLock { $0?.done = before &- flushedBefore }
@@ -137,23 +145,24 @@ extension ViewFS {
             if gate.pointee.flushedBytes.load(ordering: .relaxed) == before, round > 0 || !policy.writeBack { break }
         }
 
-        // 3. Shuts the gate: nothing passes any more.
+        // 3. Shuts the gate: no operation passes any more.
         coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly)
         // Requests that were parked while the gate was being closed.
         waiting.end(scope.id, withdrawal)
         waitForCacheWrites(scope, withdrawal, patience: patience, stuck: &stuck)
 
-        // Ending a lock closes a file, which can hang as well. Others wait for these locks, so they end even where a program
-        // prevents an invalidation.
+        // Ending a lock closes a file, which can hang. Other programs wait for these locks, so they
+        // end even if a program prevents an invalidation.
         var unlocking: BackgroundTask?
         if withdrawal == .all { unlocking = BackgroundTask(mayHang: true) { [locks] in locks.releaseScope(scope.id) } }
 
-        // 4. Invalidates what the kernel caches.
+        // 4. Invalidates the kernel's caches.
         let invalidator = DataInvalidator(self, notifier)
         if withdrawal == .all {
             outcome.invalidatedInodes = max(UInt64(clamping: known), invalidateAll(scope, notifier, invalidator, besides: asked))
         } else {
-            // Pages mapped for writing become read-only again, so that the next store asks.
+            // Pages mapped for writing become read-only again, so that the next store sends a
+            // request.
             invalidator.add(writable)
             outcome.invalidatedInodes = UInt64(truncatingIfNeeded: writable.count)
         }
@@ -163,7 +172,8 @@ extension ViewFS {
         let unforgotten = isDone ? [] : rest.nodes
         outcome.unforgotten = unforgotten.prefix(Self.namedAtMost).map { placeName($0, in: scope) }
         if withdrawal == .all {
-            // With write-back the kernel trusts its own sizes, and by them answers requests for data at the end of a file.
+            // With write-back the kernel trusts its own sizes, and by them answers requests for
+            // data at the end of a file.
             if policy.writeBack {
                 obscureSizes(of: scope.nodes.ids.filter { tree.nodes.find($0)?.pointee.type == S_IFREG && isOpen($0) }, notifier)
             }
@@ -179,13 +189,14 @@ extension ViewFS {
         outcome.milliseconds = Double(Clock.monotonic - began) / 1e6
         if withdrawal == .all {
             beginRelease(of: scope)
-            // Nearly always done in microseconds; then the filesystem can be unmounted when the command returns.
+            // Usually this takes microseconds, and the filesystem can be unmounted when the command
+            // returns.
             wait(upTo: Self.unlockingMicroseconds) { scope.releaseState.load(ordering: .acquiring) != .underWay }
         }
         return (outcome, rest)
     }
 
-    /// Waits for replies from before that are late, and for changes under way. Returns whether nothing is left.
+    /// Waits for late replies and for running changes. Returns whether none is left.
     private func waitFor(_ rest: WithdrawalRest, _ scope: Scope, patience: Int) -> Bool {
         rest.late?.add(rest.invalidator.unknown.withLock { $0 })
         var (isDone, polls) = (rest.poll(), 0)
@@ -200,7 +211,7 @@ extension ViewFS {
         return isDone
     }
 
-    /// How far the withdrawal of a scope has come; nil when none is under way.
+    /// The progress of a scope's withdrawal. nil if none is running.
     public func progress(of scope: Scope) -> WithdrawalProgress? { scope.progress.withLock { $0 } }
 
     /// Answers a request in place of a worker that is stuck in the backing filesystem.
@@ -208,8 +219,10 @@ extension ViewFS {
         _ = session?.answer(slot: occupant.slot, error: withdrawal == .all ? EACCES : EROFS) { coordinator.isInside(occupant) }
     }
 
-    /// Hides the sizes of files that stay open: see `Notifier.obscureSize`. By several threads where there are many: each call
-    /// takes some microseconds in the kernel, and waits for nobody.
+    /// Hides the sizes of files that stay open: see `Notifier.obscureSize`.
+    ///
+    /// Many files are handled by several threads. Each call takes some microseconds in the kernel
+    /// and does not wait.
     private func obscureSizes(of nodes: [UInt64], _ notifier: Notifier) {
         let obscure = { @Sendable (part: ArraySlice<UInt64>) in for node in part { _ = notifier.obscureSize(NodeID(node)) } }
         let threads =
@@ -222,8 +235,9 @@ extension ViewFS {
         for task in tasks { while !task.isDone { usleep(100) } }
     }
 
-    /// Invalidates attributes, directories first. Returns the nodes for which that succeeded; replies about the others may be on
-    /// their way to the kernel.
+    /// Invalidates attributes, directories first, and returns the nodes for which that succeeded.
+    ///
+    /// Replies about the others may be on their way to the kernel.
     private func invalidateAttributes(of nodes: [UInt64], _ notifier: Notifier) -> Set<UInt64> {
         var done = Set<UInt64>(minimumCapacity: nodes.count)
         for directories in [true, false] {
@@ -241,15 +255,16 @@ extension ViewFS {
         mayBeDirty(id)
     }
 
-    /// Whether a node may be open. Where the kernel opens files by itself, each may be.
+    /// Whether a node may be open. If the kernel opens files by itself, each node may be.
     func isOpen(_ id: UInt64) -> Bool {
         kernelOpens || (tree.nodes.find(id)?.pointee.openers.load(ordering: .acquiring) ?? 0) > 0
     }
 
     func isDirectory(_ id: UInt64) -> Bool { tree.nodes.find(id)?.pointee.type == S_IFDIR }
 
-    /// Polls `isDone` until it returns true or the time is over. The first intervals are short: nearly everything ends in
-    /// microseconds.
+    /// Polls `isDone` until it returns true or the time is over.
+    ///
+    /// The first intervals are short, because nearly everything ends in microseconds.
     func wait(upTo microseconds: Int, _ isDone: () -> Bool) {
         let deadline = Clock.monotonic + Int64(truncatingIfNeeded: microseconds) &* 1_000
         var backoff: UInt32 = 10
@@ -259,7 +274,9 @@ extension ViewFS {
         }
     }
 
-    /// Frees the rest of a closed scope, once no operation is inside and the kernel has forgotten its nodes. True when done.
+    /// Frees the rest of a closed scope. Returns whether that is done.
+    ///
+    /// It waits until no operation is inside and the kernel has forgotten the scope's nodes.
     public func reap(_ scope: Scope) -> Bool {
         guard coordinator.occupants(of: scope.id).isEmpty else { return false }
         scope.closing.withLock { closing in
@@ -271,7 +288,8 @@ extension ViewFS {
         }
         beginRelease(of: scope)
         guard hasReleasedDescriptors(of: scope), scope.nodes.count == 0 else { return false }
-        // The worker that forgot the last node may still be leaving the scope: only a second check is certain.
+        // The worker that forgot the last node may still be leaving the scope: only a second check
+        // is certain.
         let isSecondLook = scope.closing.withLock { closing in
             defer { closing.isEmpty = true }
             return closing.isEmpty

@@ -3,21 +3,23 @@ import GrantFUSE
 import GrantSystem
 import GrantViewTree
 
-/// What a withdrawal waits for before it is confirmed, when everything is in force that does not depend on programs.
+/// The work that a withdrawal waits for before it is confirmed.
+///
+/// Everything that does not depend on programs is already in force.
 struct WithdrawalRest: Sendable {
     /// Pages that the kernel still has to drop.
     let invalidator: DataInvalidator
-    /// Replies from before; nil for a narrowing, where attributes may be read on.
+    /// Late replies. nil for a narrowing, after which attributes may still be read.
     let late: LateReplies?
     let changes: ChangesUnderWay
 
-    /// How long replies from before, and the changes that nobody waits for, may take before a withdrawal reports them.
+    /// Microseconds before a withdrawal reports late replies, and changes that no caller waits for.
     static let microseconds = 200_000
 
-    /// Does what can be done now. Returns whether nothing is left.
+    /// Advances all remaining work. Returns whether none is left.
     func poll() -> Bool {
         invalidator.poll()
-        // Each of them, whatever the others say.
+        // Every part is polled, without regard to the results of the others.
         let isLateDone = late?.poll() ?? true
         let areChangesDone = changes.poll()
         return invalidator.isDone && isLateDone && areChangesDone

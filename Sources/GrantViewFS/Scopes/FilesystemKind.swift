@@ -1,12 +1,15 @@
 import CGrantSystem
 import GrantSystem
 
-/// Who has a say in a granted filesystem besides this machine's kernel. Determined by f_type of statfs(2), as in linux/magic.h.
+/// Which machines and daemons take part in a granted filesystem besides this kernel.
+///
+/// Determined by f_type of statfs(2), with the numbers of linux/magic.h.
 struct FilesystemKind {
-    /// A server or another daemon decides what each user may do there, which may be less than the kernel in front assumes: NFS with
-    /// root squashing, sshfs.
+    /// Whether a server or another daemon checks the permissions of each user.
+    ///
+    /// It may allow less than the local kernel assumes, as NFS with root squashing and sshfs do.
     let hasServer: Bool
-    /// Nothing is renamed or removed there without this kernel.
+    /// Whether every rename and removal passes through this kernel.
     let isLocal: Bool
 
     /// NFS, FUSE, CIFS, SMB 2, Ceph, AFS, 9P.
@@ -16,7 +19,9 @@ struct FilesystemKind {
         0x0116_1970, 0x7461_636F, 0x0BD0_0BD0, 0x786F_4256, 0x2003_0528, 0x7375_7245, 0x6B41_4653, 0x0187,
     ]
 
-    /// The kind of an open directory's filesystem. If it cannot be determined, it counts as having no server and as not local.
+    /// Determines the kind of an open directory's filesystem.
+    ///
+    /// An unknown filesystem counts as having no server and as not local.
     init(of directory: borrowing FileDescriptor) {
         var (type, number): (Int64, UInt64) = (0, 0)
         let isKnown = clinux_fstatfs_type(directory.number, &type, &number) == 0

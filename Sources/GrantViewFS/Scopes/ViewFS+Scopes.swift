@@ -8,21 +8,23 @@ import Synchronization
 import GrantViewTree
 
 extension FileStatus {
-    /// The status of this process's root directory; nil when it cannot be read.
+    /// The status of this process's root directory. nil if it cannot be read.
     fileprivate static var ofRoot: FileStatus? {
         var status = FileStatus()
         return clinux_statx(AT_FDCWD, "/", &status) == 0 ? status : nil
     }
 }
 
-// Adds grants and follows their directories. The administrative side, never on the way of a request.
+// Adds grants and tracks their directories. Used by administration, never by a request.
 extension ViewFS {
     /// Makes a scope for a grant whose directory is open, without showing it yet.
     ///
-    /// `descriptor`: O_PATH, verified to be the bookmarked directory. Called by one thread at a time.
+    /// Called by one thread at a time.
     ///
-    /// `document`: for a grant of one file; the directory is the one that holds it on the host, or, where the view shows a
-    /// directory, its workplace.
+    /// - Parameters:
+    ///   - descriptor: An O_PATH descriptor, verified to be the bookmarked directory.
+    ///   - document: For a grant of one file. `descriptor` is then the file's directory on the
+    ///     host. If the view shows a directory, it is that directory's workplace.
     public func makeScope(
         for grant: GrantID, activation: Int64, readOnly: Bool, directory descriptor: consuming FileDescriptor, crossesMounts: Bool,
         document: DocumentPlace? = nil
@@ -30,7 +32,7 @@ extension ViewFS {
         let status = try descriptor.status()
         guard status.st.st_mode & S_IFMT == S_IFDIR else { throw Errno(ENOTDIR) }
         guard let id = coordinator.makeScope(refusing: readOnly ? .readOnly : .none) else { throw Errno(ENOSPC) }
-        // Before the descriptor is given away.
+        // Before the descriptor is consumed.
         audit?.register(id.rawValue, of: grant)
         var number: UInt64 = 0
         let hasNumber = clinux_mount_number(descriptor.number, &number) == 0
@@ -51,7 +53,7 @@ extension ViewFS {
                 try show(document, in: nodes)
             }
         }
-        // Above a directory on another mount than the root there may be filesystems that nobody watches.
+        // A directory on another mount may have filesystems above it that are not watched.
         let isInRootMount = status.has_mount_id && FileStatus.ofRoot.map { $0.has_mount_id && $0.mount_id == status.mount_id } ?? false
         let isMoveTold = isInRootMount && nodes.watchMeans.load(ordering: .relaxed) == ChangeWatch.Means.names.rawValue
         let scope = Scope(
@@ -61,12 +63,15 @@ extension ViewFS {
         return scope
     }
 
-    /// Numbers the filesystems of scopes in this order, before the kernel has seen anything of the last ones.
+    /// Assigns device numbers to the filesystems of scopes in this order.
+    ///
+    /// Call it before the kernel has seen a file of the last ones.
     public func numberFilesystems(of scopes: [Scope]) {
         for scope in scopes { tree.devices.add(device: UInt64(truncatingIfNeeded: scope.rootStatus.st.st_dev)) }
     }
 
-    /// The descriptor that stands for the filesystem in open_by_handle_at(2), if this process may open by handle there.
+    /// The base for open_by_handle_at(2) on a directory's filesystem. nil if opening by handle
+    /// fails.
     private func handleBase(_ directory: borrowing FileDescriptor, _ status: FileStatus) -> HandleBase? {
         let number = directory.number
         let make: () -> HandleBase? = {
@@ -83,7 +88,7 @@ extension ViewFS {
         return status.has_mount_id ? handleBases.base(of: status.mount_id, make) : make()
     }
 
-    /// Whether the granted directory was removed: it has no link any more, or its handle is stale.
+    /// Whether the granted directory was removed: it has no link, or its handle is stale.
     public func isRemoved(_ scope: Scope) -> Bool {
         var isRemoved = true
         tree.withRoot(of: scope.nodes) { descriptor in
@@ -94,7 +99,7 @@ extension ViewFS {
         return isRemoved
     }
 
-    /// The granted directory's current path. Does not ask its filesystem.
+    /// The granted directory's current path. Makes no call to its filesystem.
     public func path(of scope: Scope) -> [UInt8]? { path(of: scope.nodes) }
 
     func path(of scope: ScopeNodes) -> [UInt8]? {
@@ -110,13 +115,17 @@ extension ViewFS {
         return count > 0 ? Array(buffer.prefix(count)) : nil
     }
 
-    /// Whether the granted directory is certainly still at this path, as far as that is known without asking its filesystem. False
-    /// when it is not certain: then check. `moves`: an earlier `directoryMoves`.
+    /// Whether the granted directory is certainly still at this path.
+    ///
+    /// Makes no call to its filesystem. False means uncertain, so the caller must check.
+    ///
+    /// - Parameter moves: An earlier value of `directoryMoves`.
     public func isStill(_ scope: Scope, at path: [UInt8], moves: UInt64?) -> Bool {
-        // A document can be replaced whatever happens to its directory.
+        // A document can be replaced while its directory is unchanged.
         if scope.nodes.document != nil { return false }
         if let moves, scope.isMoveTold, scope.movesSeen.load(ordering: .relaxed) == moves { return true }
-        // The kernel marks the path of a removed directory like that, and a directory can have such a name.
+        // The kernel appends this to the path of a removed directory, and a directory can have such
+        // a name.
         guard scope.isLocal, !path.isEmpty, !path.suffix(10).elementsEqual(" (deleted)".utf8) else { return false }
         var isStill = false
         tree.withRoot(of: scope.nodes) { descriptor in
@@ -131,22 +140,29 @@ extension ViewFS {
         return isStill
     }
 
-    /// Discards what is known of the directory's place.
+    /// Discards the knowledge of where the scope's directory is.
     public func doubt(_ scope: Scope) { scope.movesSeen.store(0, ordering: .relaxed) }
 
-    /// Changes when a directory may have been renamed or removed, where that is reported; nil when it is not known.
+    /// A value that changes when a directory may have been renamed or removed.
+    ///
+    /// nil if such changes are not reported.
     public var directoryMoves: UInt64? { hostWatch.movesSeen }
 
     /// Records that mounts have changed, and with them the paths of directories.
     public func mountsChanged() { hostWatch.countMove() }
 
-    /// Finds scopes whose directories lie in one another. In one view the kernel then caches nothing below them, so that a change
-    /// through one shows through the other at once. Those of different views are as in two mounts: what is changed through one is
-    /// relayed to the other (`HostChangeRelay`). Scopes that were found once stay so.
+    /// Finds scopes whose directories lie in one another.
     ///
-    /// `views`: the view of each grant, where several are shown; empty for a mount of one.
+    /// In one view the kernel then caches nothing below them, so that a change through one shows
+    /// through the other immediately. Scopes of different views behave like two mounts:
+    /// `HostChangeRelay` relays changes from one to the other. A scope that was marked once stays
+    /// marked.
+    ///
+    /// - Parameter views: The view of each grant in a mount of several views. Empty for a mount of
+    ///   one.
     public func markOverlaps(views: [GrantID: ViewName] = [:]) {
-        // With write-back the kernel trusts its own sizes and data, which a change in another view would have to wait for.
+        // With write-back the kernel trusts its own sizes and data, and a change in another view
+        // would wait for it.
         let areApart = !policy.writeBack
         let slash = UInt8(ascii: "/")
         let placed = names.open.compactMap { _, scope in
@@ -155,7 +171,8 @@ extension ViewFS {
                     path: path + (path.last == slash ? [] : [slash]), scope: scope, view: areApart ? views[scope.grant] : nil)
             }
         }
-        // The directories above the one that is looked at, the innermost last: those of each view, and those of all.
+        // The directories above the current one, innermost last: those of each view, and those of
+        // all views.
         var above: [ViewName?: [OverlapPlace]] = [:]
         var aboveOfAll: [(place: OverlapPlace, areOfSeveralViews: Bool)] = []
         // In this order a directory is followed by everything below it.
@@ -179,29 +196,31 @@ extension ViewFS {
         let view: ViewName?
     }
 
-    /// A scope's load: inodes that the kernel knows, operations inside, and what has gone through it.
+    /// A scope's load: inodes that the kernel knows, running operations, and its counters.
     public func load(of scope: Scope) -> (inodes: Int, inFlight: Int, counts: ScopeCounts) {
         (scope.nodes.count, coordinator.occupants(of: scope.id).count, coordinator.counts(of: scope.id))
     }
 
-    /// How many descriptors nodes, open files and open directories hold.
+    /// The number of descriptors that nodes, open files and open directories hold.
     public var descriptorCount: Int { tree.descriptorsInUse + files.count + directories.count }
 
-    /// How many lock requests wait for another owner's lock.
+    /// The number of lock requests that wait for another owner's lock.
     public var waitingLockCount: Int { locks.waitingCount }
 
     /// Whether a full withdrawal was carried out.
     public func isClosed(_ scope: Scope) -> Bool { scope.isClosed.load(ordering: .acquiring) || session == nil }
 
-    /// Returns unused memory to the kernel: that of forgotten nodes, and of many requests at once. Call it once a second from one
-    /// thread, never on the way of a request.
+    /// Returns unused memory to the kernel: that of forgotten nodes, and of bursts of requests.
+    ///
+    /// Call it once a second from one thread, never from a request.
     public func trim() {
         let bytes = tree.trim() + files.trim() + directories.trim()
         let untrimmed = trimmed.wrappingAdd(bytes, ordering: .relaxed).newValue
-        // Names and indices as well. That blocks every thread that allocates for a moment, so it must be worth it, or the mount
+        // Returning memory blocks every thread that allocates, so it must free enough, or the mount
         // must be idle.
         let isWorthwhile = untrimmed > 0 && (bytes == 0 || untrimmed > Self.worthTrimming)
-        // Each thread's heap keeps what it has ever needed. In a quiet moment hardly any thread is blocked.
+        // Each thread's heap keeps its largest size. When the mount is quiet, hardly any thread is
+        // blocked.
         let taken = session?.requestsTaken ?? 0
         let isQuiet = taken &- takenBefore.exchange(taken, ordering: .relaxed) < Self.fewRequests
         let isAfterMany = taken &- takenAtTrim.load(ordering: .relaxed) > Self.manyRequests
@@ -211,15 +230,18 @@ extension ViewFS {
         clinux_trim_memory()
     }
 
-    /// Whether `takeDenials` has anything new since the last call.
+    /// Whether `takeDenials` would return refusals since the last call.
     public func takeHasDenials() -> Bool { coordinator.takeHasDenials() }
 
-    /// Invalidates the times of the root, and of other virtual directories, after a change of their names. It waits for nobody.
-    /// Call it without a lock.
+    /// Invalidates the times of the root and other virtual directories after a change of names.
     ///
-    /// The names themselves are not invalidated: that would take the lock of the directory (fs/fuse/dir.c,
-    /// fuse_reverse_inval_entry), which a program that lists it holds while entries are copied to its memory, for ever if that does
-    /// not answer. The kernel looks them up again soon; `VirtualDirectories.cachedUntil` tells when that is certain.
+    /// It does not block. Call it without a lock.
+    ///
+    /// The names themselves are not invalidated, because that takes the lock of the directory
+    /// (fs/fuse/dir.c, fuse_reverse_inval_entry). A program that lists the directory holds this
+    /// lock while entries are copied to its memory. If that memory does not respond, the program
+    /// holds it forever. The kernel looks the names up again soon, and
+    /// `VirtualDirectories.cachedUntil` tells when that is certain.
     public func invalidateVirtualDirectories() {
         for id in names.takeUnannounced().union([NodeID.root.rawValue]) { _ = session?.notifier.invalidateAttributes(NodeID(id)) }
     }

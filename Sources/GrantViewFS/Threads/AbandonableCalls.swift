@@ -1,33 +1,36 @@
 import GrantSystem
 import Synchronization
 
-/// Calls that may wait for a lock which a program holds in the kernel, made one after the other by a thread that is left behind when one
-/// does not return. So one call that waits costs no other.
+/// Calls that may wait for kernel locks of programs, made by one thread in order.
 ///
-/// Nobody looks by itself whether a call waits: whoever is interested calls `abandon` now and then. Where no thread can be made, or as many were left
-/// behind as may be, what may wait is not begun, and `abandon` tries again.
+/// If a call does not return, its thread is abandoned and another takes over. So a call that waits
+/// delays no other. Callers must call `abandon` regularly, because no thread checks by itself
+/// whether a call waits. If no thread can be made, or the limit of abandoned threads is reached,
+/// calls that may wait are not begun. A later `abandon` tries again.
 ///
-/// Locking: its own, rank 2, held for a moment; not while a call is made.
+/// Locking: its own, rank 2, held for a moment and never during a call.
 final class AbandonableCalls<Item: Sendable>: Sendable {
     private struct State {
         var items: [Item] = []
         /// How many of `items` were begun.
         var begun = 0
         var finished: UInt64 = 0
-        /// The thread that takes items; nil when there is nothing to take, or nobody who may.
+        /// The thread that takes items. nil if there are none, or if no thread may take them.
         var worker: UInt64?
         var workers: UInt64 = 0
-        /// What the thread that takes items is about, and since when (`Clock.monotonic`).
+        /// The item of the thread that takes items, and when it began (`Clock.monotonic`).
         var current: (item: Item, began: Int64)?
-        /// It should be left behind, and too many were.
+        /// Whether that thread should be abandoned, but the limit is reached.
         var isStuck = false
-        /// What was left behind, by its thread.
+        /// The items of abandoned threads, by thread.
         var abandoned: [UInt64: Item] = [:]
-        /// The last thread that was wanted could not be made.
+        /// Whether the last attempt to make a thread failed.
         var isShort = false
-        /// One of the `ReserveThreads` makes calls that may wait, or is about to: no more than one for all of these.
+        /// Whether one of the `ReserveThreads` makes calls that may wait, or is about to.
+        ///
+        /// All calls of this object share one such thread.
         var hasReserve = false
-        /// No thread is tried for before this moment.
+        /// No thread is made before this time.
         var pause: Int64 = 0
         var rest: ArraySlice<Item> { items[begun...] }
     }
@@ -39,11 +42,16 @@ final class AbandonableCalls<Item: Sendable>: Sendable {
     private let call: @Sendable (Item) -> Void
 
     private static var pause: Int64 { 50_000_000 }
-    /// From so many on that were left behind, the next ones are left sooner: a program that holds many locks gains no time by it.
+    /// The number of abandoned threads from which on further ones are abandoned sooner.
+    ///
+    /// So a program that holds many locks gains no time.
     private static var patientAtMost: Int { 4 }
 
-    /// `limit`: so many threads are left behind at the most. `sharedLimit`: and so many together with others' calls. `mayBlock`: whether a call may wait for
-    /// what a program holds; such calls come last. `call`: makes one call.
+    /// Makes an empty queue of calls.
+    ///
+    /// `limit`: of abandoned threads. `sharedLimit`: the same, together with other queues.
+    /// `mayBlock`: whether a call may wait for a lock of a program. Add such calls last. `call`:
+    /// makes one call.
     init(
         limit: Int, sharedLimit: AbandonLimit? = nil, mayBlock: @escaping @Sendable (Item) -> Bool = { _ in true },
         _ call: @escaping @Sendable (Item) -> Void
@@ -54,7 +62,7 @@ final class AbandonableCalls<Item: Sendable>: Sendable {
         self.call = call
     }
 
-    /// Has the calls made, after those that were added before.
+    /// Adds calls, which are made after earlier ones.
     func add(_ items: [Item]) {
         if items.isEmpty { return }
         begin { state in
@@ -63,7 +71,9 @@ final class AbandonableCalls<Item: Sendable>: Sendable {
         }
     }
 
-    /// Leaves the call behind that is being made, if it has taken longer than so many nanoseconds, and has the rest made by another thread.
+    /// Abandons the running call if it has taken longer than `patience`, in nanoseconds.
+    ///
+    /// Another thread makes the remaining calls.
     func abandon(after patience: Int64) {
         begin { state in
             guard let worker = state.worker else { return !state.rest.isEmpty && Clock.monotonic >= state.pause }
@@ -79,7 +89,7 @@ final class AbandonableCalls<Item: Sendable>: Sendable {
         }
     }
 
-    /// Where no thread can be made: makes the calls here that wait for nobody.
+    /// If no thread can be made: makes the calls on this thread that do not wait.
     func runInline() {
         let worker = state.withLock { state -> UInt64? in
             guard state.isShort, state.current == nil, let next = state.rest.first, !mayBlock(next) else { return nil }
@@ -91,7 +101,7 @@ final class AbandonableCalls<Item: Sendable>: Sendable {
     /// Whether every call has returned.
     var isDone: Bool { state.withLock { $0.worker == nil && $0.abandoned.isEmpty && $0.rest.isEmpty } }
 
-    /// Whether a thread takes items, or is in a call that is not to be left behind.
+    /// Whether a thread takes items, or is in a call that must not be abandoned.
     var isUnderWay: Bool { state.withLock { $0.worker != nil && !$0.isStuck } }
 
     /// How many calls were not begun.
@@ -100,12 +110,12 @@ final class AbandonableCalls<Item: Sendable>: Sendable {
     /// How many calls have returned.
     var finished: UInt64 { state.withLock { $0.finished } }
 
-    /// What has not been called, or has not returned.
+    /// The items whose calls were not begun or have not returned.
     var unfinished: [Item] {
         state.withLock { state in Array(state.abandoned.values) + (state.current.map { [$0.item] } ?? []) + state.rest }
     }
 
-    /// The calls that have taken longer than so many nanoseconds, whether they were left behind or not.
+    /// The calls that have taken longer than `patience` in nanoseconds, abandoned or not.
     func blocked(for patience: Int64) -> [Item] {
         state.withLock { state in
             let current = state.current.map { Clock.monotonic - $0.began > patience ? [$0.item] : [] } ?? []
@@ -113,7 +123,7 @@ final class AbandonableCalls<Item: Sendable>: Sendable {
         }
     }
 
-    /// The calls that were left behind and have not returned.
+    /// The abandoned calls that have not returned.
     var abandoned: [Item] { state.withLock { Array($0.abandoned.values) } }
 
     private static func appoint(_ state: inout State) -> UInt64 {
@@ -122,14 +132,16 @@ final class AbandonableCalls<Item: Sendable>: Sendable {
         return state.workers
     }
 
-    /// Whether what comes next might have to be left behind, which cannot be. One is tried all the same where none of these was left: what others' programs
-    /// hold keeps nobody's calls from being made.
+    /// Whether the next call might have to be abandoned, and the limit is reached.
+    ///
+    /// False if this queue has no abandoned call: locks of other queues' programs must not prevent
+    /// all of its calls.
     private func isFull(_ state: State) -> Bool {
         guard !state.abandoned.isEmpty, let next = state.rest.first, mayBlock(next) else { return false }
         return state.abandoned.count >= limit || sharedLimit?.isFull ?? false
     }
 
-    /// Has a thread take items if `change` says that there are some, and none takes them.
+    /// Makes a thread take items if `change` returns true and none takes them.
     private func begin(_ change: (inout State) -> Bool) {
         let worker = state.withLock { state -> UInt64? in
             guard change(&state), state.worker == nil else { return nil }
@@ -148,7 +160,7 @@ final class AbandonableCalls<Item: Sendable>: Sendable {
         }
     }
 
-    /// Where no thread can be made one of those in reserve takes the items.
+    /// Lets a reserve thread take the items, because no thread can be made.
     private func reserve(_ worker: UInt64) {
         let (mayHang, isTaken) = state.withLock { state -> (Bool, Bool) in
             state.isShort = true
@@ -168,7 +180,7 @@ final class AbandonableCalls<Item: Sendable>: Sendable {
         if !ReserveThreads.run(mayHang: mayHang, task) { task() }
     }
 
-    /// Makes the calls that `accepts` says yes to, until there is another.
+    /// Makes the calls that `accepts` allows, until another thread takes over.
     private func work(_ worker: UInt64, _ accepts: (Item) -> Bool) {
         while let item = take(worker, accepts) {
             call(item)
@@ -178,7 +190,7 @@ final class AbandonableCalls<Item: Sendable>: Sendable {
 
     private func take(_ worker: UInt64, _ accepts: (Item) -> Bool) -> Item? {
         state.withLock { state in
-            // Somebody else does it meanwhile.
+            // Another thread has taken over.
             guard state.worker == worker else { return nil }
             guard let item = state.rest.first else {
                 (state.items, state.begun, state.worker) = ([], 0, nil)
@@ -194,7 +206,7 @@ final class AbandonableCalls<Item: Sendable>: Sendable {
         }
     }
 
-    /// False for a thread that was left behind meanwhile: another takes the items.
+    /// Records a return. False if the thread was abandoned meanwhile, and another takes the items.
     private func returned(_ worker: UInt64) -> Bool {
         state.withLock { state in
             state.finished += 1
@@ -208,7 +220,7 @@ final class AbandonableCalls<Item: Sendable>: Sendable {
     }
 }
 
-/// How many threads may be left behind by several `AbandonableCalls` together.
+/// The limit of abandoned threads of several `AbandonableCalls` together.
 final class AbandonLimit: Sendable {
     private let count = Atomic<Int>(0)
     private let limit: Int
@@ -217,7 +229,7 @@ final class AbandonLimit: Sendable {
 
     var isFull: Bool { count.load(ordering: .relaxed) >= limit }
 
-    /// Whether there was room for one more.
+    /// Takes one thread of the limit. Returns whether there was room.
     func take() -> Bool {
         if count.wrappingAdd(1, ordering: .relaxed).newValue <= limit { return true }
         release(1)

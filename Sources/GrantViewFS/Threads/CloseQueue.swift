@@ -3,12 +3,14 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-/// Closes files that the kernel has released and whose filesystem may not let go of them for long: for each scope one after the other, on a thread that
-/// is there as long as there is something to close. The kernel waits for none of it.
+/// Closes released files whose filesystem may take long to close them.
+///
+/// Each scope's files are closed in turn, on a thread that lives while there are files to close.
+/// The kernel does not wait for it.
 ///
 /// Locking: `state` is rank 2, held for a moment.
 final class CloseQueue: @unchecked Sendable {
-    // Safe to share: `view` is set before the first request comes.
+    // Sendable: `view` is set before the first request.
     nonisolated(unsafe) unowned var view: ViewFS!
     private let state = Lock(State())
 
@@ -31,7 +33,7 @@ final class CloseQueue: @unchecked Sendable {
         if isFirst { start(scope) }
     }
 
-    /// Tries again for what no thread could be made for. Whether there is any such.
+    /// Retries scopes for which no thread could be made. Returns whether any is left.
     func poll() -> Bool {
         let left = state.withLock { state -> [UInt32] in
             let left = state.queues.keys.filter { !state.busy.contains($0) }
@@ -45,7 +47,7 @@ final class CloseQueue: @unchecked Sendable {
     private func start(_ scope: UInt32) {
         do throws(Errno) {
             try WorkerThread.start("grantfs-close") { [self] in
-                // Of the thread that asks it would inherit whom that acts for.
+                // A new thread inherits the identity of the worker that starts it.
                 Identity.resetOnThisThread()
                 while view.pauseGate.run({
                     guard let next = next(of: scope) else { return false }
@@ -67,7 +69,7 @@ final class CloseQueue: @unchecked Sendable {
                 state.busy.remove(scope)
                 return nil
             }
-            // The last one first: nobody waits for any order.
+            // The last one first: the order does not matter.
             let next = queue.removeLast()
             state.queues[scope] = queue.isEmpty ? nil : queue
             return next

@@ -1,14 +1,16 @@
 import GrantSystem
 import Synchronization
 
-/// Threads that are made when a daemon begins, for work that must be done also when no other thread can be made: whoever may use up the process
-/// numbers of a user or of a control group holds up no withdrawal with that.
+/// Threads made at daemon start, for work that cannot wait for a new thread.
+///
+/// So a program that uses up the process numbers of a user or a control group does not delay a
+/// withdrawal.
 ///
 /// Locking: its own, rank 3, held for a moment.
 enum ReserveThreads {
     private struct Queue {
         var tasks: [@Sendable () -> Void] = []
-        /// Those that may hang: only so many are done at the same time.
+        /// Tasks that may hang. Only `hangingAtMost` of them run at the same time.
         var hanging: [@Sendable () -> Void] = []
         var hangingNow = 0
     }
@@ -16,13 +18,14 @@ enum ReserveThreads {
     private static let queue = Lock(Queue())
     private static let wakeup = Semaphore()
     private static let count = Atomic<Int>(0)
-    /// Of which as many may be in tasks that hang.
+    /// The number of threads, and how many of them may run tasks that may hang.
     private static let wanted = 4
     private static let hangingAtMost = 3
-    /// As long as something waits in the queue it is tried again whether other threads can be made.
+    /// The interval, in nanoseconds, at which making other threads is retried while tasks are
+    /// queued.
     private static let turn: Int64 = 200_000_000
 
-    /// Makes them, once for a process.
+    /// Makes the threads, once for a process.
     static func prepare() {
         while count.load(ordering: .relaxed) < wanted {
             guard let thread = try? WorkerThread.start("grantfs-reserve", serve) else { return }
@@ -31,7 +34,9 @@ enum ReserveThreads {
         }
     }
 
-    /// Has one of them do `task`, after what came before. `mayHang`: whether it may never end. False when there are none.
+    /// Lets one of the threads run `task`, after earlier tasks. False if there are none.
+    ///
+    /// `mayHang`: whether the task may never end.
     static func run(mayHang: Bool = false, _ task: @escaping @Sendable () -> Void) -> Bool {
         guard count.load(ordering: .relaxed) > 0 else { return false }
         queue.withLock { queue in
@@ -45,14 +50,16 @@ enum ReserveThreads {
         while true {
             if queue.withLock({ $0.hanging.isEmpty }) { wakeup.wait() } else { _ = wakeup.wait(until: Clock.monotonic + turn) }
             while let task = queue.withLock({ $0.tasks.isEmpty ? nil : $0.tasks.removeFirst() }) {
-                // Threads may be had again, and this one stays free for the next.
+                // If a thread can be made again, this one stays free for the next task.
                 if let thread = try? WorkerThread.start("grantfs-task", task) { thread.detach() } else { task() }
             }
             while let task = queue.withLock({ $0.hanging.isEmpty ? nil : $0.hanging.removeFirst() }), place(task) {}
         }
     }
 
-    /// Does what may hang, on another thread if that can be had. False when nobody may just now.
+    /// Runs a task that may hang, on another thread if one can be made.
+    ///
+    /// Returns false if the limit of such tasks is reached.
     private static func place(_ task: @escaping @Sendable () -> Void) -> Bool {
         if let thread = try? WorkerThread.start("grantfs-task", task) {
             thread.detach()

@@ -5,29 +5,31 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// Sees to it that no grant and no user holds so many workers that others are left without one, whatever they wait for.
+/// Prevents one grant or one user from occupying so many workers that others have none.
 ///
-/// Nothing is counted on the way of a request. While workers are held up, a thread that serves none looks every millisecond who is inside which scope.
-/// Where more are than there are workers left, the gate gets a bit that sends whoever comes here first. Their requests are put aside, as those
-/// are that wait for claims, and served from the start when somebody has left, or refused with the grant.
+/// Requests are not counted. While workers are blocked, a thread that serves none checks every
+/// millisecond how many workers are inside each scope. If there are more than remaining workers,
+/// the scope's gate gets a bit that sends new requests here. These requests are parked like those
+/// that wait for claims. They are served from the start when workers have left, or refused with the
+/// grant.
 ///
-/// Locking: `state` is rank 2: while it is held, nothing is answered and no file is looked at.
+/// Locking: `state` is rank 2. While it is held, no reply is sent and no file is accessed.
 final class WorkerQuota: @unchecked Sendable {
-    // Safe to share: `view` and `hasSeveralUsers` are set before the first request comes.
+    // Sendable: `view` and `hasSeveralUsers` are set before the first request.
     nonisolated(unsafe) unowned var view: ViewFS!
-    /// Whether others than the daemon's own user may come: then users have shares as well.
+    /// Whether other users than the daemon's own may send requests. Users then have shares as well.
     nonisolated(unsafe) var hasSeveralUsers = false
     private let state = Lock(State())
 
     private struct State {
         var scopes: Set<UInt32> = []
         var users: Set<UInt32> = []
-        /// By the kernel's number for the request, and each scope's in the order in which they came.
+        /// By the kernel's number for the request, and each scope's in order of arrival.
         var waiting: [UInt64: Waiter] = [:]
         var queues: [UInt32: [UInt64]] = [:]
-        /// Those that are being served from the start: it is their turn.
+        /// Requests that are being served from the start and pass once.
         var called: Set<UInt64> = []
-        /// Scopes whose gates say that it is crowded.
+        /// Scopes whose gates have the congestion bit.
         var marked: Set<UInt32> = []
 
         var isQuiet: Bool { scopes.isEmpty && users.isEmpty && waiting.isEmpty }
@@ -36,20 +38,21 @@ final class WorkerQuota: @unchecked Sendable {
     private struct Waiter {
         let scope: UInt32
         let user: UInt32
-        /// What it is answered when the grant is withdrawn; nil for what the kernel writes back, which the gate decides on.
+        /// The error if the grant is withdrawn. nil for write-back, on which the gate decides.
         let refusal: Int32?
         let call: AuditTrail.PendingCall?
     }
 
-    /// A user may have so many times as many workers as are left; a scope as many as are left.
+    /// A user may occupy this many times the remaining workers. A scope may occupy as many as
+    /// remain.
     private static let usersGenerosity = 4
-    /// So many at the most are called for one scope at once.
+    /// The limit of requests that are called for one scope at once.
     private static let mostCalled = 32
 
-    /// How many requests wait.
+    /// The number of waiting requests.
     var count: Int { state.withLock { $0.waiting.count } }
 
-    /// Whether a request has to wait that has come into a crowded scope.
+    /// Whether a request that came into a congested scope must wait.
     func exceedsQuota(_ request: borrowing Request, in scope: UInt32) -> Bool {
         let (unique, user) = (request.unique, request.caller.uid)
         return state.withLock { state in
@@ -58,8 +61,9 @@ final class WorkerQuota: @unchecked Sendable {
         }
     }
 
-    /// Puts a request aside until there is room. Its worker is outside of the scope by now. `refusal`: see `Waiter`. `call`: what is to be written
-    /// down should it be refused.
+    /// Parks a request until there is room. Its worker has left the scope.
+    ///
+    /// `refusal`: see `Waiter`. `call`: recorded if the request is refused.
     func wait(_ request: consuming Request, in scope: UInt32, refusal: Int32?, _ call: AuditTrail.PendingCall?) {
         guard let session = view.session else { return }
         let user = request.caller.uid
@@ -72,12 +76,12 @@ final class WorkerQuota: @unchecked Sendable {
             state.waiting[unique] = Waiter(scope: scope, user: user, refusal: refusal, call: call)
             state.queues[scope, default: []].append(unique)
         }
-        // It was interrupted before it could be found here.
+        // It was interrupted before it was in the table.
         if !session.isParked(unique) { cancel(unique) }
         session.wakeMonitor()
     }
 
-    /// A request is about to be answered because it was interrupted.
+    /// Removes a request that is about to be answered because it was interrupted.
     func cancel(_ unique: UInt64) {
         if let waiter = state.withLock({ $0.waiting.removeValue(forKey: unique) }) { recordOutcome(waiter.call, error: EINTR) }
     }
@@ -86,9 +90,9 @@ final class WorkerQuota: @unchecked Sendable {
         if let call { view.audit?.record(call, error: error) }
     }
 
-    // MARK: looking
+    // MARK: sampling
 
-    /// Who is inside which scope, and for whom.
+    /// The workers inside each scope, and their users.
     private struct Sample {
         var scopes: [UInt32: Int] = [:]
         var users: [UInt32: Int] = [:]
@@ -105,7 +109,9 @@ final class WorkerQuota: @unchecked Sendable {
         }
     }
 
-    /// Looks who holds how many workers, and calls whom there is room for. For the thread that watches workers. Whether there is a crowd.
+    /// Counts workers, and calls the requests for which there is room.
+    ///
+    /// Returns whether any scope or user is congested. Called by the thread that monitors workers.
     func poll() -> Bool {
         guard let session = view.session else { return false }
         let sample = Sample(view, session)
@@ -148,13 +154,13 @@ final class WorkerQuota: @unchecked Sendable {
         state.marked = wanted
     }
 
-    /// Takes those out of a scope's queue for whom there is room, and all whom its gate refuses by now.
+    /// Takes requests out of a scope's queue: those with room, and those that its gate refuses.
     private func call(
         from scope: UInt32, _ sample: Sample, _ state: inout State,
         _ refused: inout [(unique: UInt64, error: Int32, call: AuditTrail.PendingCall?)]
     ) -> [UInt64] {
         let gate = view.coordinator.gate(ScopeID(rawValue: scope)).pointee.refused
-        // Half of what it may have more, so that looks which come too early do not add up to too many.
+        // Half of the remaining room, so that samples taken too early do not add up to too many.
         var room = min(Self.mostCalled, (sample.left - sample.scopes[scope, default: 0]) / 2)
         var roomOfUsers: [UInt32: Int] = [:]
         var called: [UInt64] = []
@@ -166,7 +172,7 @@ final class WorkerQuota: @unchecked Sendable {
                 refused.append((unique, error, waiter.call))
                 continue
             }
-            // What the gate refuses ends at once.
+            // Requests that the gate refuses end immediately.
             if waiter.refusal != nil || !gate.contains(.cacheWrite) {
                 let ofUser = state.users.contains(waiter.user) ? sample.users[waiter.user, default: 0] : 0
                 let roomOfUser = roomOfUsers[waiter.user] ?? (Self.usersGenerosity * sample.left - ofUser) / 2

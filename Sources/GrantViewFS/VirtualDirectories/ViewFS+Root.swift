@@ -6,13 +6,14 @@ import GrantModel
 import GrantSystem
 import GrantViewTree
 
-// Serves directories that exist in the mount alone (`VirtualDirectories`): the root, and those that lead from it to the grants of
-// several views.
+// Serves directories that exist only in the mount (`VirtualDirectories`): the root, and those that
+// lead from it to the grants of several views.
 extension ViewFS {
     /// Seconds for which the kernel may cache the root's attributes.
     private static let rootTimeout = 0.1
-    /// Seconds for which the kernel may trust that a name at the root leads where it led. Each use after that costs two requests,
-    /// and a command that changes a name waits for so long.
+    /// Seconds for which the kernel may use a cached name at the root.
+    ///
+    /// Each use after that costs two requests. A command that changes a name waits for that time.
     private static let nameTimeout = 0.04
 
     func lookupVirtual(_ request: consuming Request, _ directory: NodeID, _ text: UnsafePointer<CChar>) {
@@ -38,7 +39,9 @@ extension ViewFS {
         }
     }
 
-    /// Replies with a directory between the root and grants, which the kernel has looked up once more.
+    /// Replies with a directory between the root and grants.
+    ///
+    /// The kernel has looked it up again.
     private func replyDirectory(_ id: NodeID, _ request: consuming Request) {
         guard let attributes = virtualAttributes(of: id) else {
             names.forget(id.rawValue, 1)
@@ -54,8 +57,10 @@ extension ViewFS {
         if !request.reply(entry: &parameters) { names.forget(id.rawValue, 1) }
     }
 
-    /// Replies with the granted directory's node and counts the lookup, asking nobody but the gate. A file's filesystem is asked whether
-    /// another file has its name by now.
+    /// Replies with the granted directory's node and counts the lookup.
+    ///
+    /// Only the gate decides. For a grant of a file, the file's filesystem is asked whether another
+    /// file has its name by now.
     private func replyRoot(of scope: Scope, _ request: consuming Request) {
         let slot = request.worker.pointee.slot
         let verdict = coordinator.enter(scope.id, for: .closing, slot: slot)
@@ -78,7 +83,8 @@ extension ViewFS {
             parameters.generation = UInt64(truncatingIfNeeded: generation)
             parameters.attr =
                 file.map(currentAttributes) ?? attributes(scope.nodes.rootStatus.withLock { $0 } ?? scope.rootStatus)
-            // A file that is saved on the host is another one: each use of its name asks.
+            // A file that is saved on the host is another one: each use of its name sends a
+            // request.
             if !scope.isFile, scope.nodes.cacheBypass.load(ordering: .relaxed) == 0 {
                 parameters.entry_timeout = min(policy.timeout, Self.nameTimeout)
             }
@@ -93,7 +99,8 @@ extension ViewFS {
         guard let status = names.status(of: id.rawValue) else { return nil }
         var attributes = stat()
         attributes.st_ino = ino_t(truncatingIfNeeded: VirtualDirectories.inode(of: id.rawValue))
-        // fusermount3 mounts only where its user may write, by the mode; the daemon refuses writes all the same.
+        // fusermount3 mounts only where the mode lets its user write. The daemon refuses writes in
+        // any case.
         attributes.st_mode = S_IFDIR | (status.isMountpoint ? 0o755 : 0o555) & (names.isPrivate ? 0o700 : 0o777)
         attributes.st_nlink = nlink_t(truncatingIfNeeded: 2 + status.entries)
         attributes.st_uid = geteuid()
@@ -111,8 +118,8 @@ extension ViewFS {
             request.reply(error: ESTALE)
             return
         }
-        // Every path lookup in the mount begins with these attributes. A change of the table invalidates them; but when the daemon
-        // dies this is the request that shows it, so their timeout is short.
+        // Every path lookup begins with these attributes. A change invalidates them, but a short
+        // timeout shows sooner that the daemon has died.
         let timeout = min(policy.timeout, Self.rootTimeout)
         if request.wantsBirth {
             request.reply(attributes: attributes, birth: nil, timeout: timeout)
@@ -166,13 +173,17 @@ extension ViewFS {
         request.reply(bytes: listing.buffer, count: listing.used)
     }
 
-    /// Keeps the kernel from caching the root's listing, where it opens directories by itself and would: a program that reads a
-    /// cached listing can hold its page's lock for ever, and so block all who list the root (docs/decisions/late-replies.md).
-    /// For the thread that has mounted the view, before anybody else can use it.
+    /// Keeps the root's listing out of the kernel's cache.
     ///
-    /// The kernel adds an entry to the cached ones if it lies where the last one ended (fs/fuse/readdir.c,
-    /// fuse_add_dirent_to_cache), and uses them once a listing has ended there. So one listing ends after its first entry, at a
-    /// position from which no other will ever begin.
+    /// It matters if the kernel opens directories by itself. A program that reads a cached listing
+    /// can hold its page's lock forever, and so block all programs that list the root
+    /// (docs/decisions/late-replies.md). Called by the thread that has mounted the view, before
+    /// other processes can use it.
+    ///
+    /// The kernel adds an entry to the cached ones if it lies where the last one ended
+    /// (fs/fuse/readdir.c, fuse_add_dirent_to_cache). It uses them once a listing has ended there.
+    /// So one listing ends after its first entry, at a position from which no other will ever
+    /// begin.
     public func keepRootListingUncached(_ root: borrowing FileDescriptor) {
         guard kernelOpens, let directory = try? FileDescriptor.openAt(root.number, ".".utf8, O_RDONLY | O_DIRECTORY) else { return }
         rootLister.store(clinux_gettid(), ordering: .releasing)

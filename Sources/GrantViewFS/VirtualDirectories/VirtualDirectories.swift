@@ -4,12 +4,14 @@ import GrantSystem
 
 private let root = VirtualDirectoryTable.root
 
-/// The directories that exist in the mount alone, with the names of the grants in them: the root, and those that lead from there to the
-/// grants of several views.
+/// The directories that exist only in the mount, with the grants' names in them.
 ///
-/// Locking: one lock around the table, rank 2. Lookups of grants are few, because the kernel caches them.
+/// These are the root, and the directories that lead from it to the grants of several views.
+///
+/// Locking: one lock around the table, rank 2. Lookups of grants are few, because the kernel caches
+/// them.
 public final class VirtualDirectories: Sendable {
-    /// What a grant's name leads to.
+    /// The target of a grant's name.
     public enum Place: Sendable {
         case open(Scope)
         /// Revoked or expired: EACCES, not listed.
@@ -21,7 +23,7 @@ public final class VirtualDirectories: Sendable {
         case place(Place)
         /// The id of a directory, whose lookup count has gone up by one.
         case directory(UInt64)
-        /// The directory in which it was looked up is a mountpoint on which nothing is mounted.
+        /// The directory of the lookup is a mountpoint without a mount.
         case refused
         case nothing
     }
@@ -44,13 +46,19 @@ public final class VirtualDirectories: Sendable {
     private let table = Lock(VirtualDirectoryTable())
     /// Set before the first request: see `MountOptions.isPrivate`.
     public nonisolated(unsafe) var isPrivate = false
-    /// A directory in which any name leads to a directory, as if that had always existed: users are given one before anything is in it.
+    /// A directory in which any name leads to a directory, as if it existed.
+    ///
+    /// Users get such a directory before any grant is shown in it.
     private let nursery: UInt64?
 
-    /// How long the kernel may cache a name after its lookup, at most, in nanoseconds: `ViewFS.nameTimeout`, which the kernel rounds up to
-    /// its ticks of up to 10 ms (fs/fuse/dir.c, fuse_time_to_jiffies), and the time that the reply takes.
+    /// How long the kernel may cache a name after its lookup, at most, in nanoseconds.
+    ///
+    /// This is `ViewFS.nameTimeout`, which the kernel rounds up to its ticks of up to 10 ms
+    /// (fs/fuse/dir.c, fuse_time_to_jiffies), plus the time that the reply takes.
     public static let expiry: Int64 = 80_000_000
-    /// The limit of directories in the nursery. They go when the kernel forgets them, but a program decides how many it looks up.
+    /// The limit of directories in the nursery.
+    ///
+    /// They are removed when the kernel forgets them, but a program decides how many it looks up.
     private static let maxInNursery = 4096
 
     /// `nursery`: the name of the directory at the root in which each name leads to a directory.
@@ -69,7 +77,7 @@ public final class VirtualDirectories: Sendable {
     /// See `VirtualDirectoryTable.inode`.
     static func inode(of id: UInt64) -> UInt64 { VirtualDirectoryTable.inode(of: id) }
 
-    /// Whether a directory below the root with this inode number exists in the mount alone.
+    /// Whether a directory below the root with this inode number exists only in the mount.
     public static func isVirtual(inode: UInt64) -> Bool { VirtualDirectoryTable.isVirtual(inode: inode) }
 
     // MARK: grants' names
@@ -78,20 +86,26 @@ public final class VirtualDirectories: Sendable {
         table.withLock { table in table.find(path.directories).flatMap { table.directories[$0]?.places[path.name] } }
     }
 
-    /// Sets the place of a path; nil removes the name. Returns the place before.
+    /// Sets the place of a path. nil removes the name. Returns the place before.
     @discardableResult
     public func set(_ path: ShownPath, _ place: Place?) -> Place? { table.withLock { $0.set(path, place) } }
 
-    /// Until when (`Clock.monotonic`) the kernel may use names of these grants as they were before the last change.
+    /// Until when (`Clock.monotonic`) the kernel may use earlier names of these grants.
+    ///
+    /// These are the names before their last change.
     public func cachedUntil(of grants: some Sequence<GrantID>) -> Int64 {
         table.withLock { table in grants.reduce(0) { max($0, table.expiries[$1] ?? 0) } }
     }
 
-    /// Until when (`Clock.monotonic`) the kernel may use its cached name of a scope, if there is no further lookup.
+    /// Until when (`Clock.monotonic`) the kernel may use its cached name of a scope.
+    ///
+    /// A further lookup extends that time.
     func cachedUntil(_ scope: Scope) -> Int64 { scope.named.load(ordering: .relaxed) + Self.expiry }
 
-    /// Path and scope of every grant that is shown, ordered by the scope's id, which is never used twice. Sorted once after each change,
-    /// because every listing and every request for the root's attributes needs it.
+    /// Path and scope of every grant that is shown, ordered by the scope's id.
+    ///
+    /// An id is never used twice. Sorted once after each change, because every listing and every
+    /// request for the root's attributes needs it.
     public var open: [(path: ShownPath, scope: Scope)] {
         let (version, known) = table.withLock { table in (table.version, table.open.flatMap { $0.version == table.version ? $0.all : nil })
         }
@@ -102,18 +116,23 @@ public final class VirtualDirectories: Sendable {
         return open
     }
 
-    /// Makes a mountpoint at the root for each of these names, and no longer lists those of other names, which a lookup finds for as long as
-    /// the mount lives. Returns whether anything changed.
+    /// Makes a mountpoint at the root for each of these names. Returns whether anything changed.
+    ///
+    /// Mountpoints with other names are no longer listed, but a lookup finds them for as long as
+    /// the mount lives.
     public func setMountpoints(_ names: Set<GrantName>) -> Bool { table.withLock { $0.setMountpoints(names) } }
 
     // MARK: requests
 
-    /// Looks a name in a directory up; the kernel may cache the result for a moment. Counts a lookup of a directory, until `forget`.
+    /// Looks up a name in a directory. The kernel may cache the result for a moment.
+    ///
+    /// Counts a lookup of a directory, until `forget`.
     func lookup(_ name: GrantName, in id: UInt64) -> Found {
         table.withLock { table in
             guard let directory = table.directories[id] else { return .nothing }
             if let next = directory.directories[name] {
-                // An empty directory is not found. Programs that have it open keep it, and see in it what is granted next.
+                // An empty directory is not found. Programs that have it open keep it, and see
+                // later grants in it.
                 if id == nursery || table.directories[next]?.isFound == true {
                     table.directories[next]?.lookups += 1
                     return .directory(next)
@@ -131,7 +150,7 @@ public final class VirtualDirectories: Sendable {
         }
     }
 
-    /// Takes `count` from the lookup count of a directory.
+    /// Subtracts `count` from the lookup count of a directory.
     func forget(_ id: UInt64, _ count: UInt64) {
         if id == root { return }
         table.withLock { table in
@@ -141,7 +160,7 @@ public final class VirtualDirectories: Sendable {
         }
     }
 
-    /// Returns what the attributes of a directory are made of; nil when there is no such directory.
+    /// Returns the source of a directory's attributes. nil if there is no such directory.
     func status(of id: UInt64) -> (parent: UInt64, entries: Int, changed: Int64, isMountpoint: Bool)? {
         guard let listed = listing(of: id) else { return nil }
         return table.withLock { table in
@@ -151,8 +170,10 @@ public final class VirtualDirectories: Sendable {
         }
     }
 
-    /// Returns the entries of a directory, each with the position behind it. Positions stay valid when names come and go. nil when there is
-    /// no such directory.
+    /// Returns the entries of a directory, each with the position behind it.
+    ///
+    /// Positions stay valid when other names are added or removed. nil if there is no such
+    /// directory.
     func listing(of id: UInt64) -> [(name: GrantName, position: UInt64, entry: Listed)]? {
         table.withLock { $0.listing(of: id) }
     }
@@ -164,13 +185,13 @@ public final class VirtualDirectories: Sendable {
         return open.filter { $0.path.directories.starts(with: names) }.map(\.scope)
     }
 
-    /// Whether the mount is that of the desktop's documents.
+    /// Whether the mount shows the documents of the desktop.
     var showsDocuments: Bool { nursery != nil }
 
-    /// Changes whenever a name comes or goes; never 0.
+    /// Changes when a name is added or removed. Never 0.
     var version: UInt64 { table.withLock { $0.version } }
 
-    /// Returns the directories in which names came or went since the last call.
+    /// Returns the directories whose names have changed since the last call.
     func takeUnannounced() -> Set<UInt64> {
         table.withLock { table in
             defer { table.unannounced = [] }
@@ -199,7 +220,9 @@ public final class VirtualDirectories: Sendable {
 
     // MARK: from one daemon to the next
 
-    /// Writes when a name at the root last came or went, and until when the kernel may use names that are gone. Only for a mount of one view.
+    /// Writes when the root last changed, and until when the kernel may use removed names.
+    ///
+    /// Only for a mount of one view.
     func handOver(to state: inout HandoverWriter) {
         let (changed, expiries) = table.withLock { ($0.directories[root]?.changed ?? 0, $0.expiries) }
         state.put(changed)
@@ -210,7 +233,9 @@ public final class VirtualDirectories: Sendable {
         }
     }
 
-    /// Reads what `handOver` wrote. The names follow by `takeOver(_:_:)`, which does not change the time.
+    /// Reads the state that `handOver` wrote.
+    ///
+    /// The names follow by `takeOver(_:_:)`, which does not change the time.
     func takeOver(from state: inout HandoverReader) throws(Errno) {
         let changed: Int64 = try state.take()
         var expiries: [GrantID: Int64] = [:]
@@ -224,7 +249,9 @@ public final class VirtualDirectories: Sendable {
         }
     }
 
-    /// Restores the name of a grant that the previous daemon showed at the root; that counts as no change.
+    /// Restores the name of a grant that the previous daemon showed at the root.
+    ///
+    /// This does not count as a change.
     public func takeOver(_ name: GrantName, _ scope: Scope) {
         table.withLock { table in
             table.put(.open(scope), name, in: root)

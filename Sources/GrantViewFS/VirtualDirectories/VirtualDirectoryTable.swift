@@ -2,26 +2,32 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// The tree of the directories that exist in the mount alone, with the names in them. `VirtualDirectories` has its lock.
+/// The tree of the directories that exist only in the mount.
+///
+/// `VirtualDirectories` has its lock.
 struct VirtualDirectoryTable {
     /// An entry of a listing, with the position behind it.
     typealias ListedEntry = (name: GrantName, position: UInt64, entry: VirtualDirectories.Listed)
 
     struct Directory {
-        /// nil: the root.
+        /// nil for the root.
         var parent: UInt64?
         var name: GrantName?
         var places: [GrantName: VirtualDirectories.Place] = [:]
         var directories: [GrantName: UInt64] = [:]
-        /// The position of each place in the listing. Counted for each directory, so that it tells nothing of grants elsewhere.
+        /// The position of each place in the listing.
+        ///
+        /// Counted for each directory, so that it reveals nothing about grants elsewhere.
         var positions: [GrantName: UInt64] = [:]
         var nextPosition: UInt64 = 3
         /// The kernel's lookup count.
         var lookups: UInt64 = 0
         /// Whether it is listed and stays even when empty.
         var isFixed = false
-        /// Whether a view may be mounted on it. A lookup finds it for as long as this mount lives: the kernel drops a name that is no longer
-        /// found, and what is mounted there (fs/dcache.c, d_invalidate).
+        /// Whether a view may be mounted on it.
+        ///
+        /// A lookup finds it for as long as this mount lives. The kernel would drop a name that is
+        /// no longer found, together with its mount (fs/dcache.c, d_invalidate).
         var isMountpoint = false
         var changed: Int64 = Clock.realtime
         var listed: [ListedEntry]?
@@ -33,31 +39,36 @@ struct VirtualDirectoryTable {
 
     var refusals: [GrantID: VirtualDirectories.Refusals] = [:]
     var directories: [UInt64: Directory] = [root: Directory(isFixed: true)]
-    /// Until when (`Clock.monotonic`) the kernel may use what a grant's name led to before it was taken away.
+    /// Until when (`Clock.monotonic`) the kernel may use the removed name of a grant.
     var expiries: [GrantID: Int64] = [:]
-    /// Counts the changes; never 0.
+    /// Counts the changes. Never 0.
     private(set) var version: UInt64 = 1
-    /// The last result of `VirtualDirectories.open`, and the version it was made of.
+    /// The last result of `VirtualDirectories.open`, and the version of the table that it shows.
     var open: (version: UInt64, all: [(path: ShownPath, scope: Scope)])?
     /// The number of directories ever made.
     private var made: UInt64 = 0
-    /// Directories of which names came or went since the kernel was told.
+    /// Directories whose names have changed since the kernel was last notified.
     var unannounced: Set<UInt64> = []
 
     // MARK: ids
 
     /// The id of the root.
     static let root: UInt64 = 1
-    // Node ids have their index in the lower half, and `SlotTable` never gives out the first 16. So these ids are unique, and each is used once.
+    // Node ids have their index in the lower half, and `SlotTable` never hands out the first 16. So
+    // these ids are unique, and each is used once.
     private static let idsBelow: UInt64 = 1 << 35
-    /// Listing positions of directories begin here: grants' names, counted from 3, never come so far in the life of a mount.
+    /// Listing positions of directories begin here.
+    ///
+    /// Grants' positions, counted from 3, never get so far in the life of a mount.
     private static let firstDirectory: UInt64 = 1 << 40
 
     private static func id(_ number: UInt64) -> UInt64 { (number >> 3) << 32 | 8 | (number & 7) }
 
     private static func number(_ id: UInt64) -> UInt64 { (id >> 32) << 3 | (id & 7) }
 
-    /// The inode number of a directory. No number of a filesystem's file comes near: those have the index of the device in the upper bits,
+    /// The inode number of a directory.
+    ///
+    /// It differs from all numbers of files: those have the index of the device in the upper bits,
     /// which is small (`InodeNumbering`).
     static func inode(of id: UInt64) -> UInt64 { id == root ? 1 : mark << 48 | number(id) }
 
@@ -67,7 +78,7 @@ struct VirtualDirectoryTable {
 
     // MARK: reading
 
-    /// The directory that these names lead to; nil when there is none.
+    /// The directory that these names lead to. nil if there is none.
     func find(_ names: [GrantName]) -> UInt64? {
         var id = Self.root
         for name in names {
@@ -97,7 +108,9 @@ struct VirtualDirectoryTable {
         }
     }
 
-    /// The entries of a directory by position, kept until the next change; nil when there is no such directory.
+    /// The entries of a directory by position, cached until the next change.
+    ///
+    /// nil if there is no such directory.
     mutating func listing(of id: UInt64) -> [ListedEntry]? {
         guard let directory = directories[id] else { return nil }
         if let listed = directory.listed { return listed }
@@ -118,7 +131,7 @@ struct VirtualDirectoryTable {
 
     // MARK: changing
 
-    /// Makes a directory. nil when no id is left or there is no such parent.
+    /// Makes a directory. nil if no id is left or there is no such parent.
     mutating func make(_ name: GrantName, in parent: UInt64) -> UInt64? {
         guard made < Self.idsBelow, directories[parent] != nil else { return nil }
         made += 1
@@ -128,7 +141,9 @@ struct VirtualDirectoryTable {
         return id
     }
 
-    /// Sets the place of a name, and gives it a position; nil removes both. Marks nothing as changed.
+    /// Sets the place of a name, and gives it a position. nil removes both.
+    ///
+    /// The directory is not marked as changed.
     mutating func put(_ place: VirtualDirectories.Place?, _ name: GrantName, in id: UInt64) {
         directories[id]?.places[name] = place
         if place == nil {
@@ -139,7 +154,9 @@ struct VirtualDirectoryTable {
         }
     }
 
-    /// Sets the place of a path, and makes its directories or removes the empty ones; nil removes the name. Returns the place before.
+    /// Sets the place of a path, and returns the place before. nil removes the name.
+    ///
+    /// Makes the directories of the path, or removes empty ones.
     mutating func set(_ path: ShownPath, _ place: VirtualDirectories.Place?) -> VirtualDirectories.Place? {
         var id = Self.root
         for name in path.directories {
@@ -163,7 +180,7 @@ struct VirtualDirectoryTable {
         return old
     }
 
-    /// Records until when the kernel may use a name that is taken away.
+    /// Records until when the kernel may use a name that is removed.
     private mutating func keepExpiry(of scope: Scope) {
         let now = Clock.monotonic
         expiries = expiries.filter { $0.value > now }
@@ -189,7 +206,7 @@ struct VirtualDirectoryTable {
         return isChanged
     }
 
-    /// Records that names of a directory came or went.
+    /// Records that names of a directory have changed.
     mutating func markChanged(_ id: UInt64) {
         directories[id]?.changed = Clock.realtime
         directories[id]?.listed = nil
@@ -197,7 +214,9 @@ struct VirtualDirectoryTable {
         unannounced.insert(id)
     }
 
-    /// Removes a directory that is empty and unknown to the kernel, and each parent that is so then. One that the kernel knows stays,
+    /// Removes a directory that is empty and unknown to the kernel.
+    ///
+    /// Removes its parents too, if they have become so. A directory that the kernel knows stays,
     /// unlisted.
     mutating func prune(_ id: UInt64) {
         var id = id

@@ -10,7 +10,7 @@ extension Node {
         UInt32(truncatingIfNeeded: MemoryLayout<NodeKey>.size), UInt32(truncatingIfNeeded: MemoryLayout<FileStatus>.size),
     ]
 
-    /// `hasDied`: the daemon's memory is gone, except for the node itself.
+    /// Writes a node. `hasDied`: the daemon's memory is gone, except for the node itself.
     func handOver(_ id: UInt64, to state: inout HandoverWriter, hasDied: Bool = false) {
         state.put(id)
         state.put(key.device)
@@ -48,7 +48,9 @@ extension Node {
         handOverCachedOpens(to: &state)
     }
 
-    /// Restores a node of a scope that `scopes` finds. Who else has its file open is unknown, so it counts as shared.
+    /// Restores a node of a scope that `scopes` finds.
+    ///
+    /// Other openers of its file are unknown, so it counts as shared.
     static func takeOver(from state: inout HandoverReader, _ scopes: (UInt32) -> ScopeNodes?) throws(Errno) -> Node {
         let key = NodeKey(device: try state.take(), inode: try state.take(), birth: try state.take())
         let scope: UInt32 = try state.take()
@@ -81,7 +83,7 @@ extension Node {
         dataVersion.store(try state.take(), ordering: .relaxed)
         openers.store(try state.take(), ordering: .relaxed)
         writers.store(try state.take(), ordering: .relaxed)
-        // The daemon before does not say.
+        // The earlier daemon does not write it.
         wasOpenForWriting.store(type == S_IFREG, ordering: .relaxed)
         keepsDescriptor.store(try state.takeFlag(), ordering: .relaxed)
         reportedStale.store(try state.takeFlag(), ordering: .relaxed)

@@ -3,9 +3,10 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-// Hands all nodes of a mount over to the next daemon, with their scopes. Nobody uses the tree meanwhile.
+// Hands all nodes of a mount over to the next daemon, with their scopes. The tree is not used
+// meanwhile.
 extension NodeTree {
-    /// Sizes of structures that are copied whole; daemons that differ cannot hand over.
+    /// Sizes of structures that are copied whole. Daemons that differ cannot hand over.
     public static var handoverLayout: [UInt32] { Node.layout }
 
     public func handOver(to state: inout HandoverWriter) {

@@ -3,7 +3,8 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-// Hands open files and directories over to the next daemon. Their open file descriptions stay the same, with their locks.
+// Hands open files and directories over to the next daemon. Their open file descriptions stay the
+// same, with their locks.
 extension OpenFiles {
     public func handOver(to state: inout HandoverWriter) {
         table.handOverIDs(to: &state)

@@ -1,7 +1,8 @@
 import Glibc
 import GrantSystem
 
-// Hands ids over to the next daemon. The kernel knows them, so each keeps its meaning, and none is ever reused.
+// Hands ids over to the next daemon. The kernel knows them, so each keeps its meaning, and none is
+// ever reused.
 extension SlotTable where Element: ~Copyable {
     /// Writes the generations of all cells, used or not.
     func handOverIDs(to state: inout HandoverWriter) {
@@ -20,8 +21,9 @@ extension SlotTable where Element: ~Copyable {
         }
     }
 
-    /// Restores the ids of an empty table; `takeOver(_:_:)` then restores the elements. Throws EPROTO when the other table has
-    /// another shape.
+    /// Restores the ids of an empty table. `takeOver(_:_:)` then restores the elements.
+    ///
+    /// Throws EPROTO if the other table has another shape.
     func takeOverIDs(from state: inout HandoverReader) throws(Errno) {
         let (cells, lists): (UInt32, UInt32) = (try state.take(), try state.take())
         guard Int(truncatingIfNeeded: cells) == Self.cellsPerChunk, Int(truncatingIfNeeded: lists) == listCount else { throw Errno(EPROTO) }

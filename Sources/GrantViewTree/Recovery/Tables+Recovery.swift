@@ -3,12 +3,14 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-// Writes the tables of a crashed daemon as that would have handed them over: `NodeTree.takeOver`, `OpenFiles.takeOver`,
-// `OpenDirectories.takeOver`. Memory behind pointers in them is gone.
+// Writes the tables of a crashed daemon for `NodeTree.takeOver`, `OpenFiles.takeOver` and
+// `OpenDirectories.takeOver`. Memory behind pointers in the tables is gone.
 
 extension MappedChunks where Element: ~Copyable {
-    /// As `SlotTable.handOverIDs`. Throws EPROTO when a chunk is missing: the daemon died while it returned one to the kernel, and
-    /// the ids in it are unknown.
+    /// Does the same as `SlotTable.handOverIDs`.
+    ///
+    /// Throws EPROTO if a chunk is missing. The daemon then died while it returned a chunk to the
+    /// kernel, and the ids in it are unknown.
     func handOverIDs(lists: Int, to state: inout HandoverWriter) throws(Errno) {
         state.put(UInt32(truncatingIfNeeded: ChunkHead.cells))
         state.put(UInt32(truncatingIfNeeded: lists))
@@ -30,7 +32,9 @@ extension MappedChunks where Element: ~Copyable {
 /// A scope of a crashed daemon.
 public struct CrashedScope: Sendable {
     public let scope: UInt32
-    /// The handle base's descriptor number in that daemon; nil where there was none, and in a withdrawn scope.
+    /// The handle base's descriptor number in that daemon.
+    ///
+    /// nil if there was none, and in a withdrawn scope.
     public let base: Int32?
     public let opensByHandle: Bool
     public let crossesMounts: Bool
@@ -48,7 +52,11 @@ public struct CrashedScope: Sendable {
 }
 
 extension NodeTree {
-    /// `devices`: in order of arrival. `file`: the crashed daemon's node table.
+    /// Writes the node tree of a crashed daemon, with its scopes.
+    ///
+    /// - Parameters:
+    ///   - devices: In order of arrival.
+    ///   - file: The crashed daemon's node table.
     public static func recover(
         devices: [UInt64], scopes: [CrashedScope], openings: borrowing CrashedOpenFiles, from file: borrowing FileDescriptor,
         to state: inout HandoverWriter
@@ -76,7 +84,8 @@ extension NodeTree {
         let openers = openings.openers
         nodes.forEach { id, node in
             guard isHandedOver(node) else { return }
-            // The counts in the node may include files that were opened and never reported, or released and not closed.
+            // The counts in the node may include files that were opened and never reported, or
+            // released and not closed.
             let counted = openers[id] ?? (0, 0)
             node.pointee.openers.store(counted.all, ordering: .relaxed)
             node.pointee.writers.store(counted.writing, ordering: .relaxed)
@@ -86,14 +95,14 @@ extension NodeTree {
 }
 
 extension CrashedScope {
-    /// As `ScopeNodes.handOver`.
+    /// Does the same as `ScopeNodes.handOver`.
     fileprivate func handOver(to state: inout HandoverWriter, base: Int?) {
         state.put(scope)
         state.put(base.map { UInt32(truncatingIfNeeded: $0) } ?? .max)
         state.put(flag: opensByHandle)
         state.put(flag: crossesMounts)
         state.put(flag: usesCallerGroups)
-        // Whether it was released, and what is watched, is found out again.
+        // Whether the scope was released, and which directories are watched, is determined again.
         state.put(flag: false)
         state.put(flag: true)
         state.put(0 as UInt8)
@@ -105,7 +114,9 @@ extension CrashedScope {
     }
 }
 
-/// The open files and directories of a crashed daemon, without those that the kernel has released.
+/// The open files and directories of a crashed daemon.
+///
+/// Files and directories that the kernel has released are omitted.
 public struct CrashedOpenFiles: ~Copyable {
     private let files: MappedChunks<OpenFile>
     private let directories: MappedChunks<OpenDirectory>
@@ -141,14 +152,14 @@ public struct CrashedOpenFiles: ~Copyable {
         (self.handles, self.openers) = (handles, openers)
     }
 
-    /// As `OpenFiles.handOver`.
+    /// Does the same as `OpenFiles.handOver`.
     public func writeFiles(to state: inout HandoverWriter) throws(Errno) {
         try files.handOverIDs(lists: OpenFiles.lists, to: &state)
         state.put(UInt64(truncatingIfNeeded: handles.count))
         files.forEach { id, file in if handles.contains(id) { file.pointee.handOver(id, to: &state) } }
     }
 
-    /// As `OpenDirectories.handOver`. The kernel supplies the positions.
+    /// Does the same as `OpenDirectories.handOver`. The kernel supplies the positions.
     public func writeDirectories(to state: inout HandoverWriter) throws(Errno) {
         try directories.handOverIDs(lists: 1, to: &state)
         var count: UInt64 = 0
