@@ -130,6 +130,7 @@ deb: ## build a Debian package in .build. As root also test it in a temporary co
 
 dist: ## make the signed files of a release in .build/dist: make dist KEY=FILE (PACKAGES='trixie=FILE' adds packages of other Debians)
 	@.ci/packages build package
+	@.ci/dist --check --key '$(KEY)' $(PACKAGES)
 	@$(MAKE) --no-print-directory release
 	@.ci/dist --key '$(KEY)' $(PACKAGES)
 
