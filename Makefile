@@ -29,7 +29,7 @@ sources := Package.swift $(shell find Sources -type f 2>/dev/null)
 
 export SWIFT
 
-.PHONY: help build release test check conformance bench run install deb test-debian test-kernels uninstall manual documentation site pictures transcript lint clean
+.PHONY: help build release test check conformance bench run install deb dist verify test-debian test-kernels uninstall manual documentation site pictures transcript lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -126,6 +126,16 @@ deb: ## build a Debian package in .build. As root also test it in a temporary co
 	@.ci/packages build package
 	@$(MAKE) --no-print-directory release
 	@package=$$(.ci/deb) && echo "$$package" && .ci/test-deb "$$package" && .ci/test-deb-units "$$package"
+	@.ci/test-dist
+
+dist: ## make the signed files of a release in .build/dist: make dist KEY=FILE (PACKAGES='trixie=FILE' adds packages of other Debians)
+	@.ci/packages build package
+	@.ci/dist --check --key '$(KEY)' $(PACKAGES)
+	@$(MAKE) --no-print-directory release
+	@.ci/dist --key '$(KEY)' $(PACKAGES)
+
+verify: ## verify a downloaded release: make verify DIR=DIRECTORY SIGNERS=FILE
+	@.ci/verify '$(DIR)' '$(SIGNERS)'
 
 # Another Debian than this machine's needs a network once, and some minutes.
 test-debian: ## `make deb` in Debian 13, made by debootstrap, as root (SUITE=bookworm for Debian 12)
