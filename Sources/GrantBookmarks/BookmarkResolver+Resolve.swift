@@ -39,7 +39,7 @@ extension BookmarkResolver {
     ///
     /// A returned directory was compared after it was opened, so it is never another one. The
     /// search tries, in this order:
-    /// 1. The path where a running mount holds it (`held`, a hint that is verified like the others).
+    /// 1. The path where a running mount holds it (`held`, a hint that is verified as well).
     /// 2. The recorded path.
     /// 3. The file handle, on every mounted filesystem that may be the right one. It needs
     ///    CAP_DAC_READ_SEARCH.
