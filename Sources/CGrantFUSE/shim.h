@@ -7,8 +7,8 @@
 // The parts of libfuse that differ between versions, under one name each.
 //
 // The version of the header decides which code compiles. Libraries with the same soname differ
-// (libfuse3.so.3 is 3.0 to 3.16, libfuse3.so.4 is 3.17 and later), so the loaded library's version
-// is checked as well.
+// (libfuse3.so.3 is 3.0 to 3.16, libfuse3.so.4 is 3.17 and later), so the loaded library's
+// version is checked as well.
 
 // Wraps fuse_session_new, which is a macro from 3.17 on and so not imported by Swift.
 static inline struct fuse_session *cfuse3_session_new(

@@ -1,11 +1,13 @@
 import GrantModel
 import GrantSystem
 
-/// Caches the identities of parent directories: each is looked at once.
+/// Caches the identities of parent directories: each is read once.
 final class Ancestry {
     private var known: [[UInt8]: FileIdentity] = [:]
 
-    /// Returns the parents of a canonical path, the nearest first, up to one that cannot be looked at.
+    /// Returns the parents of a canonical path, the nearest first.
+    ///
+    /// Ends at the first parent that cannot be read.
     func ancestors(of path: [UInt8]) -> [FileIdentity] {
         var result: [FileIdentity] = []
         var place = CanonicalPath.parent(path)
@@ -16,7 +18,7 @@ final class Ancestry {
         return result
     }
 
-    /// nil if the directory cannot be looked at.
+    /// The identity of a directory. nil if it cannot be read.
     func identity(of directory: [UInt8]) -> FileIdentity? {
         if let identity = known[directory] { return identity }
         guard let opened = try? CanonicalPath.open(directory, OpenFlags.path), let candidate = Candidate(opened) else { return nil }
@@ -27,7 +29,7 @@ final class Ancestry {
 }
 
 extension FileIdentity {
-    /// Whether both may identify the same directory, given that they are on the same filesystem.
+    /// Whether both may identify the same directory of one filesystem.
     func agrees(with other: FileIdentity) -> Bool {
         inode == other.inode && (birthTime == nil || other.birthTime == nil || birthTime == other.birthTime)
     }

@@ -2,11 +2,15 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-// Bookmarks of files. Unlike directories, programs save files by putting a new file in the place of the old one.
+// Bookmarks of files. Unlike directories, programs save files by putting a new file in the place of
+// the old one.
 extension BookmarkResolver {
-    /// Bookmarks a regular file by any path to it, links included. The bookmark holds the canonical path.
+    /// Bookmarks a regular file by any path to it, links included.
     ///
-    /// `.invalidDirectory` if it does not exist, is neither a file nor a directory, or this process may not read it.
+    /// The bookmark holds the canonical path.
+    ///
+    /// - Throws: `.invalidDirectory` if it does not exist, is neither a file nor a directory, or
+    ///   this process may not read it.
     public func bookmark(document path: some Sequence<UInt8>, form: DocumentBookmark.Form) throws(GrantError) -> BookmarkedDirectory {
         let given = Array(path)
         do throws(Errno) {
@@ -44,8 +48,10 @@ extension BookmarkResolver {
         }
     }
 
-    /// Finds a bookmarked file: at its path, where a file that replaced it counts (`mayReplaceDocument`); by its handle; by a search of its
-    /// former directory.
+    /// Finds a bookmarked file.
+    ///
+    /// It tries the file's path, where a file that replaced it counts (`mayReplaceDocument`). Then
+    /// it tries its handle, and then a search of its former directory.
     func resolve(document bookmark: Bookmark, heldAt held: [UInt8]?) -> ResolvedBookmark {
         for path in [held, bookmark.path].compactMap({ $0 }) {
             guard let seen = reopen(path, isFile: true), isBookmarked(seen, bookmark) else { continue }
@@ -61,8 +67,9 @@ extension BookmarkResolver {
         return .lost(CanonicalPath.isBlocked(bookmark.path) ? .unavailable : .missing)
     }
 
-    /// Returns the file at the document's path if it succeeds the document. The finding is `ok`, with the new identity in the renewed
-    /// bookmark.
+    /// Returns the file at the document's path if it succeeds the document.
+    ///
+    /// The finding is `ok`, with the new identity in the renewed bookmark.
     private func successor(of bookmark: Bookmark) -> ResolvedBookmark? {
         guard let seen = reopen(bookmark.path, isFile: true), let parent = CanonicalPath.parent(bookmark.path),
             let filesystem = volumes.identity(of: seen.descriptor, seen.status), filesystem.isSame(as: bookmark.filesystem),
@@ -82,8 +89,10 @@ extension BookmarkResolver {
             finding: renewed.handle == nil ? .weak : .ok, descriptor: seen.release(), path: path, renewed: renewed, copy: nil)
     }
 
-    /// Returns the bookmark of a document that a mount holds at `path`, whatever its identity: the mount saw how the file came there.
-    /// nil if the file at `path` is not the one of `descriptor`.
+    /// Returns the bookmark of a document that a mount holds at `path`, with any identity.
+    ///
+    /// The mount saw how the file came there. nil if the files at `path` and of `descriptor`
+    /// differ.
     public func renewed(_ bookmark: Bookmark, heldAt path: [UInt8], as descriptor: borrowing FileDescriptor) -> Bookmark? {
         guard let status = try? descriptor.status(), let seen = reopen(path, isFile: true), seen.status.isSameFile(as: status) else {
             return nil

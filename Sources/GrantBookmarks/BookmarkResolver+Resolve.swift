@@ -5,15 +5,22 @@ import GrantSystem
 /// The result of resolving a bookmark.
 public struct ResolvedBookmark: ~Copyable {
     public let finding: BookmarkFinding
-    /// An O_PATH descriptor of exactly the bookmarked directory or file; nil unless `finding.isUsable`.
+    /// An O_PATH descriptor of exactly the bookmarked directory or file.
+    ///
+    /// nil unless `finding.isUsable`.
     public let descriptor: FileDescriptor?
-    /// The present canonical path; nil if it was not found. Set for a directory in a Trash as well.
+    /// The present canonical path. nil if it was not found.
+    ///
+    /// Set for a directory in a Trash as well.
     public let path: [UInt8]?
-    /// The bookmark with its changes (path, owner); nil if there are none. A directory's identity never changes; a document's does when
-    /// it is saved by a rename.
+    /// The bookmark with its changes (path, owner). nil if there are none.
+    ///
+    /// A directory's identity never changes. A document's does when it is saved by a rename.
     public let renewed: Bookmark?
-    /// The path of another directory that carries the bookmark's tag, if there is exactly one. It may be a copy of the lost directory,
-    /// or made to look like one. It was not opened, and must not be entered before somebody has accepted that path.
+    /// The path of another directory with the bookmark's tag, if there is exactly one.
+    ///
+    /// It may be a copy of the lost directory, or made to look like one. It was not opened, and
+    /// must not be entered before a user has accepted that path.
     public let copy: [UInt8]?
 
     /// Whether it was found in a Trash. It counts as `missing` until it is taken out.
@@ -28,12 +35,18 @@ public struct ResolvedBookmark: ~Copyable {
 }
 
 extension BookmarkResolver {
-    /// Finds the directory of a bookmark. What it returns was compared after it was opened, so it is never another directory.
+    /// Finds the directory of a bookmark.
     ///
-    /// It tries, in this order: the path where a running mount holds it (`held`, a hint that is verified like the others); the recorded
-    /// path; the file handle, on every mounted filesystem that may be the right one (needs CAP_DAC_READ_SEARCH); the recorded path
-    /// through links, which may be new; and, where handles do not help, a bounded search below the nearest surviving ancestor. With
-    /// `copies`, it then looks for a lost directory by its tag.
+    /// A returned directory was compared after it was opened, so it is never another one. The
+    /// search tries, in this order:
+    /// 1. The path where a running mount holds it (`held`, a hint that is verified as well).
+    /// 2. The recorded path.
+    /// 3. The file handle, on every mounted filesystem that may be the right one. It needs
+    ///    CAP_DAC_READ_SEARCH.
+    /// 4. The recorded path through links, which may be new.
+    /// 5. If handles do not help, a bounded search below the nearest surviving ancestor.
+    ///
+    /// With `copies`, it then searches a lost directory by its tag.
     public func resolve(_ bookmark: Bookmark, heldAt held: [UInt8]? = nil, copies: Bool = false) -> ResolvedBookmark {
         if bookmark.document != nil { return resolve(document: bookmark, heldAt: held) }
         if let held, let seen = reopen(held), isBookmarked(seen, bookmark) { return found(seen, bookmark, at: held) }
@@ -63,7 +76,8 @@ extension BookmarkResolver {
         case .several: return .lost(.ambiguous)
         case .hidden: return .lost(.unavailable)
         case .one(let path):
-            // Opened again by path, so that the descriptor is on the mount that users see, with that mount's flags.
+            // Opened again by path, so that the descriptor is on the mount that users see, with
+            // that mount's flags.
             if let candidate = reopen(path), isBookmarked(candidate, bookmark) { return found(candidate, bookmark, at: path) }
         }
         if place == .empty, let target = targetOfLink(bookmark.path) {
@@ -81,17 +95,19 @@ extension BookmarkResolver {
         }
     }
 
-    /// What is at the recorded path instead of the bookmarked directory.
+    /// The state of the recorded path if it does not lead to the bookmarked directory.
     private enum Place {
         case empty
         /// Another directory, or a link to one.
         case taken
-        /// The root of another mount; the directory may be below it.
+        /// The root of another mount, below which the directory may be.
         case covered
     }
 
-    /// Finds the present path of a directory that a running mount holds open. That works without privileges and on every filesystem, as
-    /// long as the descriptor is open. `missing` if it was removed, `unavailable` if no path leads to it.
+    /// Finds the present path of a directory that a running mount holds open.
+    ///
+    /// That works without privileges and on every filesystem, as long as the descriptor is open.
+    /// `missing` if it was removed, `unavailable` if no path leads to it.
     public func resolve(_ bookmark: Bookmark, holding descriptor: borrowing FileDescriptor) -> ResolvedBookmark {
         guard let status = try? descriptor.status() else { return .lost(.unavailable) }
         if status.st.st_nlink == 0 { return .lost(.missing) }
@@ -102,13 +118,15 @@ extension BookmarkResolver {
         return found(seen, bookmark, at: path)
     }
 
-    /// Opens, with O_PATH, what stands at the recorded path of a directory's bookmark; nil unless it is that directory. Looks nowhere else.
+    /// Opens a directory at its recorded path, with O_PATH, and tries no other path.
+    ///
+    /// nil unless it is the bookmarked directory.
     public func openAtRecordedPath(_ bookmark: Bookmark) -> FileDescriptor? {
         guard bookmark.document == nil, let seen = reopen(bookmark.path), isBookmarked(seen, bookmark) else { return nil }
         return seen.release()
     }
 
-    /// Returns the identity of the filesystem of an open file; nil if it cannot be determined.
+    /// Returns the identity of an open file's filesystem. nil if it cannot be determined.
     public func filesystemIdentity(of descriptor: borrowing FileDescriptor) -> FilesystemIdentity? {
         guard let status = try? descriptor.status() else { return nil }
         return volumes.identity(of: descriptor, status)
@@ -159,7 +177,8 @@ extension BookmarkResolver {
     private func path(of candidate: borrowing Candidate, on volume: Volume) -> [UInt8]? {
         guard let path = try? candidate.descriptor.path() else { return nil }
         if let seen = reopen(path), seen.status.isSameFile(as: candidate.status) { return path }
-        // The mountpoint may be hidden by another mount; then the other mounts of this filesystem are tried.
+        // Another mount may hide the mountpoint. Then the other mounts of this filesystem are
+        // tried.
         guard MountTable.path(path, isAtOrBelow: volume.entry.mountpoint) else { return nil }
         let below = volume.entry.mountpoint == [0x2F] ? path : Array(path.dropFirst(volume.entry.mountpoint.count))
         for entry in volumes.table.entries where entry.device == volume.entry.device && entry.root == volume.entry.root {
@@ -169,8 +188,10 @@ extension BookmarkResolver {
         return nil
     }
 
-    /// Whether a copy of the filesystem (cloned block by block) is mounted as well and has the directory too. A copy that this process
-    /// may not look into counts as having it.
+    /// Whether a mounted copy of the filesystem has the directory too.
+    ///
+    /// Such a copy was cloned block by block. A copy that this process may not read counts as
+    /// having the directory.
     private func isElsewhereToo(_ bookmark: Bookmark, _ status: FileStatus) -> Bool {
         guard let entry = volumes.entry(of: status), !bookmark.filesystem.uuid.isEmpty else { return false }
         guard volumes.volumes(of: bookmark.filesystem).contains(where: { $0.entry.device != entry.device }) else { return false }
@@ -179,7 +200,7 @@ extension BookmarkResolver {
         return true
     }
 
-    /// Resolves the links of a path; nil if it does not lead to a directory.
+    /// Resolves the links of a path. nil if it does not lead to a directory.
     private func targetOfLink(_ path: [UInt8]) -> [UInt8]? {
         guard let opened = try? FileDescriptor.open(path, OpenFlags.path | O_DIRECTORY) else { return nil }
         return try? opened.path()

@@ -2,9 +2,10 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-// Searches: the last resort. They are bounded, and their results are guesses to be verified.
+// Searches are the last resort. They are bounded, and their results are guesses that must be
+// verified.
 extension BookmarkResolver {
-    /// A surviving ancestor of a bookmarked directory, to search below.
+    /// A surviving ancestor of a bookmarked directory, from which a search starts.
     private struct Anchor {
         let path: [UInt8]
         let device: dev_t
@@ -12,10 +13,11 @@ extension BookmarkResolver {
         let lost: Int
     }
 
-    /// Searches for the directory. nil also if the handle has already given the complete answer, and on filesystems that may be slow.
+    /// Searches for the directory.
     ///
-    /// It begins below the nearest ancestor that is still in place. Then it descends into the nearest of the moved ancestors that it
-    /// finds.
+    /// It begins below the nearest ancestor that is still in place. Then it descends into the
+    /// nearest of the moved ancestors that it finds. Also nil if the handle has already given the
+    /// complete answer, and on filesystems that may be slow.
     func pathBySearch(_ bookmark: Bookmark) -> [UInt8]? {
         if bookmark.handle != nil && FilesystemAccess.mayOpenByHandle { return nil }
         guard let anchor = anchor(of: bookmark) else { return nil }
@@ -33,8 +35,10 @@ extension BookmarkResolver {
         return nil
     }
 
-    /// Returns the paths of directories that carry the tag, each directory once, without those in a Trash: the one at the recorded
-    /// path, on any filesystem, and with `beyondItsPath` those that a search finds on the bookmark's own filesystem.
+    /// Returns the paths of directories with the tag, each once, without those in a Trash.
+    ///
+    /// It checks the recorded path, on any filesystem. With `beyondItsPath` it also searches the
+    /// bookmark's own filesystem.
     func copies(of bookmark: Bookmark, tagged tag: DirectoryTag, beyondItsPath: Bool) -> [[UInt8]] {
         var found: [Search.Tagged] = []
         if let there = Search.tag(at: bookmark.path), there.tag == tag { found.append(there.directory) }
@@ -48,8 +52,9 @@ extension BookmarkResolver {
         return result.map(\.path)
     }
 
-    /// Returns the nearest surviving ancestor, verified by its identity where the bookmark has it. nil if there is none on the
-    /// bookmark's filesystem, or that filesystem may be slow.
+    /// Returns the nearest surviving ancestor, verified by its identity if the bookmark has it.
+    ///
+    /// nil if there is none on the bookmark's filesystem, or if that filesystem may be slow.
     private func anchor(of bookmark: Bookmark) -> Anchor? {
         if FilesystemTraits(type: bookmark.filesystem.type).isRemote { return nil }
         let ancestors = bookmark.origin?.ancestors ?? []

@@ -3,8 +3,10 @@ import GrantModel
 import GrantSystem
 
 extension BookmarkResolver {
-    /// Sets the tag of the bookmarked directory, or removes it (nil), and returns the previous one. EOPNOTSUPP where the filesystem has
-    /// no extended attributes, ESTALE if the directory is no longer at the bookmark's path, and the errors of setxattr(2).
+    /// Sets or removes (nil) the tag of the bookmarked directory, and returns the previous one.
+    ///
+    /// - Throws: EOPNOTSUPP if the filesystem has no extended attributes, ESTALE if the directory
+    ///   is no longer at the bookmark's path, and the errors of setxattr(2).
     public func setTag(_ tag: DirectoryTag?, of bookmark: Bookmark) throws(Errno) -> DirectoryTag? {
         guard let candidate = reopen(bookmark.path), isBookmarked(candidate, bookmark) else { throw Errno(ESTALE) }
         let before = candidate.tag

@@ -4,34 +4,42 @@ import GrantSystem
 
 /// Makes bookmarks, and finds the directories and files that they identify.
 ///
-/// A resolver reads the mount table and each filesystem's identity once and caches them, so make one for each batch and drop it
-/// afterwards. It keeps no descriptor open. It is not thread-safe.
+/// A resolver reads the mount table and each filesystem's identity once and caches them, so make
+/// one for each batch and drop it afterwards. It keeps no descriptor open. It is not thread-safe.
 ///
-/// A remote or user-space filesystem may be slow to answer, so only resolving its own bookmarks asks it.
+/// A remote or user-space filesystem may be slow to respond, so only resolving its own bookmarks
+/// calls it.
 public final class BookmarkResolver {
     let volumes: Volumes
     let search: Search
     let ancestry = Ancestry()
 
-    /// `progress` is called now and then during a search, which may take long. With it a waiting caller can tell a filesystem that
-    /// hangs from one that has much to read.
+    /// Makes a resolver.
     ///
-    /// `readingMounts` is called before and after the mount table is read: that can wait for the kernel, but for no filesystem.
+    /// - Parameters:
+    ///   - progress: Called at intervals during a search, which may take long. With it a waiting
+    ///     caller can distinguish a filesystem that hangs from one that has much to read.
+    ///   - readingMounts: Called before and after the mount table is read. That can wait for the
+    ///     kernel, but for no filesystem.
     public init(progress: @escaping () -> Void = {}, readingMounts: @escaping (Bool) -> Void = { _ in }) {
         search = Search(progress: progress)
         volumes = Volumes(reading: readingMounts)
     }
 
-    /// Bookmarks a directory by any path to it, links included. The bookmark holds the canonical path.
+    /// Bookmarks a directory by any path to it, links included.
     ///
-    /// `.invalidDirectory` if it does not exist, is not a directory, or this process may not read it.
+    /// The bookmark holds the canonical path.
+    ///
+    /// - Throws: `.invalidDirectory` if it does not exist, is not a directory, or this process may
+    ///   not read it.
     public func bookmark(directory path: some Sequence<UInt8>) throws(GrantError) -> BookmarkedDirectory {
         let given = Array(path)
         do throws(Errno) {
             if given.isEmpty { throw Errno(ENOENT) }
             if given.contains(0) { throw Errno(EINVAL) }
             let descriptor = try FileDescriptor.open(given, OpenFlags.path | O_DIRECTORY)
-            // Checks here, once, that it can be read, so that the first user of the view does not find out.
+            // Checked once, here, so that an unreadable directory fails now and not at the first
+            // use of the view.
             _ = try descriptor.reopened(O_RDONLY | O_DIRECTORY | O_NONBLOCK)
             let canonical = try descriptor.path()
             guard let candidate = Candidate(descriptor), let seen = reopen(canonical), seen.status.isSameFile(as: candidate.status) else {
@@ -46,7 +54,7 @@ public final class BookmarkResolver {
         }
     }
 
-    /// Returns the bookmark of an open directory; `path` is the path by which it was opened.
+    /// Returns the bookmark of an open directory. `path`: the path by which it was opened.
     func bookmark(of candidate: borrowing Candidate, at path: [UInt8]) -> Bookmark? {
         guard let filesystem = volumes.identity(of: candidate.descriptor, candidate.status) else { return nil }
         let traits = FilesystemTraits(type: filesystem.type)
@@ -59,7 +67,9 @@ public final class BookmarkResolver {
             origin: BookmarkOrigin(ancestors: ancestry.ancestors(of: path), bootID: Boot.id, madeBy: getuid()))
     }
 
-    /// Opens a canonical path; nil if it goes through a link or is not a directory (`isFile`: not a regular file).
+    /// Opens a canonical path.
+    ///
+    /// nil if it leads through a link or is not a directory (`isFile`: not a regular file).
     func reopen(_ path: [UInt8], isFile: Bool = false) -> Candidate? {
         if isFile {
             guard let descriptor = try? CanonicalPath.openAny(path) else { return nil }

@@ -18,7 +18,9 @@ struct Candidate: ~Copyable {
 
     consuming func release() -> FileDescriptor { descriptor }
 
-    /// The file handle. Whether it is persistent depends on the filesystem, which the caller knows.
+    /// The file handle.
+    ///
+    /// Whether it is persistent depends on the filesystem, which the caller knows.
     var handle: FileHandle? {
         guard let handle = try? descriptor.handle() else { return nil }
         return FileHandle(type: handle.type, bytes: handle.bytes)
@@ -30,14 +32,14 @@ struct Candidate: ~Copyable {
         return overflow ? nil : Instant(nanoseconds: nanoseconds &+ Int64(truncatingIfNeeded: status.birth_nanoseconds))
     }
 
-    /// nil where the filesystem has none, or this user may not read the directory.
+    /// nil if the filesystem has none, or if this user may not read the directory.
     var generation: UInt32? {
         let kind = status.st.st_mode & S_IFMT == S_IFDIR ? O_DIRECTORY : O_NOCTTY
         guard let readable = try? descriptor.reopened(O_RDONLY | kind | O_NONBLOCK) else { return nil }
         return try? readable.generation()
     }
 
-    /// nil if there is none, or this user may not read the directory.
+    /// nil if there is none, or if this user may not read the directory.
     var tag: DirectoryTag? {
         // A longer value is not a tag.
         guard let value = try? descriptor.attribute(DirectoryTag.attribute, limit: 33) else { return nil }
@@ -46,8 +48,9 @@ struct Candidate: ~Copyable {
 
     /// Whether this is the directory of `bookmark`, given that it is on the bookmark's filesystem.
     ///
-    /// Everything that the bookmark has and the file can be asked for must agree. Inode numbers are reused, so if the bookmark has more
-    /// than the number, at least one more property must have been compared.
+    /// All properties that both the bookmark and the file have must agree. Inode numbers are
+    /// reused. So if the bookmark has more than the number, at least one more property must have
+    /// been compared.
     func isBookmarked(by bookmark: Bookmark) -> Bool {
         let identity = bookmark.identity
         if status.st.st_ino != identity.inode { return false }

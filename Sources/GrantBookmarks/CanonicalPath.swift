@@ -12,7 +12,9 @@ enum CanonicalPath {
             root.number, below.isEmpty ? [0x2E] : below, flags | O_DIRECTORY | O_NOFOLLOW, crossMounts: true)
     }
 
-    /// Whether it is unknown what is at the path: a parent may not be searched, or a disk or server does not answer.
+    /// Whether it cannot be determined which file is at the path.
+    ///
+    /// A parent may not be searched, or a disk or server does not respond.
     static func isBlocked(_ path: [UInt8]) -> Bool {
         do throws(Errno) {
             _ = try open(path, OpenFlags.path)
@@ -22,14 +24,14 @@ enum CanonicalPath {
         }
     }
 
-    /// Opens whatever is at the path, with O_PATH. ELOOP if a parent is a link.
+    /// Opens a file of any type at the path, with O_PATH. ELOOP if a parent is a link.
     static func openAny(_ path: [UInt8]) throws(Errno) -> FileDescriptor {
         guard path.first == 0x2F else { throw Errno(ENOENT) }
         let root = try FileDescriptor.open([0x2F], OpenFlags.path | O_DIRECTORY)
         return try FileDescriptor.openBeneath(root.number, path.drop { $0 == 0x2F }, OpenFlags.path | O_NOFOLLOW, crossMounts: true)
     }
 
-    /// Returns the parent directory; nil for the root.
+    /// Returns the parent directory. nil for the root.
     static func parent(_ path: [UInt8]) -> [UInt8]? {
         guard path != [0x2F], let slash = path.lastIndex(of: 0x2F) else { return nil }
         return slash == 0 ? [0x2F] : Array(path[..<slash])

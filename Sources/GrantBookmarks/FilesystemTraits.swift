@@ -4,7 +4,9 @@ public struct FilesystemTraits {
     var hasLastingID = false
     /// Whether it does not outlive the boot, or its mount.
     var diesWithBoot = false
-    /// Whether it may hang (a server, a daemon). Such a mount is only opened on the path of a bookmark of its own.
+    /// Whether it may hang (a server, a daemon).
+    ///
+    /// Such a mount is only opened on the path of a bookmark of its own.
     public private(set) var isRemote = false
     /// Whether its file handles are valid after a remount.
     var hasLastingHandles = true

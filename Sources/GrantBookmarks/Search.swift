@@ -4,8 +4,8 @@ import GrantSystem
 
 /// Searches for directories by inode number or tag near their former path.
 ///
-/// It caches what it has scanned, so that many bookmarks below one root cost one scan. It is bounded, stays on one filesystem and
-/// follows no link. Its results are guesses: the caller compares identities.
+/// It caches its scans, so that many bookmarks below one root cost one scan. It is bounded, stays
+/// on one filesystem and follows no link. Its results are guesses: the caller compares identities.
 final class Search {
     /// How many entries one resolver scans, and how many levels deep.
     private var budget = 100_000
@@ -30,13 +30,17 @@ final class Search {
 
     init(progress: @escaping () -> Void) { self.progress = progress }
 
-    /// Returns the path of the directory with that inode number, at or below `place`, a canonical path.
+    /// Returns the path of the directory with that inode number, at or below `place`.
+    ///
+    /// `place`: a canonical path.
     func path(inode: UInt64, device: dev_t, near place: [UInt8]) -> [UInt8]? {
         if scannedRoots.insert(place).inserted { scan(below: place, device: device) }
         return index[Key(device: device, inode: inode)]
     }
 
-    /// Returns the paths with that inode number that may be files, at or below `place`, a canonical path. Nothing is cached.
+    /// Returns the paths with that inode number that may be files, at or below `place`.
+    ///
+    /// `place`: a canonical path. Nothing is cached.
     func files(inode: UInt64, near place: [UInt8]) -> [[UInt8]] {
         var found: [[UInt8]] = []
         var level = [place]
@@ -62,7 +66,9 @@ final class Search {
         return found
     }
 
-    /// Returns the directories at or below `place` that carry the tag. Those that this process may not read are left out.
+    /// Returns the directories at or below `place` that carry the tag.
+    ///
+    /// Omits directories that this process may not read.
     func directories(tagged tag: DirectoryTag, device: dev_t, near place: [UInt8]) -> [Tagged] {
         if scannedRoots.insert(place).inserted { scan(below: place, device: device) }
         if tagged[place] == nil {
@@ -78,7 +84,7 @@ final class Search {
         return tagged[place]?[tag] ?? []
     }
 
-    /// Returns the directory at a canonical path with its tag; nil if it carries none.
+    /// Returns the directory at a canonical path with its tag. nil if it carries none.
     static func tag(at path: [UInt8]) -> (tag: DirectoryTag, directory: Tagged)? {
         guard let opened = try? CanonicalPath.open(path, OpenFlags.path), let candidate = Candidate(opened), let tag = candidate.tag else {
             return nil

@@ -1,9 +1,12 @@
-/// The directories to which desktops move deleted files, by the freedesktop.org Trash specification.
+/// The directories to which desktops move deleted files.
+///
+/// See the freedesktop.org Trash specification.
 public enum Trash {
-    /// Whether a canonical path is inside a Trash: `…/.local/share/Trash/files/…`, `…/.Trash-UID/files/…`, `…/.Trash/UID/…`. The Trash
-    /// itself is not.
+    /// Whether a canonical path is inside a Trash. The Trash itself is not.
+    ///
+    /// A Trash is `…/.local/share/Trash/files/…`, `…/.Trash-UID/files/…` or `…/.Trash/UID/…`.
     public static func holds(_ path: [UInt8]) -> Bool {
-        // A quick check first: it is made for thousands of directories again and again.
+        // A quick check first, because it is made for thousands of directories.
         guard isMentioned(in: path) else { return false }
         let names = path.split(separator: 0x2F)
         return names.indices.contains { index in
@@ -34,7 +37,7 @@ public enum Trash {
         return 2
     }
 
-    /// `.Trash-UID/files`, where there is no shared one.
+    /// `.Trash-UID/files`, used if there is no shared one.
     private static func own(_ names: ArraySlice<ArraySlice<UInt8>>) -> Int? {
         let prefix = Array(".Trash-".utf8)
         guard names.count >= 2, let first = names.first, first.starts(with: prefix), isNumber(first.dropFirst(prefix.count)),

@@ -20,7 +20,9 @@ final class Volumes {
         reading(false)
     }
 
-    /// Returns the identity of the filesystem that an open file is on; nil if its mount is no longer known.
+    /// Returns the identity of the filesystem that an open file is on.
+    ///
+    /// nil if its mount is no longer known.
     func identity(of descriptor: borrowing FileDescriptor, _ status: FileStatus) -> FilesystemIdentity? {
         if let known = identities[status.st.st_dev] { return known }
         guard let entry = entry(of: status) else { return nil }
@@ -43,12 +45,14 @@ final class Volumes {
         return find()
     }
 
-    /// Returns the mounted filesystems that may be the wanted one, whatever the subvolume, each once.
+    /// Returns the mounted filesystems that may be the wanted one, each once.
+    ///
+    /// Subvolumes are not distinguished.
     func volumes(of wanted: FilesystemIdentity) -> [Volume] {
         volumes(type: wanted.type).filter { $0.identity.isSameVolume(as: wanted) }
     }
 
-    /// Whether a filesystem with that identity is mounted. It asks none that may hang.
+    /// Whether a filesystem with that identity is mounted. It calls none that may hang.
     func isMounted(_ wanted: FilesystemIdentity) -> Bool {
         if FilesystemTraits(type: wanted.type).isRemote {
             return table.entries.contains { $0.type == wanted.type && (wanted.source == nil || wanted.source == $0.source) }
@@ -61,7 +65,8 @@ final class Volumes {
         var result: [Volume] = []
         if !FilesystemTraits(type: type).isRemote {
             var seen: Set<dev_t> = []
-            // Mounts of a whole filesystem first: through a mount of a part of it, the rest has no path.
+            // Mounts of a whole filesystem first: through a mount of a part of it, the rest has no
+            // path.
             for entry in table.entries.filter({ $0.type == type }).sorted(by: { $0.root.count < $1.root.count })
             where !seen.contains(entry.device) {
                 guard let volume = open(entry) else { continue }
@@ -95,7 +100,9 @@ final class Volumes {
 }
 
 extension Volumes {
-    /// Asks the kernel for the UUID, through the directory or, if this user may not read it, the root of its mount.
+    /// Requests the UUID from the kernel, through the directory or the root of its mount.
+    ///
+    /// The root is used if this user may not read the directory.
     private func uuidFromKernel(_ descriptor: borrowing FileDescriptor, _ entry: MountEntry) -> [UInt8]? {
         if let readable = try? descriptor.reopened(O_RDONLY | O_DIRECTORY), let uuid = try? readable.filesystemUUID() { return uuid }
         guard let root = entry.opened() else { return nil }
@@ -103,7 +110,9 @@ extension Volumes {
     }
 }
 
-/// A mounted filesystem. It is opened for each use: an open descriptor would make `umount` fail.
+/// A mounted filesystem.
+///
+/// It is opened for each use: an open descriptor would make `umount` fail.
 struct Volume {
     let entry: MountEntry
     let identity: FilesystemIdentity
@@ -113,7 +122,9 @@ extension MountEntry {
     /// As stat(2) returns it. On btrfs, files have another one for each subvolume.
     var device: dev_t { makedev(major, minor) }
 
-    /// Opens the root of the mount, without O_PATH; nil if it cannot be reached, is hidden by another mount, or is not a directory.
+    /// Opens the root of the mount, without O_PATH.
+    ///
+    /// nil if it cannot be reached, is hidden by another mount, or is not a directory.
     func opened() -> FileDescriptor? {
         guard let descriptor = try? FileDescriptor.open(mountpoint, O_RDONLY | O_NONBLOCK | O_NOFOLLOW),
             let status = try? descriptor.status(), !status.has_mount_id || status.mount_id == id, status.st.st_mode & S_IFMT == S_IFDIR
@@ -133,7 +144,8 @@ extension FilesystemIdentity {
     func isSameVolume(as other: FilesystemIdentity) -> Bool {
         if bootID != other.bootID { return false }
         if !uuid.isEmpty && !other.uuid.isEmpty { return uuid == other.uuid }
-        // One of them was identified by a process that could not ask for the UUID. The fsid, if there is one, is derived from it.
+        // A process that could not read the UUID has identified one of them. The fsid, if there is
+        // one, is derived from it.
         if let fsid, let otherID = other.fsid { return type == other.type && fsid == otherID }
         return uuid.isEmpty && other.uuid.isEmpty && type == other.type && source == other.source
     }

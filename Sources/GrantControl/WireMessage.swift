@@ -6,7 +6,7 @@ import GrantModel
 ///     extension HandoverMessage: WireMessage {
 ///         package static let cases: [WireCase<HandoverMessage>] = [
 ///             WireCase(2, state) {
-///                 if case .state(let bytes, let descriptors) = $0 { (bytes, descriptors) } else { nil }
+///                 if case .state(let bytes, let count) = $0 { (bytes, count) } else { nil }
 ///             },
 ///             WireCase(3, .ready),
 ///         ]

@@ -1,17 +1,20 @@
 import Glibc
 
-/// Settings of the kernel's memory management for one filesystem (sysfs, class bdi). Only root may change them; without that right
-/// they stay as the kernel has them, and nothing is reported.
+/// Settings of the kernel's memory management for one filesystem (sysfs, class bdi).
+///
+/// Only root may change them. Without that right the kernel's settings stay, and no error is
+/// reported.
 public enum BackingDevice {
-    /// Sets the readahead for files on this device; the kernel's default is 128 KiB.
+    /// Sets the readahead for files on this device. The kernel's default is 128 KiB.
     public static func setReadAhead(kilobytes: Int, of device: DeviceNumber) { _ = set("read_ahead_kb", kilobytes, of: device) }
 
     /// Lifts the per-filesystem limit on dirty pages, so that only the global limit applies.
     ///
-    /// The kernel limits a FUSE filesystem to one hundredth of the global amount, and before Linux 6.14 to nothing at all where
-    /// little was written back lately. Writers wait at that limit (mm/page-writeback.c, balance_dirty_pages), so pages of one
-    /// granted filesystem that hangs would block writers of every grant in the mount. Before Linux 6.2 the limit cannot be lifted;
-    /// then the hundredth is at least guaranteed.
+    /// The kernel limits a FUSE filesystem to one hundredth of the global amount. Before Linux 6.14
+    /// the limit is zero if little was written back lately. Writers wait at that limit
+    /// (mm/page-writeback.c, balance_dirty_pages). So pages of one granted filesystem that hangs
+    /// would block writers of every grant in the mount. Before Linux 6.2 the limit cannot be
+    /// lifted. The hundredth is then at least guaranteed.
     public static func liftOwnBound(of device: DeviceNumber) {
         if !set("strict_limit", 0, of: device) { _ = set("min_ratio", 1, of: device) }
     }

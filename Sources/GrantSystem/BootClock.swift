@@ -1,6 +1,6 @@
 import Glibc
 
-/// CLOCK_BOOTTIME: nobody can set it, and it advances while the machine is suspended.
+/// CLOCK_BOOTTIME, which cannot be set, and advances while the machine is suspended.
 public enum BootClock {
     /// Nanoseconds since boot.
     public static var now: Int64 {
@@ -9,7 +9,9 @@ public enum BootClock {
         return Int64(truncatingIfNeeded: time.tv_sec) &* 1_000_000_000 &+ Int64(truncatingIfNeeded: time.tv_nsec)
     }
 
-    /// Sleeps until that time. If it passes during a suspension, the sleep ends when the machine wakes.
+    /// Sleeps until that time.
+    ///
+    /// If it passes during a suspension, the sleep ends when the machine wakes.
     public static func sleep(until moment: Int64) {
         var time = timespec(
             tv_sec: time_t(truncatingIfNeeded: max(0, moment) / 1_000_000_000),

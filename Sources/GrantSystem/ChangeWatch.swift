@@ -2,29 +2,38 @@ import CGrantSystem
 import Glibc
 import Synchronization
 
-/// Reports changes made by anybody on watched filesystems (fanotify(7)) or in watched directories (inotify(7)).
+/// Reports changes by any process on watched filesystems or in watched directories.
 ///
-/// A change names its directory by a key, which `add` returns: from the kernel for inotify, from the directory's handle for
-/// fanotify.
+/// It uses fanotify(7) for filesystems and inotify(7) for directories. A change names its directory
+/// by a key, which `add` returns. For inotify the key comes from the kernel, for fanotify from the
+/// directory's handle.
 public final class ChangeWatch: Sendable {
     public enum Means: UInt8, Sendable {
-        /// Changes of names and attributes on whole filesystems, one mark each, and of contents when a writer closes the file.
-        /// Needs CAP_SYS_ADMIN, and filesystems with an identity and handles.
+        /// Changes of names and attributes on whole filesystems, one mark each.
+        ///
+        /// Contents are reported when a writer closes the file. Needs CAP_SYS_ADMIN, and
+        /// filesystems with an identity and handles.
         case names = 1
-        /// Every write to files in watched directories. A mark on the whole filesystem would slow every write on it.
+        /// Every write to files in watched directories.
+        ///
+        /// A mark on the whole filesystem would slow every write on it.
         case data = 2
-        /// Both, by one watch per directory. A user has a limited number of watches. Does not say who made a change.
+        /// Both, by one watch per directory.
+        ///
+        /// A user has a limited number of watches. The process that made a change is not reported.
         case directories = 3
     }
 
     public let means: Means
     private let group: FileDescriptor
-    /// How many watches may be added; `directories` only.
+    /// How many watches may be added, for `directories` only.
     private let budget: Int
     private let used = Atomic<Int>(0)
 
-    /// Throws EPERM or EINVAL where the kernel does not let this process watch by these means; EMFILE where its user has too many
-    /// watches.
+    /// Makes a watch without directories.
+    ///
+    /// - Throws: EPERM or EINVAL if the kernel does not let this process watch by these means,
+    ///   EMFILE if its user has too many watches.
     public init(_ means: Means) throws(Errno) {
         self.means = means
         switch means {
@@ -38,19 +47,27 @@ public final class ChangeWatch: Sendable {
         }
     }
 
-    /// `names`: watches the filesystem that a descriptor (O_PATH will do) is on. Adding it twice is harmless. Throws ENODEV, EXDEV
-    /// or EOPNOTSUPP where the kernel cannot report changes on that filesystem by handle.
+    /// Watches the filesystem of a descriptor, which may be O_PATH. For `names`.
+    ///
+    /// Adding it twice is harmless.
+    ///
+    /// - Throws: ENODEV, EXDEV or EOPNOTSUPP if the kernel cannot report changes on that filesystem
+    ///   by handle.
     public func addFilesystem(of descriptor: Int32) throws(Errno) {
         _ = try Errno.check(clinux_fanotify_watch(group.number, descriptor))
         var key: UInt64 = 0
         _ = try Errno.check(clinux_directory_key(descriptor, &key))
     }
 
-    /// `data`: stops reporting writes in a directory (O_PATH) for a while, so that they cost the writers nothing.
+    /// Stops reporting writes in a directory (O_PATH) for a while. For `data`.
+    ///
+    /// They then cost the writers nothing.
     public func pause(directory descriptor: Int32) { _ = clinux_fanotify_watch_data(group.number, descriptor, false) }
 
-    /// Returns the key under which changes in a directory (O_PATH) are reported; by `data` and `directories`, starts watching it.
-    /// nil where it cannot be watched. Changes of `data` name no directory.
+    /// Returns the key under which changes in a directory (O_PATH) are reported.
+    ///
+    /// For `data` and `directories`, also starts watching it. nil if it cannot be watched. Changes
+    /// of `data` name no directory.
     public func add(directory descriptor: Int32) -> UInt64? {
         switch means {
         case .names:
@@ -86,8 +103,10 @@ public final class ChangeWatch: Sendable {
         return poll(&request, 1, 0) != 0
     }
 
-    /// Calls `body` with every queued change until there is none. `buffer`: 4 KiB or more; what a change points to lies in it and
-    /// is valid during the call.
+    /// Calls `body` with every queued change until there is none.
+    ///
+    /// - Parameter buffer: 4 KiB or more. The data of a change lies in it and is valid during the
+    ///   call.
     public func drain(into buffer: UnsafeMutableRawBufferPointer, _ body: (Change) -> Void) {
         var change = Change()
         while true {
@@ -111,11 +130,11 @@ public typealias Change = clinux_change
 /// A file's handle, see name_to_handle_at(2).
 public typealias RawHandle = clinux_handle
 
-/// What changed.
+/// Kinds of changes.
 public struct ChangeKinds: OptionSet, Sendable {
     public let rawValue: UInt32
     public init(rawValue: UInt32) { self.rawValue = rawValue }
-    /// An entry came, went or was renamed.
+    /// An entry was added, removed or renamed.
     public static let names = ChangeKinds(rawValue: UInt32(truncatingIfNeeded: clinux_change_names))
     public static let data = ChangeKinds(rawValue: UInt32(truncatingIfNeeded: clinux_change_data))
     public static let attributes = ChangeKinds(rawValue: UInt32(truncatingIfNeeded: clinux_change_attributes))
@@ -123,8 +142,10 @@ public struct ChangeKinds: OptionSet, Sendable {
     public static let overflow = ChangeKinds(rawValue: UInt32(truncatingIfNeeded: clinux_change_overflow))
     /// The directory is gone, and its watch with it.
     public static let ended = ChangeKinds(rawValue: UInt32(truncatingIfNeeded: clinux_change_ended))
-    /// With `names`, where filesystems are watched: the entry was a directory, and went or was renamed.
+    /// With `names`, on watched filesystems: a directory was removed or renamed.
     public static let directory = ChangeKinds(rawValue: UInt32(truncatingIfNeeded: clinux_change_directory))
-    /// With `names`: the entry was renamed, and was in this directory before. Without a name: the directory itself was renamed.
+    /// With `names`: an entry of this directory was renamed.
+    ///
+    /// Without a name: the directory itself was renamed.
     public static let moved = ChangeKinds(rawValue: UInt32(truncatingIfNeeded: clinux_change_moved))
 }

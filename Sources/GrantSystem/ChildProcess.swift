@@ -4,12 +4,16 @@ import Glibc
 /// Starts programs and waits for them.
 public enum ChildProcess {
     /// posix_spawn(3) with all signals unblocked and at their defaults.
-    /// - `detached`: in a session of its own, stdin and stdout at /dev/null, no other descriptor inherited but stderr.
-    /// - `inGroup`: in a process group of its own, only the three standard descriptors inherited.
-    /// - `silent`: all three standard descriptors at /dev/null.
-    /// - `descriptors`: get the numbers from 3 on in the child.
-    /// - `environment`: `NAME=VALUE` entries that replace this process's environment.
-    /// A program without a slash is looked for in PATH.
+    ///
+    /// A program without a slash is searched in PATH.
+    ///
+    /// - Parameters:
+    ///   - detached: In a session of its own, stdin and stdout at /dev/null, no other descriptor
+    ///     inherited but stderr.
+    ///   - inGroup: In a process group of its own, only the three standard descriptors inherited.
+    ///   - silent: All three standard descriptors at /dev/null.
+    ///   - descriptors: Get the numbers from 3 on in the child.
+    ///   - environment: `NAME=VALUE` entries that replace this process's environment.
     public static func spawn(
         _ program: String, arguments: [[UInt8]], environment: [[UInt8]]? = nil, detached: Bool = false, inGroup: Bool = false,
         silent: Bool = false, descriptors: [Int32] = []
@@ -24,13 +28,17 @@ public enum ChildProcess {
             clinux_spawn(program, words.pointers, variables?.pointers, manner, descriptors, Int32(clamping: descriptors.count)))
     }
 
-    /// Reaps the child. Returns its exit status, or 128 plus the number of the signal that ended it.
+    /// Reaps the child.
+    ///
+    /// - Returns: Its exit status, or 128 plus the number of the signal that ended it.
     public static func wait(_ pid: Int32) throws(Errno) -> Int32 { try Errno.check(clinux_wait_for_child(pid)) }
 
     /// Reaps every child that has ended. For a process in which nothing waits for one meanwhile.
     public static func reap() { while waitpid(-1, nil, WNOHANG) > 0 {} }
 
-    /// Waits until the child has ended, without reaping it: `wait` still returns its status, on any thread.
+    /// Waits until the child has ended, without reaping it.
+    ///
+    /// `wait` still returns its status, on any thread.
     public static func awaitEnd(_ pid: Int32) { clinux_await_end_of_child(pid) }
 
     /// Whether `wait` would return at once.
@@ -53,20 +61,23 @@ public enum MemoryFile {
         FileDescriptor(owning: try Errno.check(clinux_memory_file(contents, contents.count)))
     }
 
-    /// Whether the file lies in memory: a memfd, or a file of a tmpfs or hugetlbfs. Only such files have seals (fcntl(2), F_GET_SEALS;
-    /// mm/memfd.c).
+    /// Whether the file lies in memory: a memfd, or a file of a tmpfs or hugetlbfs.
+    ///
+    /// Only such files have seals (fcntl(2), F_GET_SEALS, and mm/memfd.c).
     public static func isOne(_ file: borrowing FileDescriptor) -> Bool { fcntl(file.number, 1034) >= 0 }
 }
 
 /// Looks programs up in PATH.
 public enum ProgramSearch {
-    /// fusermount3, looked for as libfuse does: first at its fixed path, which need not be in PATH. nil when there is none.
+    /// The path of fusermount3. nil if there is none.
+    ///
+    /// It is searched as libfuse does: first at its fixed path, which need not be in PATH.
     public static var mountHelper: String? {
         let own = "/usr/bin/fusermount3"
         return access(own, X_OK) == 0 ? own : path(of: "fusermount3")
     }
 
-    /// The first executable file of that name, as execvp(3) would find it; nil when there is none.
+    /// The first executable file of that name, as execvp(3) would find it. nil if there is none.
     public static func path(of program: String) -> String? {
         let path = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin"
         for directory in path.split(separator: ":", omittingEmptySubsequences: false) {
@@ -96,6 +107,8 @@ public struct PipePair: ~Copyable, Sendable {
     /// Closes the reading end and keeps the writing end.
     public consuming func closeReading() -> FileDescriptor { writing }
 
-    /// Closes the writing end and keeps the reading end, so that the other writers' last close is seen as end of file.
+    /// Closes the writing end and keeps the reading end.
+    ///
+    /// The other writers' last close is then seen as end of file.
     public consuming func closeWriting() -> FileDescriptor { reading }
 }

@@ -11,7 +11,7 @@ public struct DeviceNumber: Hashable, Sendable {
         self.minor = minor
     }
 
-    /// The device behind `path`, links followed. Never blocks: no filesystem is asked.
+    /// The device behind `path`, links followed. Never blocks, because it calls no filesystem.
     public static func withoutAsking(_ path: String) throws(Errno) -> DeviceNumber {
         try MountIdentity.withoutAsking(path).device
     }

@@ -2,7 +2,10 @@ import Glibc
 
 /// Lists directories of the program itself or of the system.
 public enum DirectoryNames {
-    /// All names but `.` and `..`, in listing order. Throws what opendir(3) gives. `onProgress`: called for each.
+    /// All names but `.` and `..`, in listing order.
+    ///
+    /// - Parameter onProgress: Called for each.
+    /// - Throws: The error of opendir(3).
     public static func of(_ directory: some Sequence<UInt8>, _ onProgress: () -> Void = {}) throws(Errno) -> [[UInt8]] {
         guard let stream = withCString(directory, { opendir($0) }) else { throw Errno(errno) }
         defer { closedir(stream) }

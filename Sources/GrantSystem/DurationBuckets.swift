@@ -1,11 +1,13 @@
-/// The buckets by which durations are counted: each reaches four times as far as the one before, the last one to infinity.
+/// The buckets by which durations are counted.
+///
+/// Each reaches four times as far as the one before, the last one to infinity.
 public enum DurationBuckets {
     public static let count = 12
 
-    /// The upper ends of all buckets but the last, in nanoseconds, included: 4,096 ns to 4.3 s.
+    /// The inclusive upper ends of all buckets but the last, in nanoseconds: 4,096 ns to 4.3 s.
     public static var bounds: [UInt64] { (0..<(count - 1)).map { 1 << (12 + 2 * UInt64(truncatingIfNeeded: $0)) } }
 
-    /// The bucket of a duration in nanoseconds; what is not positive is in the first.
+    /// The bucket of a duration in nanoseconds. Negative durations and 0 are in the first.
     @inline(__always)
     public static func index(of nanoseconds: Int64) -> Int {
         if nanoseconds <= 4096 { return 0 }

@@ -1,25 +1,32 @@
 import CGrantSystem
 import Glibc
 
-/// A connection between the kernel and a FUSE daemon: one filesystem, through whatever mounts, namespaces and open files it is
-/// reached. It outlives its daemon and its mount for as long as anybody holds anything of it.
+/// A connection between the kernel and a FUSE daemon: one filesystem.
+///
+/// It may be reached through several mounts, namespaces and open files. It outlives its daemon and
+/// its mount for as long as any process holds a mount or a file of it.
 public struct FUSEConnection: Hashable, Sendable {
-    /// Identifies the filesystem: open and mapped files are found by it. The kernel reuses the number once this filesystem is gone.
+    /// Identifies the filesystem, so that open and mapped files are found by it.
+    ///
+    /// The kernel reuses the number once this filesystem is gone.
     public let device: DeviceNumber
-    /// The unique ID of its first mount, never reused; nil before Linux 6.8.
+    /// The unique ID of its first mount, never reused. nil before Linux 6.8.
     public let mount: UInt64?
-    /// nil where /sys/fs/fuse/connections is not mounted.
+    /// nil if /sys/fs/fuse/connections is not mounted.
     public let entry: Entry?
-    /// The generation that its daemon gives every node but the root. It tells handles of this connection from those of others.
+    /// The generation that its daemon gives every node but the root.
+    ///
+    /// It distinguishes handles of this connection from those of others.
     public let generation: UInt32?
 
-    /// The connection's directory below /sys/fs/fuse/connections. The kernel makes and removes it with the connection
-    /// (fs/fuse/control.c).
+    /// The connection's directory below /sys/fs/fuse/connections.
+    ///
+    /// The kernel makes and removes it with the connection (fs/fuse/control.c).
     public struct Entry: Hashable, Sendable {
         public let inode: UInt64
         /// Its ctime, which the mounting user can set.
         public let changed: Int64
-        /// Tells mounts of fusectl apart: a new mount makes every entry anew.
+        /// Distinguishes mounts of fusectl: a new mount makes new entries.
         public let instance: UInt64
 
         public init(inode: UInt64, changed: Int64, instance: UInt64) {
@@ -30,10 +37,10 @@ public struct FUSEConnection: Hashable, Sendable {
     }
 
     public enum Presence: Sendable {
-        /// Somebody still holds something of it, if only a mount.
+        /// A process still holds a part of it, or a mount exists.
         case there
         case gone
-        /// A filesystem with this number may exist; whether it is this one cannot be told.
+        /// A filesystem with this number may exist. Whether it is this one is unknown.
         case unknown
     }
 
@@ -44,7 +51,7 @@ public struct FUSEConnection: Hashable, Sendable {
         self.entry = entry
     }
 
-    /// Identifies the connection of a file behind a descriptor, without asking the daemon.
+    /// Identifies the connection of a file behind a descriptor, without a call to the daemon.
     public init(of descriptor: borrowing FileDescriptor, generation: UInt32) throws(Errno) {
         let identity = try MountIdentity(of: descriptor)
         var entry: Entry?
@@ -59,28 +66,36 @@ public struct FUSEConnection: Hashable, Sendable {
         case .unreadable: return .unknown
         case .none(let instance): return instance == entry.instance ? .gone : .unknown
         case .found(let now):
-            // Inode numbers come from a counter for all of the kernel, so the same one is no coincidence.
+            // Inode numbers come from one counter of the kernel, so equal numbers are not a
+            // coincidence.
             if now.inode == entry.inode, now.instance == entry.instance || now.changed == entry.changed { return .there }
             return now.instance == entry.instance ? .gone : .unknown
         }
     }
 
-    /// Aborts the connection, as its daemon's death does: requests that wait, and all later ones, fail with ENOTCONN.
+    /// Aborts the connection, as its daemon's death does.
     ///
-    /// Needs root, or fusectl mounted for the user who mounted the filesystem. Throws ESTALE when the connection cannot be told
-    /// from a later one with the same number.
+    /// Requests that wait, and all later ones, fail with ENOTCONN. Needs root, or fusectl mounted
+    /// for the user who mounted the filesystem.
+    ///
+    /// - Throws: ESTALE if the connection cannot be distinguished from a later one with the same
+    ///   number.
     public func abort() throws(Errno) {
         let control = try control()
         try FUSEConnection.abort(by: control.number)
     }
 
-    /// Opens the descriptor that `abort(by:)` takes, for a process that will have no privilege left when it aborts.
+    /// Opens the descriptor that `abort(by:)` takes.
     ///
-    /// `isServedHere`: this process has its device open, so that no later connection can have its number. Before Linux 6.8 nothing
-    /// else tells that where fusectl is not mounted.
+    /// For a process that will have no privilege left when it aborts.
+    ///
+    /// - Parameter isServedHere: Whether this process has its device open, so that no later
+    ///   connection can have its number. Before Linux 6.8 nothing else guarantees that if fusectl
+    ///   is not mounted.
     public func control(isServedHere: Bool = false) throws(Errno) -> FileDescriptor {
         let control = FileDescriptor(owning: try Errno.check(clinux_fuse_control_abort(device.minor)))
-        // The descriptor is of one connection and no other, so what is seen now is true when it is written to.
+        // The descriptor belongs to one connection, so the check made now still holds when it is
+        // written to.
         guard isServedHere || presence == .there || mount.map({ MountNumber.isThere($0) == true }) == true else { throw Errno(ESTALE) }
         return control
     }
@@ -90,8 +105,9 @@ public struct FUSEConnection: Hashable, Sendable {
         if write(control, &word, 1) < 0 { throw Errno(errno) }
     }
 
-    /// The generation of the file behind `path` in a FUSE filesystem, links followed; 0 for its root. Never blocks. nil where the
-    /// kernel does not tell it.
+    /// The generation of the file behind `path` in a FUSE filesystem, links followed.
+    ///
+    /// The root has 0. Never blocks. nil if the kernel does not tell it.
     public static func generation(of path: String) -> UInt32? {
         var generation: UInt32 = 0
         return clinux_fuse_generation(path, &generation) == 0 ? generation : nil
@@ -115,14 +131,17 @@ public struct FUSEConnection: Hashable, Sendable {
 
 /// A FUSE filesystem that root has mounted without a path.
 public struct FUSEMount: ~Copyable, Sendable {
-    /// The /dev/fuse descriptor on which requests arrive. This value does not close it: the library's session does, and that ends
-    /// the connection.
+    /// The /dev/fuse descriptor on which requests arrive.
+    ///
+    /// This value does not close it. The library's session does, and that ends the connection.
     public let device: Int32
     /// O_PATH, of the mount's root.
     public let root: FileDescriptor
 
-    /// Mounts a filesystem of type `fuse.SUBTYPE` on a directory (O_PATH), by fsopen(2) and its siblings. `words`: options as
-    /// fusermount3 takes them. Throws EINVAL for an option that the kernel does not know.
+    /// Mounts a filesystem of type `fuse.SUBTYPE` on a directory (O_PATH), by fsopen(2).
+    ///
+    /// - Parameter words: Options as fusermount3 takes them.
+    /// - Throws: EINVAL for an option that the kernel does not know.
     public init(on directory: borrowing FileDescriptor, subtype: String, source: String, words: [String]) throws(Errno) {
         var (device, root): (Int32, Int32) = (-1, -1)
         _ = try Errno.check(clinux_fuse_mount(directory.number, subtype, source, words.joined(separator: ","), &device, &root))

@@ -2,7 +2,9 @@ import Glibc
 
 /// Reads small files whole, such as those of /proc.
 public enum File {
-    /// Reads to the end of the file. Follows links: only for paths of the program itself. `onProgress`: called after each part.
+    /// Reads to the end of the file. Follows links: only for paths of the program itself.
+    ///
+    /// - Parameter onProgress: Called after each part.
     public static func contents(of path: some Sequence<UInt8>, _ onProgress: () -> Void = {}) throws(Errno) -> [UInt8] {
         let file = try FileDescriptor.open(path, O_RDONLY)
         var result: [UInt8] = []
@@ -19,7 +21,7 @@ public enum File {
         }
     }
 
-    /// The contents as text, surrounding white space removed; nil when the file cannot be read.
+    /// The contents as text, surrounding white space removed. nil if the file cannot be read.
     public static func line(of path: String) -> String? {
         guard let bytes = try? contents(of: Array(path.utf8)) else { return nil }
         let isBlank = { (byte: UInt8) in byte == 0x20 || byte == 0x0A || byte == 0x09 }
@@ -30,6 +32,6 @@ public enum File {
 
 /// This boot of the machine.
 public enum Boot {
-    /// /proc/sys/kernel/random/boot_id; `unknown` when it cannot be read.
+    /// /proc/sys/kernel/random/boot_id, or `unknown` if it cannot be read.
     public static var id: String { File.line(of: "/proc/sys/kernel/random/boot_id") ?? "unknown" }
 }

@@ -3,12 +3,14 @@ import Glibc
 
 /// System calls for copying file data. None of these descriptors may be O_PATH.
 extension FileDescriptor {
-    /// FICLONE: shares all data of `source` until either file changes. Throws EOPNOTSUPP, EXDEV, EINVAL or ENOTTY where the
-    /// filesystem cannot.
+    /// FICLONE: shares all data of `source` until either file changes.
+    ///
+    /// - Throws: EOPNOTSUPP, EXDEV, EINVAL or ENOTTY if the filesystem cannot.
     public func clone(_ source: borrowing FileDescriptor) throws(Errno) { _ = try Errno.check(clinux_clone(source.number, number)) }
 
-    /// copy_file_range(2) between equal offsets. Returns the bytes copied; 0 at the end of `source`, and on filesystems with
-    /// generated files.
+    /// copy_file_range(2) between equal offsets. Returns the bytes copied.
+    ///
+    /// The result is 0 at the end of `source`, and on filesystems with generated files.
     public func copyRange(of source: borrowing FileDescriptor, at offset: Int64, count: Int) throws(Errno) -> Int {
         try Errno.check(
             clinux_copy_file_range(source.number, off_t(truncatingIfNeeded: offset), number, off_t(truncatingIfNeeded: offset), count, 0))
@@ -29,8 +31,9 @@ extension FileDescriptor {
         return filled
     }
 
-    /// The next data extent from `offset` on (SEEK_DATA, SEEK_HOLE); nil when there is none. Where the filesystem knows no holes,
-    /// everything up to `size` is one extent.
+    /// The next data extent from `offset` on (SEEK_DATA, SEEK_HOLE). nil if there is none.
+    ///
+    /// On a filesystem without holes, everything up to `size` is one extent.
     public func data(from offset: Int64, size: Int64) throws(Errno) -> Range<Int64>? {
         let start = clinux_lseek(number, offset, clinux_SEEK_DATA)
         if start == -Int64(truncatingIfNeeded: ENXIO) { return nil }
@@ -41,7 +44,9 @@ extension FileDescriptor {
 
     public func truncate(to size: Int64) throws(Errno) { _ = try Errno.check(clinux_ftruncate(number, off_t(truncatingIfNeeded: size))) }
 
-    /// Takes flock(2) exclusively without waiting; held until the descriptor is closed. False when another process holds it.
+    /// Takes flock(2) exclusively without waiting. Held until the descriptor is closed.
+    ///
+    /// False if another process holds it.
     public func tryLock() throws(Errno) -> Bool {
         let result = clinux_flock(number, LOCK_EX | LOCK_NB)
         if result == -EWOULDBLOCK { return false }
@@ -63,7 +68,7 @@ extension FileDescriptor {
             })
     }
 
-    /// listxattr(2). Nothing where the filesystem has no attributes.
+    /// listxattr(2). Empty if the filesystem has no attributes.
     public func attributeNames() throws(Errno) -> [String] {
         var list = [CChar](repeating: 0, count: 65_536)
         let result = list.withUnsafeMutableBufferPointer { clinux_listxattr_descriptor(number, $0.baseAddress!, $0.count) }
@@ -87,7 +92,7 @@ public enum DirectoryEntry {
         _ = try Errno.check(withCString(name) { clinux_mkdirat(directory, $0, mode) })
     }
 
-    /// mknod(2); the type is in `mode`.
+    /// mknod(2). The type is in `mode`.
     public static func makeNode(_ directory: Int32, _ name: [UInt8], _ mode: mode_t, device: dev_t) throws(Errno) {
         _ = try Errno.check(withCString(name) { clinux_mknodat(directory, $0, mode, device) })
     }
@@ -106,7 +111,7 @@ public enum DirectoryEntry {
         _ = try Errno.check(withCString(name) { clinux_unlinkat(directory, $0, isDirectory) })
     }
 
-    /// renameat2(2) with RENAME_NOREPLACE: EEXIST when the new name is taken.
+    /// renameat2(2) with RENAME_NOREPLACE: EEXIST if the new name is taken.
     public static func rename(_ directory: Int32, _ name: [UInt8], to newName: [UInt8]) throws(Errno) {
         try move(directory, name, to: directory, newName)
     }
@@ -118,7 +123,9 @@ public enum DirectoryEntry {
             withCString(name) { name in withCString(newName) { clinux_renameat2(directory, name, newDirectory, $0, noReplace) } })
     }
 
-    /// renameat2(2) with RENAME_EXCHANGE: swaps two names atomically. Throws EINVAL where the filesystem cannot.
+    /// renameat2(2) with RENAME_EXCHANGE: swaps two names atomically.
+    ///
+    /// - Throws: EINVAL if the filesystem cannot.
     public static func exchange(
         _ directory: Int32, _ name: [UInt8], with otherDirectory: Int32, _ otherName: [UInt8]
     ) throws(Errno) {

@@ -1,6 +1,8 @@
 import CGrantSystem
 
 extension FileDescriptor {
-    /// syncfs(2) of the file's filesystem. Best effort: errors are reported to those who have the files open.
+    /// syncfs(2) of the file's filesystem. Best effort.
+    ///
+    /// Processes that have the files open get the errors.
     public func flushFilesystem() { _ = clinux_syncfs(number) }
 }

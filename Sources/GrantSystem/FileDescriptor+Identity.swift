@@ -3,15 +3,18 @@ import Glibc
 
 /// The identity of a file and of its filesystem.
 extension FileDescriptor {
-    /// name_to_handle_at(2). Throws EOPNOTSUPP where the filesystem has no handles.
+    /// name_to_handle_at(2).
+    ///
+    /// - Throws: EOPNOTSUPP if the filesystem has no handles.
     public func handle() throws(Errno) -> (type: Int32, bytes: [UInt8]) {
         var handle = clinux_handle()
         _ = try Errno.check(clinux_name_to_handle(number, &handle))
         return withUnsafeBytes(of: handle.bytes) { (handle.type, Array($0.prefix(Int(truncatingIfNeeded: handle.length)))) }
     }
 
-    /// open_by_handle_at(2) on the filesystem of this descriptor, which must not be O_PATH. Throws EPERM without
-    /// CAP_DAC_READ_SEARCH, ESTALE when the file no longer exists.
+    /// open_by_handle_at(2) on the filesystem of this descriptor, which must not be O_PATH.
+    ///
+    /// - Throws: EPERM without CAP_DAC_READ_SEARCH, ESTALE if the file no longer exists.
     public func open(handleType: Int32, bytes: [UInt8], _ flags: Int32) throws(Errno) -> FileDescriptor {
         var handle = clinux_handle()
         let capacity = MemoryLayout.size(ofValue: handle.bytes)
@@ -27,15 +30,20 @@ extension FileDescriptor {
         FileDescriptor(owning: try Errno.check(clinux_reopen(number, flags)))
     }
 
-    /// FS_IOC_GETVERSION; the descriptor must not be O_PATH. ENOTTY where the filesystem has none.
+    /// FS_IOC_GETVERSION. The descriptor must not be O_PATH.
+    ///
+    /// - Throws: ENOTTY if the filesystem has none.
     public func generation() throws(Errno) -> UInt32 {
         var generation: UInt32 = 0
         _ = try Errno.check(clinux_generation(number, &generation))
         return generation
     }
 
-    /// The filesystem's UUID (16 bytes), by its type's own ioctl or by FS_IOC_GETFSUUID. The descriptor must not be O_PATH. Throws
-    /// ENOTTY where neither works.
+    /// The filesystem's UUID (16 bytes), by its type's own ioctl or by FS_IOC_GETFSUUID.
+    ///
+    /// The descriptor must not be O_PATH.
+    ///
+    /// - Throws: ENOTTY if neither works.
     public func filesystemUUID() throws(Errno) -> [UInt8] {
         var uuid = [UInt8](repeating: 0, count: 16)
         if clinux_fs_uuid_by_type(number, &uuid) == 0 { return uuid }
@@ -52,9 +60,9 @@ extension FileDescriptor {
     }
 }
 
-/// /dev/disk/by-uuid, for what no ioctl tells.
+/// /dev/disk/by-uuid, for filesystems whose UUID no ioctl reports.
 public enum DiskLinks {
-    /// The UUID that udev links to the block device, as bytes; nil when there is no link.
+    /// The UUID that udev links to the block device, as bytes. nil if there is no link.
     public static func uuid(device: dev_t) -> [UInt8]? {
         guard let directory = opendir("/dev/disk/by-uuid") else { return nil }
         defer { closedir(directory) }
@@ -71,7 +79,9 @@ public enum DiskLinks {
         return nil
     }
 
-    /// Pairs of hexadecimal digits, dashes left out; nil for anything else, and for more than 16 bytes.
+    /// Decodes pairs of hexadecimal digits, ignoring dashes.
+    ///
+    /// nil for anything else, and for more than 16 bytes.
     static func bytes(uuid text: String) -> [UInt8]? {
         let digits = text.filter { $0 != "-" }
         guard digits.utf8.count % 2 == 0, (2...32).contains(digits.utf8.count) else { return nil }

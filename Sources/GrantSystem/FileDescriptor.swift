@@ -10,7 +10,7 @@ public struct FileDescriptor: ~Copyable, Sendable {
 
     deinit { _ = clinux_close(number) }
 
-    /// Gives up ownership; the caller closes the number.
+    /// Gives up ownership. The caller closes the number.
     public consuming func release() -> Int32 {
         let number = number
         discard self
@@ -19,8 +19,10 @@ public struct FileDescriptor: ~Copyable, Sendable {
 }
 
 extension FileDescriptor {
-    /// open(2) by path, O_CLOEXEC added. Follows links unless `flags` contain O_NOFOLLOW: only for the daemon's own paths, never
-    /// for names inside a grant.
+    /// open(2) by path, O_CLOEXEC added.
+    ///
+    /// Follows links unless `flags` contain O_NOFOLLOW: only for the daemon's own paths, never for
+    /// names inside a grant.
     public static func open(_ path: some Sequence<UInt8>, _ flags: Int32, mode: mode_t = 0) throws(Errno) -> FileDescriptor {
         try openAt(AT_FDCWD, path, flags, mode: mode)
     }
@@ -33,7 +35,9 @@ extension FileDescriptor {
         return FileDescriptor(owning: try Errno.check(result))
     }
 
-    /// openat2(2) that never leaves `directory`, follows no link, and stays on its filesystem unless `crossMounts` is set.
+    /// openat2(2) that never leaves `directory` and follows no link.
+    ///
+    /// It stays on its filesystem unless `crossMounts` is set.
     public static func openBeneath(
         _ directory: Int32, _ path: some Sequence<UInt8>, _ flags: Int32, crossMounts: Bool = false
     ) throws(Errno) -> FileDescriptor {
@@ -41,7 +45,9 @@ extension FileDescriptor {
         return FileDescriptor(owning: try Errno.check(result))
     }
 
-    /// The file's current path as /proc/self/fd shows it; ` (deleted)` is appended once it is removed.
+    /// The file's current path as /proc/self/fd shows it.
+    ///
+    /// The kernel appends ` (deleted)` once it is removed.
     public func path() throws(Errno) -> [UInt8] {
         var buffer = [UInt8](repeating: 0, count: 4 * Int(PATH_MAX))
         let length = try Errno.check(
@@ -56,14 +62,16 @@ extension FileDescriptor {
         return status
     }
 
-    /// statx(2) past the kernel's cache: asks the filesystem's server (AT_STATX_FORCE_SYNC).
+    /// statx(2) past the kernel's cache: calls the filesystem's server (AT_STATX_FORCE_SYNC).
     public func freshStatus() throws(Errno) -> FileStatus {
         _ = try Errno.check(clinux_statx_sync(number))
         return try status()
     }
 }
 
-/// The result of statx(2): `st` as in stat(2), birth time, mount ID, whether it is the root of a mount.
+/// The result of statx(2): `st` as in stat(2), birth time, mount ID.
+///
+/// Also whether it is the root of a mount.
 public typealias FileStatus = clinux_statx
 
 /// Calls `body` with a NUL-terminated copy of `bytes`. Allocates: not for the hot path.

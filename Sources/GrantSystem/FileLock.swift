@@ -1,13 +1,19 @@
 import Glibc
 
-/// A lock on one of the program's own files (flock(2)). It ends with this value or with the process; no child inherits it.
+/// A lock on one of the program's own files (flock(2)).
+///
+/// It ends with this value or with the process. No child inherits it.
 public struct FileLock: ~Copyable, Sendable {
     private let file: FileDescriptor
 
     private init(_ file: consuming FileDescriptor) { self.file = file }
 
-    /// Creates a file (mode 0600) that nobody ever sees unlocked: it is locked before it is linked into place, where the filesystem
-    /// supports that. Elsewhere this waits for a faster process. Throws EEXIST when the name is taken.
+    /// Creates a file (mode 0600) that is never visible unlocked.
+    ///
+    /// It is locked before it is linked into place, if the filesystem supports that. Otherwise this
+    /// waits for a faster process.
+    ///
+    /// - Throws: EEXIST if the name is taken.
     public static func make(_ path: String) throws(Errno) -> FileLock {
         let slash = path.lastIndex(of: "/")
         let directory = try FileDescriptor.open((slash.map { path[..<$0] + "/" } ?? "./").utf8, OpenFlags.path | O_DIRECTORY)
@@ -22,8 +28,13 @@ public struct FileLock: ~Copyable, Sendable {
         }
     }
 
-    /// Locks the file. `create`: makes it (mode 0600) when it is missing; otherwise throws ENOENT. `waits`: waits for the holder;
-    /// otherwise throws EWOULDBLOCK. A file that is removed while this waits is never mistaken for its successor.
+    /// Locks the file.
+    ///
+    /// A file that is removed while this waits is never mistaken for its successor.
+    ///
+    /// - Parameters:
+    ///   - create: Makes a missing file (mode 0600) instead of throwing ENOENT.
+    ///   - waits: Waits for the holder instead of throwing EWOULDBLOCK.
     public static func take(_ path: String, create: Bool = false, waits: Bool = false) throws(Errno) -> FileLock {
         while true {
             let file = try FileDescriptor.open(path.utf8, O_RDWR | O_NOFOLLOW | (create ? O_CREAT : 0), mode: 0o600)

@@ -1,11 +1,12 @@
 import CGrantSystem
 import Glibc
 
-/// Serializes what one daemon hands over to the next: values in order as they lie in memory, since both run on one machine, plus
-/// descriptors.
+/// Serializes the state that one daemon hands over to the next.
 ///
-/// There may be millions of values, so writing one only copies a few bytes. The daemons compare the layout of structures that are
-/// copied whole before anything is read (`HandoverState.layout`).
+/// It contains values in order as they lie in memory, since both daemons run on one machine, plus
+/// descriptors. There may be millions of values, so writing one only copies a few bytes. The
+/// daemons compare the layout of structures that are copied whole before anything is read
+/// (`ViewFS.handoverLayout`).
 public struct HandoverWriter: ~Copyable {
     private var memory: UnsafeMutableRawPointer
     private var capacity: Int
@@ -47,7 +48,7 @@ public struct HandoverWriter: ~Copyable {
 
     public mutating func put(bytes: [UInt8]) { bytes.withUnsafeBytes { put(bytes: $0) } }
 
-    /// Adds a descriptor for the next daemon; a negative number stands for none.
+    /// Adds a descriptor for the next daemon. A negative number stands for none.
     public mutating func put(descriptor: Int32) {
         put(descriptor < 0 ? UInt32.max : UInt32(truncatingIfNeeded: descriptors.count))
         if descriptor >= 0 { descriptors.append(descriptor) }
@@ -68,17 +69,20 @@ public struct HandoverWriter: ~Copyable {
     }
 }
 
-/// Reads what a `HandoverWriter` wrote. Owns the descriptors that came with it until they are taken. Truncated input is an error,
-/// never a trap.
+/// Reads the output of a `HandoverWriter`. Truncated input is an error, never a trap.
+///
+/// Owns the descriptors that came with it until they are taken.
 public struct HandoverReader: ~Copyable {
     private let memory: UnsafeMutableRawPointer?
     private let count: Int
     private var position = 0
     private var descriptors: [Int32]
-    /// The format version of what follows; 0 before it is known.
+    /// The format version of the following data. 0 before it is known.
     public var version: UInt32 = 0
 
-    /// Reads the bytes of a writer (`HandoverWriter.bytes`). `descriptors` are taken in that order.
+    /// Reads the bytes of a writer (`HandoverWriter.bytes`).
+    ///
+    /// `descriptors` are taken in that order.
     public init(_ bytes: [UInt8], descriptors: [Int32] = []) throws(Errno) {
         try self.init(file: try MemoryFile.of(bytes), count: bytes.count, descriptors: descriptors)
     }
@@ -87,7 +91,7 @@ public struct HandoverReader: ~Copyable {
     public init(file: borrowing FileDescriptor, count: Int, descriptors: [Int32]) throws(Errno) {
         self.count = count
         self.descriptors = descriptors
-        // What is mapped behind the end of a file is a SIGBUS.
+        // Access to a mapping behind the end of a file is a SIGBUS.
         let isWhole = (try? file.status()).map { $0.st.st_size >= off_t(clamping: count) } ?? false
         let mapped = count > 0 && isWhole ? mmap(nil, count, PROT_READ, MAP_PRIVATE, file.number, 0) : nil
         memory = mapped == MAP_FAILED ? nil : mapped
@@ -136,7 +140,9 @@ public struct HandoverReader: ~Copyable {
         return Array(UnsafeRawBufferPointer(start: memory + position, count: size))
     }
 
-    /// Takes a descriptor, which the caller then owns; -1 for none. Each can be taken once.
+    /// Takes a descriptor, which the caller then owns. -1 for none.
+    ///
+    /// Each can be taken once.
     public mutating func takeDescriptor() throws(Errno) -> Int32 {
         let place = try take(UInt32.self)
         if place == .max { return -1 }

@@ -3,25 +3,32 @@ import Synchronization
 
 /// Keeps idle processors polling instead of halting, while it is on.
 ///
-/// The host has to wake a halted processor of a virtual machine: 15 µs or more, twice for each request that a sleeping reader
-/// serves a sleeping caller. This writes to `/dev/cpu_dma_latency` (Documentation/power/pm_qos_interface.rst): a latency of 0 rules
-/// out every idle state but polling. The kernel drops the setting with the descriptor, so it ends with the process.
+/// The host has to wake a halted processor of a virtual machine: 15 µs or more, twice for each
+/// request that a sleeping reader serves a sleeping caller. This writes to `/dev/cpu_dma_latency`
+/// (Documentation/power/pm_qos_interface.rst): a latency of 0 rules out every idle state but
+/// polling. The kernel drops the setting with the descriptor, so it ends with the process.
 public final class IdlePolling: Sendable {
     private let device: FileDescriptor
     private let polledNanoseconds = Atomic<UInt64>(0)
-    /// When it was turned on; 0 while it is off.
+    /// When it was turned on. 0 while it is off.
     private let since = Atomic<Int64>(0)
 
     /// PM_QOS_CPU_LATENCY_DEFAULT_VALUE in microseconds: no request of ours.
     private static let any: Int32 = 2_000_000_000
 
-    /// Throws EACCES where this process may not open the device (it is root's), ENOENT where there is none.
+    /// Opens the device.
+    ///
+    /// - Throws: EACCES if this process may not open the device (it is root's), ENOENT if there is
+    ///   none.
     public init() throws(Errno) { device = try FileDescriptor.open(Self.path.utf8, O_WRONLY) }
 
     public static let path = "/dev/cpu_dma_latency"
 
-    /// Whether polling is known to help here at a bounded cost: in a KVM guest whose idle driver says that halting is expensive
-    /// (drivers/cpuidle/cpuidle-haltpoll.c), with few processors, since all of them poll.
+    /// Whether polling is known to help here at a bounded cost.
+    ///
+    /// It helps in a KVM guest whose idle driver shows that halting is expensive
+    /// (drivers/cpuidle/cpuidle-haltpoll.c). The guest must have few processors, since all of them
+    /// poll.
     public static var isWorthwhile: Bool {
         guard sysconf(Int32(truncatingIfNeeded: _SC_NPROCESSORS_ONLN)) <= 8,
             let file = try? FileDescriptor.open("/sys/devices/system/cpu/cpuidle/current_driver".utf8, O_RDONLY)

@@ -3,7 +3,7 @@ import Glibc
 
 /// A mutex around its state. A pthread mutex, because the thread sanitizer understands it.
 ///
-/// Locking: the rank of each lock is in docs/ARCHITECTURE.md; `withLock` is not recursive.
+/// Locking: the rank of each lock is in docs/ARCHITECTURE.md. `withLock` is not recursive.
 public final class Lock<State>: @unchecked Sendable {
     // Safe to share: `state` is touched only between lock and unlock.
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>

@@ -1,9 +1,11 @@
 import Glibc
 
-/// The user who logged in, whatever user the process runs as now.
+/// The user who logged in, even if the process runs as another user now.
 public enum LoginUser {
-    /// The login uid of this process (/proc/PID/loginuid, pam_loginuid(8)). Where none is recorded and root asks, the user that
-    /// sudo(8) names; other users could name anybody. nil for processes that no login started.
+    /// The login uid of this process (/proc/PID/loginuid, pam_loginuid(8)).
+    ///
+    /// If none is recorded and root calls, the user that sudo(8) names. Other users could name any
+    /// user. nil for processes that no login started.
     public static var ofThisProcess: UInt32? {
         if let noted = File.line(of: "/proc/self/loginuid").flatMap({ UInt32($0, radix: 10) }), noted != .max { return noted }
         guard getuid() == 0, let named = getenv("SUDO_UID") else { return nil }

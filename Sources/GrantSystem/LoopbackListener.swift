@@ -1,6 +1,8 @@
 import Glibc
 
-/// A socket that listens on the loopback interface of this network namespace, at a port that the kernel chooses.
+/// A socket that listens on the loopback interface, at a port that the kernel chooses.
+///
+/// The interface is that of this network namespace.
 public struct LoopbackListener: ~Copyable {
     private let descriptor: FileDescriptor
     public let port: UInt16

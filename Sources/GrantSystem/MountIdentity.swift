@@ -1,21 +1,28 @@
 import CGrantSystem
 import Glibc
 
-/// Identifies one mount, whatever stands at its path by now.
+/// Identifies one mount, even if another file lies at its path by now.
 ///
-/// The owner of a directory above a mountpoint may rename it or replace it by a link, so nothing is unmounted by path: the mount is
-/// looked up by its IDs, opened without following links, and compared.
+/// The owner of a directory above a mountpoint may rename it or replace it by a link, so nothing is
+/// unmounted by path. The mount is looked up by its IDs, opened without following links, and
+/// compared.
 public struct MountIdentity: Sendable {
     public let device: DeviceNumber
-    /// The ID of mountinfo; reused once the mount is gone. 0 where the kernel does not tell it (before Linux 5.8).
+    /// The ID of mountinfo, which is reused once the mount is gone.
+    ///
+    /// It is 0 if the kernel does not tell it (before Linux 5.8).
     public let id: UInt64
-    /// The unique mount ID, never reused; nil before Linux 6.8, and where a FUSE filesystem belongs to another user.
+    /// The unique mount ID, never reused.
+    ///
+    /// nil before Linux 6.8, and if a FUSE filesystem belongs to another user.
     public let number: UInt64?
 
-    /// The mount through which the descriptor was opened. Never blocks: its filesystem is not asked.
+    /// The mount through which the descriptor was opened. Never blocks: calls no filesystem.
     public init(of descriptor: borrowing FileDescriptor) throws(Errno) { self = try MountIdentity.of(descriptor.number, "") }
 
-    /// The mount behind `path`, links followed: only for / and /proc, whose links are trusted. Never blocks.
+    /// The mount behind `path`, links followed. Never blocks.
+    ///
+    /// Only for / and /proc, whose links are trusted.
     public static func withoutAsking(_ path: String) throws(Errno) -> MountIdentity { try of(AT_FDCWD, path) }
 
     private static func of(_ directory: Int32, _ path: String) throws(Errno) -> MountIdentity {
@@ -35,18 +42,22 @@ public struct MountIdentity: Sendable {
         device == other.device && id == other.id && (number == nil || other.number == nil || number == other.number)
     }
 
-    /// Its entry in the mount table of this process's namespace; nil when it is not mounted there.
+    /// Its entry in the mount table of this process's namespace. nil if it is not mounted there.
     public func entry(in table: MountTable) -> MountEntry? {
         if let number, MountNumber.isThere(number) == false { return nil }
         let entry = table.entry(id: id)
         return entry?.device == device ? entry : nil
     }
 
-    /// Detaches it wherever it is mounted now; holders of its files keep them. Does nothing when it is not mounted in this
-    /// process's namespace. Throws EBUSY when another mount covers it, ELOOP when its path leads through a link, EPERM without
-    /// root.
+    /// Detaches it at its present mountpoint. Holders of its files keep them.
+    ///
+    /// Does nothing if it is not mounted in this process's namespace.
+    ///
+    /// - Throws: EBUSY if another mount covers it, ELOOP if its path leads through a link, EPERM
+    ///   without root.
     public func detach() throws(Errno) {
-        // A directory above may be renamed between the look at the table and the opening: then it is found at its new place.
+        // A directory above may be renamed between the read of the table and the opening: then it
+        // is found at its new place.
         for attempt in 1... {
             guard let entry = entry(in: try MountTable.current()) else { return }
             do throws(Errno) {
@@ -61,8 +72,9 @@ public struct MountIdentity: Sendable {
         }
     }
 
-    /// Unmounts it from `name` in `directory` unless it is in use. Throws EBUSY when it is in use, ENOENT when another mount or
-    /// none is there.
+    /// Unmounts it from `name` in `directory` unless it is in use.
+    ///
+    /// - Throws: EBUSY if it is in use, ENOENT if the name has another mount or none.
     public func unmount(in directory: borrowing FileDescriptor, name: [UInt8]) throws(Errno) {
         guard try isMounted(in: directory, name) else { throw Errno(ENOENT) }
         // No descriptor of the mount is open any more: it would make it busy.
@@ -88,8 +100,11 @@ extension MountEntry {
 }
 
 extension FileDescriptor {
-    /// Opens the directory at an absolute path, O_PATH, following no symbolic link. Enters the mount on it without asking its
-    /// filesystem. Throws ELOOP when the path contains a link.
+    /// Opens the directory at an absolute path, O_PATH, following no symbolic link.
+    ///
+    /// Enters the mount on it without a call to its filesystem.
+    ///
+    /// - Throws: ELOOP if the path contains a link.
     public static func openWithoutLinks(_ path: [UInt8]) throws(Errno) -> FileDescriptor {
         FileDescriptor(owning: try Errno.check(withCString(path) { clinux_open_directory_without_links($0) }))
     }

@@ -2,12 +2,15 @@ import CGrantSystem
 import Glibc
 
 extension MountTable {
-    /// The current mounts, including the one that holds the root directory even where that is no mountpoint, as after chroot(2)
-    /// into a plain directory: /proc/self/mountinfo lists only what the root directory leads to (fs/proc_namespace.c,
-    /// show_mountinfo), and so omits the mount that holds most of such a tree.
+    /// The current mounts, always including the mount that holds the root directory.
     ///
-    /// That entry has the mountpoint `/` and an empty `root`, because nothing tells which directory of the filesystem the root is.
-    /// It is missing where the table of process 1 does not have it either and the kernel does not tell it to this user.
+    /// After chroot(2) into a plain directory that directory may not be a mountpoint.
+    /// /proc/self/mountinfo lists only mounts below the root directory (fs/proc_namespace.c,
+    /// show_mountinfo). So it omits the mount that holds most of such a tree.
+    ///
+    /// That entry has the mountpoint `/` and an empty `root`, because nothing tells which directory
+    /// of the filesystem the root is. It is missing if the table of process 1 does not have it
+    /// either and the kernel does not tell it to this user.
     public static func currentWithRoot() throws(Errno) -> MountTable {
         let table = try current()
         guard !table.entries.contains(where: { $0.mountpoint == [0x2F] }), let root = rootOutside() else { return table }
@@ -16,8 +19,8 @@ extension MountTable {
 
     private static func rootOutside() -> MountEntry? {
         guard let place = try? MountIdentity.withoutAsking("/") else { return nil }
-        // The first process's root may be further up. Where it is in another mount namespace, its mounts have other numbers, and the same
-        // devices.
+        // The first process's root may be further up. In another mount namespace its mounts have
+        // other numbers, and the same devices.
         let others = (try? File.contents(of: "/proc/1/mountinfo".utf8)).map { MountTable(parsing: $0).entries } ?? []
         if let entry = others.first(where: { $0.id == place.id }) ?? others.first(where: { $0.device == place.device }) {
             return MountEntry(

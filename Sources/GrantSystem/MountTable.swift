@@ -2,14 +2,16 @@ import Glibc
 
 /// One line of /proc/self/mountinfo, see proc_pid_mountinfo(5).
 public struct MountEntry: Sendable, Hashable {
-    /// Unique among the current mounts; reused once the mount is gone.
+    /// Unique among the current mounts, and reused once the mount is gone.
     public let id: UInt64
     public let parent: UInt64
     public let major: UInt32
     public let minor: UInt32
-    /// The directory of the filesystem that is this mount's root; `/` unless it is a bind mount or a subvolume.
+    /// The directory of the filesystem that is this mount's root.
+    ///
+    /// It is `/` unless it is a bind mount or a subvolume.
     public let root: [UInt8]
-    /// Unescaped; relative to the process's root directory.
+    /// Unescaped, relative to the process's root directory.
     public let mountpoint: [UInt8]
     /// The options of this mount: `ro`, `nosuid`, …
     public let options: String
@@ -21,13 +23,15 @@ public struct MountEntry: Sendable, Hashable {
     public let superOptions: String
 }
 
-/// A snapshot of the mounts of this process's namespace, in the kernel's order: later ones cover earlier ones.
+/// A snapshot of the mounts of this process's namespace.
+///
+/// In the kernel's order: later ones cover earlier ones.
 public struct MountTable: Sendable {
     public let entries: [MountEntry]
 
     public init(entries: [MountEntry]) { self.entries = entries }
 
-    /// Reads /proc/self/mountinfo. Never blocks: no mounted filesystem is asked.
+    /// Reads /proc/self/mountinfo. Never blocks: calls no mounted filesystem.
     public static func current() throws(Errno) -> MountTable {
         MountTable(parsing: try File.contents(of: Array("/proc/self/mountinfo".utf8)))
     }
@@ -54,7 +58,9 @@ public struct MountTable: Sendable {
         return best
     }
 
-    /// Whether `path` is `directory` or lies below it; both absolute, canonical, without a `/` at the end.
+    /// Whether `path` is `directory` or lies below it.
+    ///
+    /// Both are absolute and canonical, without a `/` at the end.
     public static func path(_ path: [UInt8], isAtOrBelow directory: [UInt8]) -> Bool {
         guard path.starts(with: directory) else { return false }
         return path.count == directory.count || directory == [0x2F] || path[directory.count] == 0x2F
@@ -63,7 +69,8 @@ public struct MountTable: Sendable {
 
 extension MountEntry {
     init?(line: ArraySlice<UInt8>) {
-        // Fields are separated by one space, a space inside a field is \040; optional fields end at a lone "-".
+        // Fields are separated by one space, and a space inside a field is \040. Optional fields
+        // end at a lone "-".
         let fields = line.split(separator: 0x20, omittingEmptySubsequences: false)
         guard let dash = fields.dropFirst(6).firstIndex(of: [0x2D]), fields.count >= dash + 3 else { return nil }
         let device = fields[2].split(separator: 0x3A)

@@ -1,8 +1,10 @@
 import CGrantSystem
 import Glibc
 
-/// Permission events for open(2) on marked files, from any process of this machine: the opener waits until `allow` (fanotify(7),
-/// FAN_OPEN_PERM). Belongs to the thread that makes it; when that thread ends for any reason, the kernel allows every opening.
+/// Permission events for open(2) on marked files, from any process of this machine.
+///
+/// The opener waits until `allow` (fanotify(7), FAN_OPEN_PERM). Belongs to the thread that makes
+/// it. When that thread ends for any reason, the kernel allows every opening.
 public struct OpenPermissionEvents: ~Copyable {
     /// A wake-up descriptor: makes `wait` return. Any thread may signal it.
     public final class Wakeup: Sendable {
@@ -13,7 +15,7 @@ public struct OpenPermissionEvents: ~Copyable {
 
     /// An open(2) that waits. `descriptor` is a number of the thread's own table.
     public struct Opening: Sendable {
-        /// The opening process; 0 when it is outside our PID namespaces.
+        /// The opening process. 0 if it is outside our PID namespaces.
         public let process: pid_t
         public let descriptor: Int32
     }
@@ -26,9 +28,12 @@ public struct OpenPermissionEvents: ~Copyable {
     /// How many descriptors the thread's table has room for.
     public static var capacity: Int { clinux_openings_room() }
 
-    /// Gives the calling thread a descriptor table of its own. From then on it must start no threads and use only the descriptors
-    /// it gets here. Throws EPERM without CAP_SYS_ADMIN; ENOSYS before Linux 6.1, where an open could slip through between the mark
-    /// and the check of who has the file open.
+    /// Gives the calling thread a descriptor table of its own.
+    ///
+    /// From then on it must start no threads and use only the descriptors it gets here.
+    ///
+    /// - Throws: EPERM without CAP_SYS_ADMIN, ENOSYS before Linux 6.1. There an open could slip
+    ///   through between the mark and the check for openers.
     public init(wakeup: Wakeup) throws(Errno) {
         guard clinux_openings_are_counted_first() else { throw Errno(ENOSYS) }
         group = try Errno.check(clinux_openings_begin(wakeup.descriptor.number))
@@ -37,7 +42,9 @@ public struct OpenPermissionEvents: ~Copyable {
 
     deinit { _ = clinux_close(group) }
 
-    /// Makes later opens of a file wait. `descriptor`: a number of the process's shared table. nil where the file cannot be marked.
+    /// Makes later opens of a file wait. nil if the file cannot be marked.
+    ///
+    /// - Parameter descriptor: A number of the process's shared table.
     public func mark(_ descriptor: Int32) -> Mark? {
         let path = clinux_openings_mark(group, descriptor)
         return path < 0 ? nil : Mark(path: path)
@@ -45,12 +52,14 @@ public struct OpenPermissionEvents: ~Copyable {
 
     public func unmark(_ mark: Mark) { clinux_openings_unmark(group, mark.path) }
 
-    /// Waits for a permission event (unless `ignoresOpenings`), for the wake-up descriptor, or for `milliseconds` (-1: for ever).
+    /// Waits for a permission event, for the wake-up descriptor, or for `milliseconds`.
+    ///
+    /// `ignoresOpenings`: does not wait for events. -1 milliseconds means forever.
     public func wait(milliseconds: Int32, ignoresOpenings: Bool) {
         clinux_openings_wait(group, wakeup.descriptor.number, milliseconds, !ignoresOpenings)
     }
 
-    /// The next open that waits, to be passed to `allow`; nil when there is none.
+    /// The next open that waits, which must be passed to `allow`. nil if there is none.
     public func next() -> Opening? {
         var (process, descriptor): (pid_t, Int32) = (0, -1)
         return clinux_openings_next(group, &process, &descriptor) ? Opening(process: process, descriptor: descriptor) : nil

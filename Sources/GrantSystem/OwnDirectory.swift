@@ -1,13 +1,14 @@
 import Glibc
 
-/// Checks that only this process's user and root can remove or replace names in a directory, so that a name still leads to what
-/// this process made.
+/// Checks that only this user and root can remove or replace names in a directory.
 ///
-/// Whoever may write to a directory may rename and exchange its entries, and no descriptor helps: rename(2) and unlink(2) go by
-/// names. In a sticky directory such as /tmp the kernel protects the entries of others. POSIX ACLs need no check of their own: no
-/// entry grants more than the mask, which the mode shows as the group's bits.
+/// A name then still leads to the file that this process made. A user with write access to a
+/// directory may rename and exchange its entries. A descriptor does not help, because rename(2) and
+/// unlink(2) use names. In a sticky directory such as /tmp the kernel protects the entries of
+/// others. POSIX ACLs need no check of their own: no entry grants more than the mask, which the
+/// mode shows as the group's bits.
 public enum OwnDirectory {
-    /// Why the directory is unsafe, as the cause of an error; nil when it is safe.
+    /// Why the directory is unsafe, as the cause of an error. nil if it is safe.
     public static func objection(to directory: borrowing FileDescriptor) throws(Errno) -> String? {
         let status = try directory.status().st
         if let objection = objection(toOwner: status.st_uid) { return objection }
@@ -17,8 +18,9 @@ public enum OwnDirectory {
         return "others may write to it, and so put something else in the place of what is made there"
     }
 
-    /// The owner of the root directory, who decides about everything below. In a user namespace it may be the overflow uid: the
-    /// machine's root has no number there.
+    /// The owner of the root directory, who decides about everything below.
+    ///
+    /// In a user namespace it may be the overflow uid: the machine's root has no number there.
     private static let administrator: uid_t = {
         var status = stat()
         return stat("/", &status) == 0 ? status.st_uid : 0
@@ -27,7 +29,9 @@ public enum OwnDirectory {
     /// Whether this user controls the whole machine, or the namespace of this process.
     public static func isAdministrator(_ user: uid_t) -> Bool { user == 0 || user == administrator }
 
-    /// Why this owner makes a directory or a link unsafe; nil when it does not. A link is as safe as its directory and its owner.
+    /// Why this owner makes a directory or a link unsafe. nil if it does not.
+    ///
+    /// A link is as safe as its directory and its owner.
     static func objection(toOwner owner: uid_t) -> String? {
         if owner == geteuid() || isAdministrator(owner) { return nil }
         return "it belongs to \(userName(owner) ?? "user \(owner)"), who could put something else in the place of what is made there"
@@ -35,7 +39,7 @@ public enum OwnDirectory {
 
     /// The result of `open`.
     public struct Opened: ~Copyable {
-        /// Where it is, without links.
+        /// The directory's path, without links.
         public let path: [UInt8]
         public let objection: (path: [UInt8], cause: String)?
         /// For reading.
@@ -45,11 +49,13 @@ public enum OwnDirectory {
         public consuming func intoDirectory() -> FileDescriptor { directory }
     }
 
-    /// Opens a directory as open(2) does, links followed, and checks it. For root, checks every directory and link on the way as
-    /// well. The objection comes with the path that it is about.
+    /// Opens a directory as open(2) does, links followed, and checks it.
     ///
-    /// - Parameter mode: of the directories that are created where there are none; nil to create none. None is created behind an
-    ///   objection: ENOENT then.
+    /// For root, also checks every directory and link on the way. The objection comes with its
+    /// path.
+    ///
+    /// - Parameter mode: Of the directories that are created if they are missing. nil creates none.
+    ///   None is created behind an objection: ENOENT then.
     public static func open(_ path: [UInt8], creating mode: mode_t? = nil) throws(Errno) -> Opened {
         var current = try FileDescriptor.open("/".utf8, OpenFlags.path | O_DIRECTORY)
         var objection: (path: [UInt8], cause: String)?
@@ -97,14 +103,15 @@ public enum OwnDirectory {
         do throws(Errno) {
             try DirectoryEntry.makeDirectory(parent.number, name, mode)
         } catch {
-            // Another process was faster. Its directory is checked as one that was there before.
+            // Another process was faster. Its directory is checked like an older one.
             guard error == Errno(EEXIST) else { throw error }
         }
         return try FileDescriptor.openAt(parent.number, name, flags)
     }
 
-    /// Whether this user is the only member of the group: a group of the user's name without other members, as many systems make
-    /// one per user.
+    /// Whether this user is the only member of the group.
+    ///
+    /// Many systems make a group of each user's name without other members.
     private static func isPrivate(group: gid_t) -> Bool {
         guard let user = userName(geteuid()) else { return false }
         var buffer = [CChar](repeating: 0, count: 65_536)

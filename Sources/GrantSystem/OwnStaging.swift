@@ -1,21 +1,24 @@
 import CGrantSystem
 import Glibc
 
-/// A directory that only this user can enter, made beside the place of what is made in it.
+/// A directory that only this user can enter, beside the place of the objects made in it.
 ///
-/// Other users who may change names around it can rename the directory, or remove it while it is empty. They cannot
-/// reach anything in it. So an object made in it by name is the object that was made, and gets its owner, mode and
-/// attributes before others can open it.
+/// Other users who may change names around it can rename the directory, or remove it while it is
+/// empty. They cannot reach anything in it. So an object made in it by name is the object that was
+/// made, and gets its owner, mode and attributes before others can open it.
 ///
-/// It has the sticky bit, which has no effect there. By it other processes of this user tell it from a directory that is in use for long.
+/// It has the sticky bit, which has no effect there. By it other processes of this user distinguish
+/// it from a directory that is in use for long.
 public final class OwnStaging {
     /// For system calls that take a directory and a name.
     public let directory: FileDescriptor
     private let parent: FileDescriptor
     private let name: [UInt8]
 
-    /// Makes it in `parent` under the name `prefix` with random hexadecimal digits. Throws the errors of mkdir(2), and ESTALE if
-    /// another process exchanges it before it is open.
+    /// Makes it in `parent` under the name `prefix` with random hexadecimal digits.
+    ///
+    /// - Throws: The errors of mkdir(2), and ESTALE if another process exchanges it before it is
+    ///   open.
     public init(in parent: borrowing FileDescriptor, prefix: [UInt8], digits: Int) throws(Errno) {
         let beside = try parent.reopened(OpenFlags.path | O_DIRECTORY)
         let name = try OwnStaging.make(in: beside, prefix, digits)
@@ -49,8 +52,9 @@ public final class OwnStaging {
         throw Errno(EEXIST)
     }
 
-    /// Whether a directory in `parent` belongs to this user and is closed to all others. Its access list gives nothing: the group's
-    /// bits are the list's mask.
+    /// Whether a directory in `parent` belongs to this user and is closed to all others.
+    ///
+    /// Its access list gives nothing: the group's bits are the list's mask.
     public static func isOwn(_ directory: borrowing FileDescriptor, in parent: borrowing FileDescriptor) throws(Errno) -> Bool {
         let (status, above) = (try directory.status(), try parent.status())
         return status.st.st_mode & S_IFMT == S_IFDIR && status.st.st_uid == geteuid() && status.st.st_mode & 0o077 == 0

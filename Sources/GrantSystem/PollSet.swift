@@ -13,7 +13,9 @@ public struct PollSet {
         entries.append(pollfd(fd: descriptor, events: Int16(truncatingIfNeeded: writing ? POLLIN | POLLOUT : POLLIN), revents: 0))
     }
 
-    /// Waits until a descriptor is ready or `deadline` passes (`Clock.monotonic`; nil: for ever). False after the deadline.
+    /// Waits until a descriptor is ready or `deadline` passes. False after the deadline.
+    ///
+    /// - Parameter deadline: A time of `Clock.monotonic`. nil means forever.
     public mutating func wait(until deadline: Int64?) throws(Errno) -> Bool {
         while true {
             let left = deadline.map { Int32(clamping: max(0, ($0 &- Clock.monotonic &+ 999_999) / 1_000_000)) } ?? -1

@@ -2,7 +2,9 @@ import Glibc
 
 /// Parent relations between processes.
 public enum ProcessAncestry {
-    /// Whether the thread or process `pid` belongs to `process` or to one of its descendants. False where /proc does not tell.
+    /// Whether a thread or process belongs to `process` or to one of its descendants.
+    ///
+    /// False if /proc does not tell.
     public static func process(of pid: Int32, isOrComesFrom process: Int32) -> Bool {
         guard pid > 0, process > 0 else { return false }
         var current = pid
@@ -17,7 +19,7 @@ public enum ProcessAncestry {
         return false
     }
 
-    /// The process of a thread; nil when it has ended or is not visible.
+    /// The process of a thread. nil if it has ended or is not visible.
     static func process(ofThread thread: Int32) -> Int32? {
         guard thread > 0, let text = try? File.contents(of: Array("/proc/\(thread)/status".utf8)) else { return nil }
         return field("Tgid:", text)

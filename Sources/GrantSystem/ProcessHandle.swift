@@ -5,7 +5,9 @@ import Glibc
 public struct ProcessHandle: ~Copyable, Sendable {
     private let descriptor: FileDescriptor
 
-    /// Throws ESRCH when there is no such process.
+    /// Opens a process.
+    ///
+    /// - Throws: ESRCH if there is no such process.
     public init(_ pid: Int32) throws(Errno) { descriptor = FileDescriptor(owning: try Errno.check(clinux_process_open(pid))) }
 
     public var hasEnded: Bool { hasEnded(within: 0) }
@@ -16,15 +18,17 @@ public struct ProcessHandle: ~Copyable, Sendable {
         return poll(&request, 1, milliseconds) > 0
     }
 
-    /// Throws ESRCH when it has ended, EPERM when it belongs to another user.
+    /// Sends a signal.
+    ///
+    /// - Throws: ESRCH if it has ended, EPERM if it belongs to another user.
     public func send(_ signal: Int32) throws(Errno) { _ = try Errno.check(clinux_process_signal(descriptor.number, signal)) }
 }
 
-/// What two threads share, see kcmp(2).
+/// Resources that two threads may share, see kcmp(2).
 public enum SharedByThreads: Sendable {
     case descriptors, memory, directories
 
-    /// False also when the kernel does not say.
+    /// Whether two threads share it. Also false if the kernel does not tell.
     public func isShared(_ one: Int32, _ other: Int32) -> Bool {
         let what =
             switch self {

@@ -2,22 +2,29 @@ import CGrantSystem
 
 /// Process names and other facts from /proc/PID.
 public enum ProcessName {
-    /// Names this process; at most fifteen bytes are kept. Call it from the main thread: other threads have names of their own.
+    /// Names this process. At most fifteen bytes are kept.
+    ///
+    /// Call it from the main thread, because other threads have names of their own.
     public static func set(_ name: String) { _ = clinux_set_thread_name(name) }
 
-    /// A process's name; any bytes, since it names itself. Empty when it has ended, is in another PID namespace, or is not visible.
+    /// A process's name: any bytes, since it names itself.
+    ///
+    /// Empty if it has ended, is in another PID namespace, or is not visible.
     public static func of(_ pid: Int32) -> [UInt8] {
         guard pid > 0, let name = try? File.contents(of: "/proc/\(pid)/comm".utf8) else { return [] }
         return name.last == 0x0A ? name.dropLast() : name
     }
 
-    /// Whether a fatal signal is ending the thread (PF_SIGNALED of <linux/sched.h>). False where that is not visible.
+    /// Whether a fatal signal is ending the thread (PF_SIGNALED of <linux/sched.h>).
+    ///
+    /// False if that is not visible.
     public static func isBeingKilled(_ thread: Int32) -> Bool {
         field(6, of: thread).map { $0 & 0x400 != 0 } ?? false
     }
 
-    /// The start time of a process or thread in ticks since boot; unique together with its number. nil when it does not exist or is
-    /// not visible.
+    /// The start time of a process or thread in ticks since boot.
+    ///
+    /// Unique together with its number. nil if it does not exist or is not visible.
     public static func start(of pid: Int32) -> UInt64? { field(19, of: pid) }
 
     /// A field of /proc/PID/stat, counted from the one after the name.
@@ -29,10 +36,12 @@ public enum ProcessName {
         return fields.count > place ? UInt64(String(decoding: fields[place], as: UTF8.self), radix: 10) : nil
     }
 
-    /// The process of a thread; the thread's own number where that is not visible.
+    /// The process of a thread, or the thread's own number if that is not visible.
     public static func process(ofThread thread: Int32) -> Int32 { ProcessAncestry.process(ofThread: thread) ?? thread }
 
-    /// The number and name of a thread's process: FUSE reports threads. Falls back to the thread's own number.
+    /// The number and name of a thread's process: FUSE reports threads.
+    ///
+    /// Falls back to the thread's own number.
     public static func ofProcess(withThread thread: Int32) -> (pid: Int32, name: [UInt8]) {
         let pid = ProcessAncestry.process(ofThread: thread) ?? thread
         return (pid, of(pid))

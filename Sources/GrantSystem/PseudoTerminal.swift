@@ -30,6 +30,8 @@ public struct PseudoTerminal: ~Copyable, Sendable {
     /// Copies the current size of another terminal.
     public static func copySize(from terminal: Int32, to outer: Int32) { _ = clinux_terminal_copy_size(terminal, outer) }
 
-    /// Starts a session for the calling process, which must not lead a process group, with this as its controlling terminal.
+    /// Starts a session for the calling process with this as its controlling terminal.
+    ///
+    /// The process must not lead a process group.
     public static func control(_ inner: Int32) throws(Errno) { _ = try Errno.check(clinux_terminal_control(inner)) }
 }

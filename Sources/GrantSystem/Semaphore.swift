@@ -3,7 +3,7 @@ import Glibc
 
 /// A counting semaphore, see sem_overview(7). `post` may be called from any thread and never waits.
 public final class Semaphore: @unchecked Sendable {
-    // Safe to share: that is what a semaphore is for.
+    // Sendable: a semaphore synchronizes threads.
     private let semaphore: UnsafeMutablePointer<sem_t>
 
     public init() {
@@ -21,7 +21,9 @@ public final class Semaphore: @unchecked Sendable {
     /// Waits for a post.
     public func wait() { while sem_wait(semaphore) != 0, errno == EINTR {} }
 
-    /// Waits for one post or until `deadline` (`Clock.monotonic`). Returns whether there was one. Setting the clock has no effect.
+    /// Waits for one post or until `deadline`. Returns whether there was one.
+    ///
+    /// The deadline is of `Clock.monotonic`, so setting the clock has no effect.
     public func wait(until deadline: Int64) -> Bool {
         while true {
             switch clinux_semaphore_wait(semaphore, max(0, deadline)) {

@@ -1,10 +1,11 @@
 import CGrantSystem
 import Glibc
 
-/// A process that shares a daemon's descriptor table, so that nothing is closed when the daemon dies, and then starts another
-/// daemon: `clinux_supervise`.
+/// A process that shares a daemon's descriptor table: `clinux_supervise`.
+///
+/// So nothing is closed when the daemon dies. It then starts another daemon.
 public final class Supervisor: @unchecked Sendable {
-    // Safe to share: the page is written by one thread at a time, but for what is atomic.
+    // Sendable: one thread at a time writes the page, except for its atomic fields.
     /// The page that supervisor and daemon share.
     public let page: UnsafeMutablePointer<clinux_supervised>
     public let process: Int32
@@ -12,13 +13,15 @@ public final class Supervisor: @unchecked Sendable {
     private static var bytes: Int { Int(clamping: clinux_supervised_size()) }
 
     /// Starts the supervisor. Call it before there are threads.
-    /// - `arguments`: of this process's program, to start it again.
-    /// - `goodbye`: the byte that tells the keeper that another daemon serves.
-    /// - `crashesAllowed`: how many deaths within a minute are followed by a restart.
-    /// - `patience`: how long a restarted daemon may take to serve, in seconds.
-    /// - `longestAlone`: how long the mount may be without a daemon, in seconds.
-    /// - `previous`: the page that this daemon's own supervisor left.
-    /// - `locked`: files whose locks by the daemon must end with it.
+    ///
+    /// - Parameters:
+    ///   - arguments: Of this process's program, to start it again.
+    ///   - goodbye: The byte that tells the keeper that another daemon serves.
+    ///   - crashesAllowed: How many deaths within a minute are followed by a restart.
+    ///   - patience: How long a restarted daemon may take to serve, in seconds.
+    ///   - longestAlone: How long the mount may be without a daemon, in seconds.
+    ///   - previous: The page that this daemon's own supervisor left.
+    ///   - locked: Files whose locks by the daemon must end with it.
     public init(
         arguments: [String], goodbye: UInt8, crashesAllowed: UInt32, patience: UInt32, longestAlone: UInt32,
         locked: [String], previous: UnsafeMutablePointer<clinux_supervised>? = nil
@@ -45,10 +48,11 @@ public final class Supervisor: @unchecked Sendable {
         process = try Errno.check(clinux_supervise(page, previous, words, CChar(bitPattern: goodbye), paths))
     }
 
-    /// The requests that were under way when the daemon of `page`, or an earlier one, died, and how many daemons died with each.
-    /// Those of the latest death come first.
+    /// The requests that were running when the daemon of `page`, or an earlier one, died.
     ///
-    /// A request that was not sent again yet may still be. One that was answered never is: numbers are not reused.
+    /// Each has the number of daemons that died with it. Those of the latest death come first. A
+    /// request that was not sent again yet may still be. An answered request is never sent again,
+    /// because numbers are not reused.
     public static func suspects(after page: UnsafeMutablePointer<clinux_supervised>) -> [clinux_suspect] {
         let old = UnsafeBufferPointer(
             start: clinux_supervised_suspects(page),
@@ -76,10 +80,10 @@ public final class Supervisor: @unchecked Sendable {
     public func arm(_ isArmed: Bool) { clinux_arm(page, isArmed) }
 }
 
-/// The descriptors that a crashed daemon left with its supervisor, seen by its successor.
+/// The descriptors that a crashed daemon left with its supervisor, for the next daemon.
 public final class CrashedDescriptors {
     private let socket: UnixSocket
-    /// The crashed daemon's page; only the supervisor still writes to it.
+    /// The crashed daemon's page. Only the supervisor still writes to it.
     public let page: UnsafeMutablePointer<clinux_supervised>
     /// In nanoseconds.
     private static let patience: Int64 = 20_000_000_000
@@ -96,7 +100,9 @@ public final class CrashedDescriptors {
         page = mapped.bindMemory(to: clinux_supervised.self, capacity: 1)
     }
 
-    /// Fetches descriptors by their numbers in the crashed daemon, in this order. The caller owns them.
+    /// Fetches descriptors by their numbers in the crashed daemon, in this order.
+    ///
+    /// The caller owns them.
     public func take(_ numbers: [Int32]) throws(Errno) -> [Int32] {
         if numbers.isEmpty { return [] }
         let deadline = Clock.monotonic + Self.patience
@@ -119,11 +125,16 @@ public final class CrashedDescriptors {
 
     public func take(_ number: Int32) throws(Errno) -> FileDescriptor { FileDescriptor(owning: try take([number])[0]) }
 
-    /// Takes over the mount atomically: if the caller dies before, the supervisor starts another daemon; after, the caller's own
-    /// supervisor does. False when the supervisor has given up on the caller, which then must not serve.
+    /// Takes over the mount atomically.
+    ///
+    /// If the caller dies before, the supervisor starts another daemon. After that, the caller's
+    /// own supervisor does. False if the supervisor has given up on the caller, which then must not
+    /// serve.
     public func take() -> Bool { clinux_take_from(page) }
 
-    /// Ends the supervisor: the mount is served again, or it will not be and everything is closed.
+    /// Ends the supervisor.
+    ///
+    /// The mount is served again, or it will not be and everything is closed.
     public func end(isServing: Bool) {
         let word = isServing ? CLINUX_SUPERVISOR_SERVING : CLINUX_SUPERVISOR_DECLINED
         _ = try? socket.sendSome([UInt8(truncatingIfNeeded: word)])

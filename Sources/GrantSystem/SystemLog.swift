@@ -2,8 +2,11 @@ import CGrantSystem
 import Glibc
 import Synchronization
 
-/// The daemon's log for administrators: journald with fields where the daemon runs in the background or as a service and journald
-/// exists; else syslog(3); else standard error. One line per message. Commands log changes of grants by `writeForCommand`.
+/// The daemon's log for administrators, one line per message.
+///
+/// It is journald with fields if the daemon runs in the background or as a service and journald
+/// exists. Otherwise it is syslog(3), or else standard error. Commands log changes of grants by
+/// `writeForCommand`.
 public enum SystemLog {
     /// As syslog(3) has them.
     public enum Level: Int32, Sendable {
@@ -22,10 +25,11 @@ public enum SystemLog {
 
     private static let destination = Atomic<Destination>(.standardError)
 
-    /// Chooses the destination for the rest of the process; before, it is standard error. `isForeground`: a person or a service
-    /// manager reads standard error.
+    /// Chooses the destination for the rest of the process. Before, it is standard error.
+    ///
+    /// - Parameter isForeground: Whether a person or a service manager reads standard error.
     public static func open(isForeground: Bool) {
-        // Set by systemd where standard error leads to the journal anyway, and would lose the fields.
+        // Set by systemd if standard error leads to the journal anyway, and would lose the fields.
         if isForeground, getenv("JOURNAL_STREAM") == nil { return }
         if clinux_journal_is_there() {
             destination.store(.journal, ordering: .releasing)
@@ -34,7 +38,9 @@ public enum SystemLog {
         }
     }
 
-    /// Writes a message, from any thread. `message` contains no control characters. Never fails: what cannot be written is lost.
+    /// Writes a message, from any thread. Never fails: an unwritable message is lost.
+    ///
+    /// - Parameter message: Contains no control characters.
     public static func write(_ level: Level, _ message: String, _ fields: [Field] = []) {
         switch destination.load(ordering: .acquiring) {
         case .standardError: writeToStandardError(message)
@@ -43,7 +49,9 @@ public enum SystemLog {
         }
     }
 
-    /// Writes a message of a command, whose standard error has another use: to the journal, else to syslog(3), else nowhere.
+    /// Writes a message of a command, whose standard error has another use.
+    ///
+    /// It goes to the journal, else to syslog(3), else nowhere.
     public static func writeForCommand(_ level: Level, _ message: String, _ fields: [Field] = []) {
         if clinux_journal_is_there() {
             writeToJournal(level, message, fields)

@@ -3,10 +3,12 @@ import Glibc
 
 /// Acting with the rights of another user, on the calling thread alone.
 public enum ThreadRights {
-    /// Runs `body` with the file access of `user` and `group`: without capabilities and supplementary groups. Root alone can take
-    /// on another user's rights; `body` runs unchanged for every other user, and for root's own.
+    /// Runs `body` with the file access of `user` and `group`.
     ///
-    /// Throws EPERM if the kernel refuses, before `body` runs.
+    /// It has no capabilities and no supplementary groups. Only root can assume another user's
+    /// rights. For every other user, and for root's own rights, `body` runs unchanged.
+    ///
+    /// - Throws: EPERM if the kernel refuses, before `body` runs.
     public static func acting<Result>(
         as user: uid_t, _ group: gid_t, _ body: () throws(Errno) -> Result
     ) throws(Errno) -> Result {

@@ -1,4 +1,6 @@
-/// Processes many items, such as directories or processes, in sequence, without being blocked by those that hang.
+/// Processes many items in sequence, without being blocked by items that hang.
+///
+/// Items are directories or processes, for example.
 public enum TimedSweep {
     /// Timeouts for items that hang, in nanoseconds.
     public struct Timeouts: Sendable {
@@ -16,17 +18,18 @@ public enum TimedSweep {
 
     private struct Progress {
         var next = 0
-        /// The worker that takes items now; earlier ones were abandoned with theirs.
+        /// The worker that takes items now. Earlier workers were abandoned with their items.
         var worker = 0
         /// When the current item was started, or last reported progress.
         var began = Clock.monotonic
         var isDone = false
     }
 
-    /// Calls `body` for each item on another thread, with a tool that is made for that thread. An item that exceeds its timeout is
-    /// abandoned: its thread keeps it, `leaving` is called, and a new thread takes the rest. Returns when each item is done or
-    /// abandoned. Without a thread the work runs on the caller's.
+    /// Calls `body` for each item on another thread, with a tool made for that thread.
     ///
+    /// An item that exceeds its timeout is abandoned: its thread keeps it, `leaving` is called, and
+    /// a new thread takes the rest. Returns when each item is done or abandoned. Without a thread
+    /// the work runs on the caller's.
     public static func run<Item: Sendable, Tool>(
         _ items: [Item], patience: Timeouts = Timeouts(), with tool: @escaping @Sendable () -> Tool, leaving: (Item) -> Void,
         _ body: @escaping @Sendable (Item, Tool) -> Void
@@ -34,9 +37,12 @@ public enum TimedSweep {
         run(items, patience: patience, until: .max, with: tool, leaving: leaving) { item, tool, _ in body(item, tool) }
     }
 
-    /// As above, for items that may take long without hanging: `body` calls `onProgress` after each step, and the timeout counts from there.
+    /// Does the same for items that may take long without hanging.
     ///
-    /// `until`: a moment of `Clock.monotonic` after which all that is not done is abandoned, begun or not.
+    /// `body` calls `onProgress` after each step, and the timeout counts from there.
+    ///
+    /// - Parameter deadline: A time of `Clock.monotonic` after which all remaining items are
+    ///   abandoned, begun or not.
     public static func run<Item: Sendable, Tool>(
         _ items: [Item], patience: Timeouts = Timeouts(), until deadline: Int64, with tool: @escaping @Sendable () -> Tool,
         leaving: (Item) -> Void, _ body: @escaping @Sendable (Item, Tool, _ onProgress: () -> Void) -> Void

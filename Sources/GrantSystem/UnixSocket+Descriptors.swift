@@ -1,12 +1,16 @@
 import CGrantSystem
 import Glibc
 
-// Descriptors that are passed on to another process (unix(7), SCM_RIGHTS). What they stand for is shared from then on: its position, its
-// locks.
+// Descriptors that are passed on to another process (unix(7), SCM_RIGHTS). Both processes then
+// share the open file, with its position and its locks.
 extension UnixSocket {
-    /// Sends copies of `descriptors`, which stay open here. Each batch is acknowledged before the next: the kernel limits the
-    /// descriptors that a user has in flight to RLIMIT_NOFILE (ETOOMANYREFS). `deadline`: nanoseconds of `Clock.monotonic`. Throws
-    /// ETIMEDOUT, EPIPE, ECONNRESET.
+    /// Sends copies of `descriptors`, which stay open here.
+    ///
+    /// Each batch is acknowledged before the next: the kernel limits the descriptors that a user
+    /// has in flight to RLIMIT_NOFILE (ETOOMANYREFS).
+    ///
+    /// - Parameter deadline: Nanoseconds of `Clock.monotonic`.
+    /// - Throws: ETIMEDOUT, EPIPE, ECONNRESET.
     public func send(descriptors: [Int32], deadline: Int64) throws(Errno) {
         for start in stride(from: 0, to: descriptors.count, by: Self.descriptorsAtOnce) {
             let batch = descriptors[start..<min(descriptors.count, start + Self.descriptorsAtOnce)]
@@ -25,8 +29,10 @@ extension UnixSocket {
         }
     }
 
-    /// Receives `count` descriptors, which the caller closes; none stays open when this throws. Throws EBADMSG when this process
-    /// has no room for them (RLIMIT_NOFILE) or something else arrived.
+    /// Receives `count` descriptors, which the caller closes. None stays open if this throws.
+    ///
+    /// - Throws: EBADMSG if this process has no room for them (RLIMIT_NOFILE) or if something else
+    ///   arrived.
     public func receive(descriptors count: Int, deadline: Int64) throws(Errno) -> [Int32] {
         var received: [Int32] = []
         var batch = [Int32](repeating: -1, count: Self.descriptorsAtOnce)

@@ -20,30 +20,40 @@ public struct UnixSocket: ~Copyable, Sendable {
     /// The descriptor, to wait on. This value keeps ownership.
     public var number: Int32 { descriptor.number }
 
-    /// Listens at `name` in the open directory; mode 0600. Throws EADDRINUSE when the name is taken.
+    /// Listens at `name` in the open directory, with mode 0600.
+    ///
+    /// - Throws: EADDRINUSE if the name is taken.
     public static func listen(directory: Int32, name: String, backlog: Int32 = 64) throws(Errno) -> UnixSocket {
         UnixSocket(FileDescriptor(owning: try Errno.check(clinux_socket_listen(directory, name, backlog))))
     }
 
-    /// Connects to `name` in the open directory without waiting. Throws EAGAIN when the server's queue is full, ECONNREFUSED when
-    /// nobody listens.
+    /// Connects to `name` in the open directory without waiting.
+    ///
+    /// - Throws: EAGAIN if the server's queue is full, ECONNREFUSED if no process listens.
     public static func connect(directory: Int32, name: String) throws(Errno) -> UnixSocket {
         UnixSocket(FileDescriptor(owning: try Errno.check(clinux_socket_connect(directory, name))))
     }
 
-    /// Accepts a pending connection. Throws EAGAIN when there is none.
+    /// Accepts a pending connection.
+    ///
+    /// - Throws: EAGAIN if there is none.
     public func accept() throws(Errno) -> UnixSocket {
         UnixSocket(FileDescriptor(owning: try Errno.check(clinux_socket_accept(number))))
     }
 
-    /// The peer's credentials as the kernel recorded them (SO_PEERCRED): of who connected, or of who listened.
+    /// The peer's credentials as the kernel recorded them (SO_PEERCRED).
+    ///
+    /// They are those of the process that connected, or that listened.
     public func peer() throws(Errno) -> (uid: UInt32, pid: Int32) {
         var (pid, uid, gid): (pid_t, uid_t, gid_t) = (0, 0, 0)
         _ = try Errno.check(clinux_socket_peer(number, &pid, &uid, &gid))
         return (uid, pid)
     }
 
-    /// Sends all of `bytes`. `deadline` is in nanoseconds of `Clock.monotonic`. Throws ETIMEDOUT, EPIPE.
+    /// Sends all of `bytes`.
+    ///
+    /// - Parameter deadline: In nanoseconds of `Clock.monotonic`.
+    /// - Throws: ETIMEDOUT, EPIPE.
     public func send(_ bytes: [UInt8], deadline: Int64) throws(Errno) {
         var sent = 0
         while sent < bytes.count {
@@ -56,9 +66,11 @@ public struct UnixSocket: ~Copyable, Sendable {
         }
     }
 
-    /// Receives exactly `count` bytes. Throws ETIMEDOUT, or ECONNRESET when the peer closes before.
+    /// Receives exactly `count` bytes.
+    ///
+    /// - Throws: ETIMEDOUT, or ECONNRESET if the peer closes before.
     public func receive(_ count: Int, deadline: Int64) throws(Errno) -> [UInt8] {
-        // Grown as bytes arrive: a length that somebody only claims costs no memory.
+        // Grown as bytes arrive: a length that the peer only claims costs no memory.
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: min(count, 1 << 16))
         while bytes.count < count {
@@ -75,7 +87,9 @@ public struct UnixSocket: ~Copyable, Sendable {
         return bytes
     }
 
-    /// Sends what the peer accepts without waiting. Returns the count, possibly 0. Throws EPIPE.
+    /// Sends as many bytes as the peer accepts without waiting. Returns the count, possibly 0.
+    ///
+    /// - Throws: EPIPE.
     public func sendSome(_ bytes: ArraySlice<UInt8>) throws(Errno) -> Int {
         while true {
             let result = bytes.withUnsafeBytes { clinux_socket_send(number, $0.baseAddress, $0.count) }
@@ -84,7 +98,9 @@ public struct UnixSocket: ~Copyable, Sendable {
         }
     }
 
-    /// Receives available bytes, at most `most`; nil when there are none. Throws ECONNRESET when the peer is gone.
+    /// Receives available bytes, at most `most`. nil if there are none.
+    ///
+    /// - Throws: ECONNRESET if the peer is gone.
     public func receiveSome(_ most: Int) throws(Errno) -> [UInt8]? {
         var buffer = [UInt8](repeating: 0, count: most)
         while true {
@@ -97,7 +113,7 @@ public struct UnixSocket: ~Copyable, Sendable {
         }
     }
 
-    /// Shuts down receiving at once, also in a thread that waits; pending output is still sent.
+    /// Shuts down receiving at once, also in a thread that waits. Pending output is still sent.
     public func shutdownReceiving() { _ = shutdown(number, Int32(truncatingIfNeeded: SHUT_RD)) }
 }
 

@@ -15,8 +15,11 @@ public struct WorkerThread: @unchecked Sendable {
         }
     }
 
-    /// Starts a thread that runs `body` with all signals blocked, since only the main thread handles them. `name`: at most 15
-    /// bytes.
+    /// Starts a thread that runs `body` with all signals blocked.
+    ///
+    /// Only the main thread handles signals.
+    ///
+    /// - Parameter name: At most 15 bytes.
     public static func start(_ name: String, _ body: @escaping @Sendable () -> Void) throws(Errno) -> WorkerThread {
         let start = Unmanaged.passRetained(Start(name: name, body: body))
         var thread = pthread_t()
