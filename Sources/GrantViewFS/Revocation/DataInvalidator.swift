@@ -22,8 +22,8 @@ final class DataInvalidator: Sendable {
         var ifWritten = false
         /// Also drops the pages that an invalidation does not drop.
         var pinnedPages: PinnedPages?
-        /// Only waits for listings of the directory that the kernel is copying to programs.
-        var isListing = false
+        /// Then also waits for listings of the directory that the kernel is copying to programs.
+        var awaitsListings = false
     }
 
     private unowned let view: ViewFS
@@ -54,8 +54,11 @@ final class DataInvalidator: Sendable {
         ) { step in
             if step.ifWritten, !view.isOpenForWriting(step.node) { return }
             if let pinnedPages = step.pinnedPages { return pinnedPages.drop(step.node) }
-            if step.isListing { return notifier.waitForListings(of: NodeID(step.node)) }
-            if notifier.invalidateData(NodeID(step.node)) == -ENOENT { unknown.withLock { $0.append(step.node) } }
+            if notifier.invalidateData(NodeID(step.node)) == -ENOENT {
+                unknown.withLock { $0.append(step.node) }
+            } else if step.awaitsListings {
+                notifier.waitForListings(of: NodeID(step.node))
+            }
         }
     }
 
@@ -130,8 +133,7 @@ extension ViewFS {
         invalidator.add(written)
         // Before the directories, of which programs can block so many that no further step begins.
         addPinnedPages(scope.nodes.ids, of: scope.nodes, notifier, invalidator)
-        invalidator.add(directories)
-        invalidator.add(directories.filter(isOpen).map { DataInvalidator.Step(node: $0, isListing: true) })
+        invalidator.add(directories.map { DataInvalidator.Step(node: $0, awaitsListings: isOpen($0)) })
         return UInt64(truncatingIfNeeded: nodes.count)
     }
 
