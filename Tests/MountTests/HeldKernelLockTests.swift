@@ -24,10 +24,11 @@ extension MountTests {
                 }
             }
 
-            func hold(_ directories: [String]) throws -> Attack {
+            func hold(_ directories: [String], areListed: Bool = true) throws -> Attack {
                 // The file is opened before its filesystem hangs: only its pages do not come.
                 try memory.hang("read")
-                return try Attack("held-listing", [memory.directory + "/pages"] + directories, as: probed.situation.caller)
+                let words = (areListed ? [] : ["unlisted"]) + [memory.directory + "/pages"] + directories
+                return try Attack("held-listing", words, as: probed.situation.caller)
             }
         }
 
@@ -73,15 +74,15 @@ extension MountTests {
         @Test(
             "A listing whose entries are still being copied is named, and keeps a revocation unconfirmed",
             .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"),
-            arguments: ["shared", "exclusive", "none"])
-        func listing(cache: String) throws {
+            arguments: [("shared", true), ("exclusive", true), ("none", true), ("none", false)])
+        func listing(cache: String, areListed: Bool) throws {
             let mounted = try Mounted(cache: cache)
             let fixture = mounted.fixture
             let native = try mounted.probed.native()
             let probe = try mounted.probed.probe(mounted.probed.held)
             let other = try mounted.probed.probe(mounted.probed.other)
             let names = (0..<Mounted.directories).map { "listed\($0)" }
-            let attack = try mounted.hold(names.map { "\(mounted.probed.held)/\($0)" })
+            let attack = try mounted.hold(names.map { "\(mounted.probed.held)/\($0)" }, areListed: areListed)
 
             let output = try fixture.grantfs("revoke", "held", "--timeout", "3", "--json")
             #expect(output.status == 3, "\(output)")

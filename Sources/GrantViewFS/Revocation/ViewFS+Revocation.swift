@@ -169,7 +169,7 @@ extension ViewFS {
         follow(invalidator, scope)
         let rest = WithdrawalRest(invalidator: invalidator, late: late, changes: changes)
         let isDone = waitFor(rest, scope, patience: patience)
-        let unforgotten = isDone ? [] : rest.nodes
+        let unforgotten = isDone ? [] : rest.nodes(in: tree)
         outcome.unforgotten = unforgotten.prefix(Self.namedAtMost).map { placeName($0, in: scope) }
         if withdrawal == .all {
             // With write-back the kernel trusts its own sizes, and by them answers requests for

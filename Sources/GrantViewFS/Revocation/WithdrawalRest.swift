@@ -25,6 +25,16 @@ struct WithdrawalRest: Sendable {
         return invalidator.isDone && isLateDone && areChangesDone
     }
 
-    /// The nodes of which something may still be cached.
-    var nodes: Set<UInt64> { invalidator.unfinished.union(late?.nodes ?? []) }
+    /// The nodes of which something may still be cached, blocked invalidations first.
+    ///
+    /// Entries of a directory that is among those are left out, because the kernel gets to know
+    /// them when it has copied the listing.
+    func nodes(in tree: NodeTree) -> [UInt64] {
+        let blocked = invalidator.unfinished
+        let late = (late?.nodes ?? []).filter { id in
+            guard !blocked.contains(id), let node = tree.nodes.find(id) else { return false }
+            return !blocked.contains(node.pointee.parent.load(ordering: .acquiring))
+        }
+        return blocked.sorted() + late.sorted()
+    }
 }
