@@ -36,7 +36,7 @@ help: ## show this list
 
 build: ## build everything for debugging, with tests
 	@.ci/packages build
-	$(SWIFT) build --build-tests
+	@.ci/build --build-tests
 
 release: $(program) ## build the program as it is installed
 
@@ -147,7 +147,7 @@ test-kernels: ## run the tests that depend on the kernel on Linux 6.1, 6.12 and 
 	@$(MAKE) --no-print-directory release
 	@rm -rf .build/installed
 	@(umask 022 && $(MAKE) --no-print-directory install DESTDIR= PREFIX=$(CURDIR)/.build/installed HELPERDIR=$(CURDIR)/.build/installed/sbin >/dev/null)
-	$(SWIFT) build --build-tests
+	@.ci/build --build-tests
 	@.ci/kernels $(if $(PARTS),--parts '$(PARTS)') $(KERNELS)
 
 uninstall: ## remove the files of `make install` with the same PREFIX and DESTDIR, except the package's
@@ -165,7 +165,7 @@ uninstall: ## remove the files of `make install` with the same PREFIX and DESTDI
 		else echo "rm -f $(DESTDIR)$$file"; rm -f '$(DESTDIR)'"$$file" || exit 1; fi; done
 
 manual: ## update the parts of grantfs(1) made from the declarations of commands and options
-	$(SWIFT) build --product grantfs
+	@.ci/build --product grantfs
 	.ci/manual .build/debug/grantfs
 
 documentation: ## make the library's pages in .build/documentation and compile their examples
