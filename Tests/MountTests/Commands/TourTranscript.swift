@@ -16,7 +16,7 @@ struct TourTranscript {
         program = Programs.grantfs(for: user)
     }
 
-    private static let file = URL(fileURLWithPath: #filePath).appendingPathComponent("../../Fixtures/tour-transcript.md").standardized
+    private static let file = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../Fixtures/tour-transcript.md").standardized
     private static let writing = NSLock()
 
     static var isRecorded: Bool { ProcessInfo.processInfo.environment["GRANTFS_RECORD_TRANSCRIPT"] == "1" }

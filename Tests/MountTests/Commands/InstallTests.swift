@@ -8,7 +8,7 @@ extension MountTests {
         @Test("make install sets every mode, whatever the umask and an earlier file", arguments: ["000", "077"])
         func modes(umask: String) throws {
             let fixture = try MountFixture()
-            let checkout = URL(fileURLWithPath: #filePath).appendingPathComponent("../../..").standardized.path
+            let checkout = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../..").standardized.path
             let root = fixture.base + "/root"
             let left = root + "/usr/local/share/bash-completion/completions"
             try Command.shell("mkdir -p \"$1\" && touch \"$1/grantfs\" && chmod 666 \"$1/grantfs\"", left).orThrow()

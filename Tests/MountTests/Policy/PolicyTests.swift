@@ -241,7 +241,7 @@ extension MountTests {
 
         @Test("the file that is shipped as an example is a policy, and allows nothing that it does not say")
         func example() throws {
-            let example = URL(fileURLWithPath: #filePath).deletingLastPathComponent().path + "/../../mount-helpers/policy.toml.example"
+            let example = URL(fileURLWithPath: #filePath).deletingLastPathComponent().path + "/../../../mount-helpers/policy.toml.example"
             try machine.write(try String(contentsOfFile: example, encoding: .utf8))
             try machine.grantfs("policy", "check", as: ben).orThrow()
             refused(try machine.grantfs("grant", "/etc", as: ben), "never granted")

@@ -4,7 +4,7 @@ import TestSupport
 /// The table of docs/sandboxes.md: a row for each thing that is tried, a column for each sandbox, and `yes` or `no` in the cells.
 /// GRANTFS_RECORD_REACH=1 writes the cells anew; read the difference before you keep it.
 enum ReachTable {
-    private static let page = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../docs/sandboxes.md").standardized
+    private static let page = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../../docs/sandboxes.md").standardized
     private static let writing = NSLock()
 
     static var isRecorded: Bool { ProcessInfo.processInfo.environment["GRANTFS_RECORD_REACH"] == "1" }

@@ -8,7 +8,7 @@ private struct PreviousRelease {
     let fixture: MountFixture
     let program: String
 
-    static let package = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+    static let package = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
         .appendingPathComponent("Fixtures/previous-release_amd64.deb").path
     /// Whether it runs here: it is built for one processor, and for the libraries of one Debian.
     static let runs = { () -> Bool in

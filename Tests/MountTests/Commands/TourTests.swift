@@ -13,7 +13,7 @@ extension MountTests {
         }
 
         static func page(_ name: String) throws -> String {
-            let page = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../" + name).standardized
+            let page = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../../" + name).standardized
             return try String(contentsOf: page, encoding: .utf8)
         }
 
@@ -55,7 +55,7 @@ extension MountTests {
             let home = try fixture.directory("home")
             let script = try fixture.directory("script") + "/try"
             try FileManager.default.copyItem(
-                at: URL(fileURLWithPath: #filePath).appendingPathComponent("../../../.ci/try").standardized,
+                at: URL(fileURLWithPath: #filePath).appendingPathComponent("../../../../.ci/try").standardized,
                 to: URL(fileURLWithPath: script))
             let program = Programs.grantfs(for: identity)
             let typing = #"""

@@ -24,7 +24,7 @@ extension MountTests {
             }
         }
 
-        private static let file = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../docs/mistakes.md").standardized
+        private static let file = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../../docs/mistakes.md").standardized
         private static let writing = NSLock()
 
         /// The page's tables, by the headings that they stand under: the first has the page's own.

@@ -85,7 +85,7 @@ extension MountTests {
         func clock() throws {
             let fixture = try MountFixture()
             let shift = fixture.base + "/shift.so"
-            let code = URL(fileURLWithPath: #filePath).appendingPathComponent("../../ClockShift/shift.c").standardized.path
+            let code = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../ClockShift/shift.c").standardized.path
             try Command.run(["clang", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o", shift, code]).orThrow()
             let seconds = fixture.base + "/seconds"
             func set(_ ahead: Int) throws { try Data("\(ahead)".utf8).write(to: URL(fileURLWithPath: seconds), options: .atomic) }
