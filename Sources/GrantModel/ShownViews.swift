@@ -2,7 +2,7 @@
 public enum ShownViews: Hashable, Sendable {
     /// The grants of the view, at the root of the mount.
     case one(ViewName)
-    /// A directory for every view whose name matches.
+    /// A directory for every view whose name matches. Only daemons before version 0.1.0 serve such mounts.
     case matching(ViewPattern)
     /// A mountpoint for every view whose name matches, and no grants: a daemon for each view mounts it there.
     case mountpoints(ViewPattern)

@@ -9,7 +9,7 @@ struct MountOptionParser {
     private(set) var isNew = false
     /// Whether the view's name is a pattern, and each view that matches is shown in a directory.
     private(set) var hasSeveralViews = false
-    /// Whether each of several views is a mount of its own.
+    /// Whether a word says that each of several views is a mount, which it is in any case.
     private(set) var isSeparate = false
     /// mount -s: unknown options are ignored.
     let isSloppy: Bool
@@ -26,7 +26,7 @@ struct MountOptionParser {
     /// The options for suggestions.
     private static let known = [
         "ro", "rw", "allow_other", "default_permissions", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "store", "submounts",
-        "cache", "audit", "audit-of", "idle", "new", "recover", "norecover", "views", "separate",
+        "cache", "audit", "audit-of", "idle", "new", "recover", "norecover", "views",
     ]
 
     /// The words for completion: known options, those with a value up to the `=` or with each possible value.

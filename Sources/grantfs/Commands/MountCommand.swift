@@ -13,9 +13,9 @@ enum MountCommand {
             OptionDeclaration("options", short: "o", value: "OPTS", help: "mount options, separated by commas", isRepeatable: true),
             OptionDeclaration("new", help: "also a view that no grant names yet; it is empty until one does"),
             OptionDeclaration(
-                "views", help: "VIEW is a pattern, such as 'build-*': each view that matches is shown in a directory of its name"),
+                "views", help: "VIEW is a pattern, such as 'build-*': each matching view is mounted in a directory of its name"),
             OptionDeclaration("foreground", short: "f", help: "stay in the foreground"),
-            OptionDeclaration("mountpoints", help: "the mountpoints of -o separate alone", isHidden: true),
+            OptionDeclaration("mountpoints", help: "the mountpoints of several views alone", isHidden: true),
             OptionDeclaration("private", help: "the mountpoints are for this user alone", isHidden: true),
             OptionDeclaration("below", help: "on a mountpoint of a mount of several views or not at all", isHidden: true),
             OptionDeclaration("portal", help: "the documents of the desktop's programs, for grantfs portal", isHidden: true),
@@ -27,12 +27,11 @@ enum MountCommand {
             OptionDeclaration("look-fd", value: "N", help: "where directories are to be looked at before that", isHidden: true),
         ],
         notes: [
-            "Mount options: ro rw allow_other default_permissions nosuid nodev noexec noatime nodiratime store=DIR submounts audit audit-of=KINDS new views separate recover "
+            "Mount options: ro rw allow_other default_permissions nosuid nodev noexec noatime nodiratime store=DIR submounts audit audit-of=KINDS new views recover "
                 + "cache=shared|exclusive|none idle=auto|poll|halt, and what mount(8) passes along. nosuid and nodev are on by default.",
             "A VIEW that no grant names, and none has, is refused, unless --new or the mount option new says that it is meant.",
-            "With --views (or the mount option views) views come and go while it is mounted; a view has a directory once something was granted to it. Such a mount is not taken over by "
-                + "grantfs upgrade, nor with -o recover. With -o separate each view is a mount with a daemon of its own, for callers who may attack each other: no lock of the kernel is common to two "
-                + "of them, and upgrade and recover work (docs/decisions/several-views.md). grantfs unmount MOUNTPOINT, or umount -R, takes them all away.",
+            "With --views (or the mount option views) each matching view is a mount with its own daemon. A view is mounted when it gets its first grant. "
+                + "grantfs unmount MOUNTPOINT, or umount -R, unmounts all of them.",
             "A dead mount of a view of this store at MOUNTPOINT is cleaned away first.",
         ],
         run: run)
@@ -90,7 +89,7 @@ enum MountCommand {
         }
     }
 
-    /// Mounts with `-o separate`: this process starts daemons and serves no mount itself.
+    /// Mounts several views: this process starts daemons and serves no mount itself.
     private static func mountSeparately(
         _ shown: ShownViews, _ mountpoint: Mountpoint, _ directory: String, _ parser: MountOptionParser, _ arguments: ParsedArguments
     ) throws(GrantError) -> Int32 {
@@ -135,22 +134,20 @@ enum MountCommand {
     private static func shown(_ arguments: ParsedArguments, _ parser: MountOptionParser) throws(GrantError) -> ShownViews {
         let word = arguments.operands[0]
         let isPortal = arguments.has("portal")
-        let isSeparate = parser.isSeparate || arguments.has("mountpoints")
         guard isPortal || arguments.has("views") || parser.hasSeveralViews || arguments.has("mountpoints") else {
-            if !isSeparate { return .one(try view(word)) }
+            if !parser.isSeparate { return .one(try view(word)) }
             throw GrantError(
-                .usage, "the mount option “separate” is for several views", advice: "grantfs mount --views PATTERN MOUNTPOINT -o separate")
+                .usage, "the mount option “separate” is for several views", advice: "grantfs mount --views PATTERN MOUNTPOINT")
         }
-        if parser.options.recovers, !isSeparate {
+        if isPortal {
+            if !parser.options.recovers { return .documents }
             throw GrantError(
-                .usage, "several views cannot be mounted with -o recover",
-                cause: "another daemon would not know which of them has which directory",
-                advice: "mount each by itself, with -o separate as well; or leave recover out")
+                .usage, "the documents cannot be mounted with -o recover",
+                cause: "another daemon would not know which program has which directory", advice: "leave recover out")
         }
-        if isPortal { return .documents }
         let text = try ParsedArguments.text(word, "the pattern of views")
         do throws(GrantName.Flaw) {
-            return isSeparate ? .mountpoints(try ViewPattern(text)) : .matching(try ViewPattern(text))
+            return .mountpoints(try ViewPattern(text))
         } catch {
             throw GrantError(
                 .usage, "“\(text)” is no pattern of views", cause: error.rawValue,

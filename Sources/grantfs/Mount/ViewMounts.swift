@@ -5,7 +5,7 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// The process behind `grantfs mount --views PATTERN -o separate`. It starts one daemon that shows a mountpoint for each matching view, and
+/// The process behind `grantfs mount --views PATTERN`. It starts one daemon that shows a mountpoint for each matching view, and
 /// one daemon for each of these views, which mounts it there.
 ///
 /// It mounts a view again that has a grant and is not mounted.

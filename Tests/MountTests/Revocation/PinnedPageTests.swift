@@ -46,7 +46,7 @@ extension MountTests {
                 let who = standing == .ofAUser ? "" : "allow_other,"
                 try fixture.grantfs("grant", source, "--name", "a", "--view", view).orThrow()
                 if standing == .separate {
-                    try fixture.grantfs("mount", "--views", "v*", mountpoint, "-o", "\(who)separate,cache=\(cache)").orThrow()
+                    try fixture.grantfs("mount", "--views", "v*", mountpoint, "-o", "\(who)cache=\(cache)").orThrow()
                 } else {
                     try fixture.mount(options: "\(who)cache=\(cache)")
                 }
