@@ -29,14 +29,14 @@ sources := Package.swift $(shell find Sources -type f 2>/dev/null)
 
 export SWIFT
 
-.PHONY: help build release test check conformance bench run install deb dist verify test-debian test-kernels uninstall manual documentation site pictures transcript lint clean
+.PHONY: help build release faults test check conformance bench run install deb dist verify test-debian test-kernels uninstall manual documentation site pictures transcript lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 build: ## build everything for debugging, with tests
 	@.ci/packages build
-	@.ci/build --build-tests
+	$(SWIFT) build --build-tests
 
 release: $(program) ## build the program as it is installed
 
@@ -53,6 +53,10 @@ $(program): $(sources)
 	$(SWIFT) build -c release --static-swift-stdlib $(quickstart) --product grantfs
 	@touch -c $@
 
+# Another program of the same objects.
+faults: release
+	$(SWIFT) build -c release --static-swift-stdlib $(quickstart) --product grantfs-faults
+
 test: ## install packages, build, run all tests, real mounts included (ARGS='--filter Name' for some, ARGS=--times for the slowest)
 	@.ci/packages build run test
 	@.ci/test $(ARGS)
@@ -64,7 +68,7 @@ check: ## build for debugging, run the tests of one area and the lint: AREA=lock
 # Each program runs in a directory and in each kind of mount. Needs root for mounts and devices.
 conformance: ## run programs of other projects natively and in mounts, print one table (TIME=2 seconds each, ONLY='git fio', JSON=file, UPGRADES=1, DEATHS=seconds. FLEET=schedules runs only a fleet with faults, SEED=N repeats it)
 	@.ci/packages build run test $(if $(FLEET),,conformance)
-	@$(MAKE) --no-print-directory release
+	@$(MAKE) --no-print-directory faults
 	@$(if $(FLEET),exec .ci/fleet-faults --schedules '$(FLEET)' $(if $(SEED),--seed '$(SEED)') $(if $(JSON),--json '$(JSON)');) for tool in FileExerciser NamespaceStress CallTable; do \
 		$(SWIFT) build -c release --static-swift-stdlib --product $$tool >/dev/null || exit 1; done
 	@$(if $(FLEET),exit;) $(if $(DEATHS),.ci/deaths --time '$(DEATHS)' &&) $(if $(UPGRADES),$(if $(ONLY),,.ci/deaths --upgrades --time 60 &&)) .ci/conformance --time '$(or $(TIME),2)' $(if $(JSON),--json '$(JSON)') $(if $(UPGRADES),--upgrades) $(ONLY)
@@ -147,7 +151,8 @@ test-kernels: ## run the tests that depend on the kernel on Linux 6.1, 6.12 and 
 	@$(MAKE) --no-print-directory release
 	@rm -rf .build/installed
 	@(umask 022 && $(MAKE) --no-print-directory install DESTDIR= PREFIX=$(CURDIR)/.build/installed HELPERDIR=$(CURDIR)/.build/installed/sbin >/dev/null)
-	@.ci/build --build-tests
+	@$(MAKE) --no-print-directory faults && install -m 755 .build/release/grantfs-faults .build/installed/bin/
+	$(SWIFT) build --build-tests
 	@.ci/kernels $(if $(PARTS),--parts '$(PARTS)') $(KERNELS)
 
 uninstall: ## remove the files of `make install` with the same PREFIX and DESTDIR, except the package's
@@ -165,7 +170,7 @@ uninstall: ## remove the files of `make install` with the same PREFIX and DESTDI
 		else echo "rm -f $(DESTDIR)$$file"; rm -f '$(DESTDIR)'"$$file" || exit 1; fi; done
 
 manual: ## update the parts of grantfs(1) made from the declarations of commands and options
-	@.ci/build --product grantfs
+	$(SWIFT) build --product grantfs
 	.ci/manual .build/debug/grantfs
 
 documentation: ## make the library's pages in .build/documentation and compile their examples

@@ -35,6 +35,8 @@ let package = Package(
     name: "grantfs",
     products: [
         .executable(name: "grantfs", targets: ["grantfs"]),
+        // The same objects with faults that tests inject. It is not installed.
+        .executable(name: "grantfs-faults", targets: ["grantfs", "CGrantFaults"]),
         // For programs of your own, in the shapes of Apple's Foundation.
         .library(name: "GrantKit", targets: ["GrantKit"]),
         // What the commands do, without Foundation.
@@ -140,6 +142,7 @@ let package = Package(
             cSettings: strictC),
         .executableTarget(
             name: "GateBenchmark", dependencies: ["GrantCoordinator", "GrantSystem"], path: "Tests/Benchmarks/Gate", swiftSettings: strict),
+        .target(name: "CGrantFaults", dependencies: ["CGrantSystem"], path: "Tests/Faults", cSettings: strictC),
         .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: strict),
         tests("MountTests", ["TestSupport"]),
         tests("GrantModelTests", ["GrantModel"]),

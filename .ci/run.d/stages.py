@@ -36,7 +36,7 @@ class Stage:
 
 STAGES = [
     Stage("lint", ".ci/lint --no-build"),
-    Stage("tests", ".ci/build --build-tests --explicit-target-dependency-import-check error", uses="products"),
+    Stage("tests", "swift build --build-tests --explicit-target-dependency-import-check error", uses="products"),
     Stage("release", "make --no-print-directory release && .ci/test --install", after=("tests",), uses="products"),
     # One build with the address sanitizer serves the fuzzers and the daemon.
     Stage("address-build", ".ci/sanitize --build address", uses="sanitized"),

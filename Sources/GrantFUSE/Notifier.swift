@@ -83,7 +83,7 @@ public struct Notifier: @unchecked Sendable {
     }
 
     /// For tests: false simulates a kernel that cannot.
-    private static let mayPrune = getenv("GRANTFS_TEST_NO_PRUNING") == nil
+    private static let mayPrune = !InjectedFault.noPruning.isPresent
 
     /// Expires every name of the mount, including negative entries. Never waits.
     ///

@@ -37,7 +37,7 @@ extension Session {
         context.pointee.offered = message.offered
         context.pointee.negotiation.request = message.copy
         // For tests: simulates an older kernel.
-        context.pointee.canResend = message.offered & Message.resendOffered != 0 && getenv("GRANTFS_TEST_NO_RESEND") == nil
+        context.pointee.canResend = message.offered & Message.resendOffered != 0 && !InjectedFault.noResend.isPresent
         if let page = context.pointee.options.supervised, !context.pointee.canResend { context.pointee.journal = RequestJournal(page) }
     }
 

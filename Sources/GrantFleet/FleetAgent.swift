@@ -74,7 +74,7 @@ public final class FleetAgent: @unchecked Sendable {
         var awaitsRenewal = false
         var isEnding = false
         /// For tests: publishes a change before the mounts have confirmed it, which the test with faults has to detect.
-        let confirmsEarly = getenv("GRANTFS_TEST_EARLY_WATERMARK") != nil
+        let confirmsEarly = InjectedFault.earlyConfirmation.isPresent
 
         /// What the fleet is told of grants that are not shown here.
         var toldProblems: [GrantID: String] {

@@ -87,12 +87,12 @@ public final class ViewFS: @unchecked Sendable {
     /// behind.
     static let (fewRequests, manyRequests): (UInt32, UInt32) = (100, 10_000)
     /// For tests: makes statfs(2) of a file trap, with or without a lock held.
-    let trap = getenv("GRANTFS_TEST_TRAP").map { String(cString: $0) == "locked" ? TestTrap.locked : .free } ?? .none
+    let trap = InjectedFault.trap.setting.map { $0 == "locked" ? TestTrap.locked : .free } ?? .none
 
     /// The number of nodes from which on the kernel evicts unused ones (`prune`).
     ///
     /// Fewer nodes are invalidated singly, which takes less time. Tests set another number.
-    let prunedFrom = getenv("GRANTFS_TEST_PRUNED_FROM").flatMap { Int(String(cString: $0), radix: 10) } ?? 256
+    let prunedFrom = Int(InjectedFault.prunedFrom.number ?? 256)
     /// The number of withdrawals that currently make the kernel evict thousands of nodes.
     let prunings = Atomic<Int>(0)
 

@@ -49,7 +49,7 @@ public final class MountFixture {
     public func grantfs(_ arguments: [String], as identity: Identity? = nil, within seconds: Double = 120) throws -> Output {
         let identity = identity ?? owner
         return try Command.run(
-            [Programs.grantfs(for: identity)] + arguments, as: identity, environment: environment, within: seconds)
+            [Programs.grantfs(in: environment, for: identity)] + arguments, as: identity, environment: environment, within: seconds)
     }
 
     public var environment: [String: String] { ["GRANTFS_STORE": store].merging(switches) { $1 } }

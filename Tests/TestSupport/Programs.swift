@@ -5,6 +5,11 @@ import Glibc
 /// `make install` has put below GRANTFS_INSTALLED.
 public enum Programs {
     public static let grantfs = located("grantfs", variable: "GRANTFS_BINARY")
+    /// The same with faults that a test injects by variables of the environment (Tests/Faults): beside the one under test.
+    public static let grantfsWithFaults: String = {
+        let beside = grantfs + "-faults"
+        return access(beside, X_OK) == 0 ? beside : located("grantfs-faults", variable: "GRANTFS_FAULTS")
+    }()
     public static let probe = located("AccessProbe", variable: "GRANTFS_PROBE")
     public static let claimProbe = located("ClaimProbe", variable: "GRANTFS_CLAIM_PROBE")
     public static let hungSource = located("HungSource", variable: "GRANTFS_HUNG_SOURCE")
@@ -39,7 +44,7 @@ public enum Programs {
         guard mkdtemp(&template) != nil else { return nil }
         let directory = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
         chmod(directory, 0o755)
-        for program in [grantfs, probe, attacker] {
+        for program in [grantfs, grantfsWithFaults, probe, attacker] {
             let copy = try? Command.run(["cp", program, directory + "/"])
             if copy?.status != 0 { return nil }
         }
@@ -50,6 +55,11 @@ public enum Programs {
     nonisolated(unsafe) private static var sharedToRemove: String?
 
     public static func grantfs(for identity: Identity) -> String { path(grantfs, for: identity) }
+    /// The program for an environment: one with faults if that has a variable for them.
+    public static func grantfs(in environment: [String: String], for identity: Identity = .current) -> String {
+        let hasFaults = environment.keys.contains { $0.hasPrefix("GRANTFS_TEST_") }
+        return path(hasFaults ? grantfsWithFaults : grantfs, for: identity)
+    }
     public static func attacker(for identity: Identity) -> String { path(attacker, for: identity) }
     static func probe(for identity: Identity) -> String { path(probe, for: identity) }
 

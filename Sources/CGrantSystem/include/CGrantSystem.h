@@ -17,3 +17,4 @@
 #include "clinux_openings.h"
 #include "clinux_confine.h"
 #include "clinux_log.h"
+#include "clinux_fault.h"

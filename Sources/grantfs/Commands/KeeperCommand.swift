@@ -92,16 +92,11 @@ enum KeeperCommand {
                 if let word = Message(rawValue: byte) { return word }
             }
             if count > 0 { continue }
-            pauseForTests()
+            if let pause = InjectedFault.keeperPause.number { usleep(pause &* 1_000) }
             guard daemons.allSatisfy({ ProcessState.isOver($0) }) else { continue }
             // Their last word may have come since: they say it before they end.
             if poll(&end, 1, 0) <= 0 { return .died }
         }
-    }
-
-    /// For tests: the moment between two looks, in milliseconds, which is short otherwise.
-    private static func pauseForTests() {
-        if let pause = getenv("GRANTFS_TEST_KEEPER_PAUSE").flatMap({ UInt32(String(cString: $0)) }) { usleep(pause * 1000) }
     }
 
     private static func unmount(_ mount: MountIdentity, at mountpoint: [UInt8]) -> UInt8 {

@@ -172,7 +172,7 @@ struct HandoverHead {
 
     func write(to state: inout HandoverWriter) {
         // For tests: writes what only another version would.
-        let fault = getenv("GRANTFS_TEST_HAND_OVER").map { String(cString: $0) } ?? ""
+        let fault = InjectedFault.foreignState.setting
         state.put(Self.mark)
         state.put(fault == "earlier version" ? Self.firstVersion - 1 : fault == "later version" ? Self.version + 1 : Self.version)
         let layout = ViewFS.handoverLayout + (fault == "other layout" ? [1] : [])

@@ -90,8 +90,8 @@ extension MountedView {
         for _ in 0..<(try reader.takeCount(ofAtLeast: 16)) { taken.append(try Taken(from: &reader)) }
         let closedCount = try reader.take(UInt64.self)
         let scopes = try files.takeOver(
-            from: &reader, source: view.description, words: options.words, leavesSetID: getenv("GRANTFS_TEST_LEAVE_SETID") != nil,
-            mapsDirectly: getenv("GRANTFS_TEST_NO_DIRECT_MAPS") == nil, idlePolling: polling)
+            from: &reader, source: view.description, words: options.words, leavesSetID: InjectedFault.ownSetID.isPresent,
+            mapsDirectly: !InjectedFault.noDirectMaps.isPresent, idlePolling: polling)
         guard scopes.count == taken.count + Int(clamping: closedCount) else { throw Errno(EBADMSG) }
         // Without the grants nothing is taken over: missing ones would count as removed.
         guard let grants = state.withLock({ state in try? state.store.grants(shown) }) else { throw Errno(EIO) }

@@ -78,7 +78,7 @@ struct TakingOver {
 
     /// For tests: dies or sleeps, as a daemon can at any moment.
     private static func fail(at stage: String) {
-        guard let fault = getenv("GRANTFS_TEST_TAKE_OVER").map({ String(cString: $0) }) else { return }
+        guard let fault = InjectedFault.takingOver.setting else { return }
         if fault == stage { kill(getpid(), SIGKILL) }
         if fault == "slow " + stage { usleep(1_500_000) }
     }

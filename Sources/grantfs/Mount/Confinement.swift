@@ -23,7 +23,7 @@ enum Confinement {
     /// Once it is mounted: a user's mount is made by a program with set-id bits, which nobody can start from then on.
     static func filterCalls() {
         do throws(Errno) {
-            try SystemCallFilter.install(getenv("GRANTFS_TEST_END_AT_CALLS") == nil ? .error : .end)
+            try SystemCallFilter.install(InjectedFault.endAtCalls.isPresent ? .end : .error)
         } catch {
             Terminal.note("the daemon may make any system call: \(error)")
         }

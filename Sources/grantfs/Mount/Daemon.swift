@@ -132,11 +132,9 @@ enum Daemon {
         _ options: MountOptions, _ process: Process, _ audit: AuditTrail?, generation: UInt32? = nil, supervisor: Supervisor? = nil,
         of shown: ShownViews? = nil
     ) -> ViewFS {
-        // For tests: what a daemon without CAP_SYS_ADMIN does.
-        let holdsOpenings = getenv("GRANTFS_TEST_NO_OPLOCKS") == nil
-        return ViewFS(
-            cache: options.cache, descriptorLimit: process.descriptorLimit, audit: audit, holdsOpenings: holdsOpenings,
-            generation: generation, supervisor: supervisor,
+        ViewFS(
+            cache: options.cache, descriptorLimit: process.descriptorLimit, audit: audit,
+            holdsOpenings: !InjectedFault.noOpenings.isPresent, generation: generation, supervisor: supervisor,
             nursery: shown == .documents ? try? GrantName(entry: ShownViews.programsDirectory) : nil)
     }
 

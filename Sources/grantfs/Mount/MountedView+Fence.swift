@@ -11,8 +11,8 @@ final class FleetFence: Sendable {
     private let scopes = Lock(Scopes())
     private let until = Atomic<Int64>(0)
     private let isWatched = Atomic<Bool>(false)
-    /// For tests: the fleet's grants never expire. The fault test has to detect that.
-    private let isMissing = getenv("GRANTFS_TEST_NO_FENCE") != nil
+    /// The test with faults has to detect a missing fence.
+    private let isMissing = InjectedFault.noFence.isPresent
 
     private struct Scopes {
         var open: [Scope] = []

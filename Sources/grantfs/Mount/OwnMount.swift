@@ -125,12 +125,9 @@ struct OwnMount: Sendable {
     private static func serve(
         _ files: ViewFS, _ view: ViewName, _ options: MountOptions, _ polling: IdlePolling?, at place: [UInt8]
     ) throws(Errno) {
-        // For tests: what a kernel before 5.11 does.
-        let leavesSetID = getenv("GRANTFS_TEST_LEAVE_SETID") != nil
-        let mapsDirectly = getenv("GRANTFS_TEST_NO_DIRECT_MAPS") == nil
         try files.mount(
-            at: place, source: view.description, words: options.words, leavesSetID: leavesSetID, mapsDirectly: mapsDirectly,
-            idlePolling: polling)
+            at: place, source: view.description, words: options.words, leavesSetID: InjectedFault.ownSetID.isPresent,
+            mapsDirectly: !InjectedFault.noDirectMaps.isPresent, idlePolling: polling)
     }
 
     /// Checks that the mount answers: that the root's attributes come from this daemon. Then sets the read-ahead.

@@ -21,11 +21,9 @@ final class DaemonRecovery: @unchecked Sendable {
     var keeper: Int32?
 
     // Tests set other values.
-    private static var crashesAllowed: UInt32 { number("GRANTFS_TEST_CRASHES") ?? 5 }
-    private static var patience: UInt32 { number("GRANTFS_TEST_PATIENCE") ?? 30 }
+    private static var crashesAllowed: UInt32 { InjectedFault.crashes.number ?? 5 }
+    private static var patience: UInt32 { InjectedFault.patience.number ?? 30 }
     private static var longestAlone: UInt32 { UInt32(clamping: 2 * UInt64(patience)) }
-
-    private static func number(_ name: String) -> UInt32? { getenv(name).flatMap { UInt32(String(cString: $0)) } }
 
     /// Starts the supervisor for the daemon of mount `id`. `previous`: what a dead predecessor has left. Must be called before there
     /// are threads.

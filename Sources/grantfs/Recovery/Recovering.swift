@@ -96,9 +96,8 @@ struct Recovering {
     ///
     /// `crashes`: how many daemons have died so far, where that matters.
     private func fail(at stage: String, crashes: UInt32 = 0) {
-        guard let faults = getenv("GRANTFS_TEST_RECOVER").map({ String(cString: $0).split(separator: ",").map(String.init) }) else {
-            return
-        }
+        guard let setting = InjectedFault.deathInRecovery.setting else { return }
+        let faults = setting.split(separator: ",").map(String.init)
         if faults.contains("stuck " + stage) { while true { sleep(1_000) } }
         if faults.contains("first " + stage), crashes == 1 { kill(getpid(), SIGKILL) }
         if faults.contains(stage) { kill(getpid(), SIGKILL) }

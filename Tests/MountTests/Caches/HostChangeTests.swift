@@ -251,9 +251,8 @@ extension MountTests {
                 try Command.shell("cd \"$1/d\"; \(changes)", source).orThrow()
             }
             if why == "upgrade" {
-                let upgrade = try Child(
-                    [Programs.grantfs, "upgrade", mountpoint],
-                    environment: fixture.environment.merging(["GRANTFS_TEST_TAKE_OVER": "slow state"]) { $1 })
+                let slow = fixture.environment.merging(["GRANTFS_TEST_TAKE_OVER": "slow state"]) { $1 }
+                let upgrade = try Child([Programs.grantfs(in: slow), "upgrade", mountpoint], environment: slow)
                 pause(milliseconds: 700)
                 try change()
                 #expect(upgrade.wait() == 0)

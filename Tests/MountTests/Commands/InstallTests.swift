@@ -19,5 +19,13 @@ extension MountTests {
             let modes = try Command.run(["find", root, "!", "-type", "l", "-printf", "%y %m\n"]).orThrow().lines
             #expect(Set(modes) == ["d 755", "f 644", "f 755"])
         }
+
+        @Test("The shipped program has no switches for tests")
+        func switches() throws {
+            let program = try Data(contentsOf: URL(fileURLWithPath: Programs.grantfs), options: .alwaysMapped)
+            #expect(program.range(of: Data("GRANTFS_TEST".utf8)) == nil)
+            let faulty = try Data(contentsOf: URL(fileURLWithPath: Programs.grantfsWithFaults), options: .alwaysMapped)
+            #expect(faulty.range(of: Data("GRANTFS_TEST".utf8)) != nil)
+        }
     }
 }

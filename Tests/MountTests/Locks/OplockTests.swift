@@ -160,7 +160,7 @@ struct LockedFile {
         try fixture.grant(source, name: "a")
         mount = fixture.base + "/mount/a"
         if let limit {
-            let mounting = [Programs.grantfs(for: .current), "mount", "default", fixture.base + "/mount"]
+            let mounting = [Programs.grantfs(in: fixture.environment), "mount", "default", fixture.base + "/mount"]
             try Command.run(["prlimit", "--nofile=\(limit):\(limit)"] + mounting, environment: fixture.environment).orThrow()
         } else {
             try fixture.mount()

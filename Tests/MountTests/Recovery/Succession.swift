@@ -36,7 +36,7 @@ struct Succession {
             mount = fixture.base + "/mount"
             mkdir(mount, 0o755)
             try Command.run(
-                ["prlimit"] + limits + [Programs.grantfs, "mount", "default", mount, "-o", options], environment: fixture.environment
+                ["prlimit"] + limits + [Programs.grantfs(in: fixture.environment), "mount", "default", mount, "-o", options], environment: fixture.environment
             ).orThrow()
         }
         fixture.switches = [:]

@@ -233,9 +233,8 @@ extension MountTests {
         func revokedMeanwhile() throws {
             let scene = try Succession()
             let holder = try scene.holder(["map", "fd", "cwd"])
-            let upgrade = try Child(
-                [Programs.grantfs, "upgrade", scene.mount],
-                environment: scene.fixture.environment.merging(["GRANTFS_TEST_TAKE_OVER": "slow state"]) { $1 })
+            let slow = scene.fixture.environment.merging(["GRANTFS_TEST_TAKE_OVER": "slow state"]) { $1 }
+            let upgrade = try Child([Programs.grantfs(in: slow), "upgrade", scene.mount], environment: slow)
             usleep(700_000)
             let revoked = try scene.fixture.grantfs("revoke", "a", "--timeout", "60", "--json")
             #expect(revoked.status == 0, "\(revoked)")
@@ -307,9 +306,8 @@ extension MountTests {
         func otherwiseAgreed() throws {
             let scene = try Succession()
             let daemon = try scene.fixture.daemon(at: scene.mount)
-            let output = try Command.run(
-                [Programs.grantfs, "upgrade", scene.mount, "--json"],
-                environment: scene.fixture.environment.merging(["GRANTFS_TEST_NO_DIRECT_MAPS": "1"]) { $1 })
+            let other = scene.fixture.environment.merging(["GRANTFS_TEST_NO_DIRECT_MAPS": "1"]) { $1 }
+            let output = try Command.run([Programs.grantfs(in: other), "upgrade", scene.mount, "--json"], environment: other)
             #expect(output.status == 3 && output.text.contains("\"upgraded\":false"), "\(output)")
             #expect(try scene.fixture.daemon(at: scene.mount) == daemon)
             #expect(try String(contentsOfFile: scene.mount + "/a/file", encoding: .utf8).count == 8192)

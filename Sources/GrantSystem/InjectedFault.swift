@@ -1,0 +1,49 @@
+import CGrantSystem
+
+/// A fault, or a property of an older kernel, that a test simulates.
+///
+/// All are absent in the shipped program. The tests build another product of the same objects
+/// (Tests/Faults), which takes settings from its environment.
+public struct InjectedFault: Sendable {
+    private let fault: clinux_fault
+
+    /// How many daemons in a row may die.
+    public static let crashes = InjectedFault(fault: CLINUX_FAULT_CRASHES)
+    /// A daemon that recovers a mount dies or sleeps at a stage.
+    public static let deathInRecovery = InjectedFault(fault: CLINUX_FAULT_DEATH_IN_RECOVERY)
+    /// The agent publishes a change before the mounts have confirmed it.
+    public static let earlyConfirmation = InjectedFault(fault: CLINUX_FAULT_EARLY_CONFIRMATION)
+    /// A system call that the filter refuses ends the daemon.
+    public static let endAtCalls = InjectedFault(fault: CLINUX_FAULT_END_AT_CALLS)
+    /// A daemon hands over a state that only another version would write.
+    public static let foreignState = InjectedFault(fault: CLINUX_FAULT_FOREIGN_STATE)
+    /// Milliseconds that the keeper waits between two checks.
+    public static let keeperPause = InjectedFault(fault: CLINUX_FAULT_KEEPER_PAUSE)
+    /// Seconds after which a moved document is shown again.
+    public static let leftoverSeconds = InjectedFault(fault: CLINUX_FAULT_LEFTOVER_SECONDS)
+    /// The kernel maps no file that was opened for direct I/O.
+    public static let noDirectMaps = InjectedFault(fault: CLINUX_FAULT_NO_DIRECT_MAPS)
+    /// The fleet's grants never expire.
+    public static let noFence = InjectedFault(fault: CLINUX_FAULT_NO_FENCE)
+    /// The daemon has no CAP_SYS_ADMIN to hold openings with.
+    public static let noOpenings = InjectedFault(fault: CLINUX_FAULT_NO_OPENINGS)
+    /// The kernel evicts no nodes on request.
+    public static let noPruning = InjectedFault(fault: CLINUX_FAULT_NO_PRUNING)
+    /// The kernel sends no request again.
+    public static let noResend = InjectedFault(fault: CLINUX_FAULT_NO_RESEND)
+    /// The daemon drops set-id bits, as before Linux 5.11.
+    public static let ownSetID = InjectedFault(fault: CLINUX_FAULT_OWN_SET_ID)
+    /// Seconds in which a daemon has to recover a mount.
+    public static let patience = InjectedFault(fault: CLINUX_FAULT_PATIENCE)
+    /// The number of nodes from which on the kernel evicts unused ones.
+    public static let prunedFrom = InjectedFault(fault: CLINUX_FAULT_PRUNED_FROM)
+    /// A daemon that takes a mount over dies or sleeps at a stage.
+    public static let takingOver = InjectedFault(fault: CLINUX_FAULT_TAKING_OVER)
+    /// statfs(2) of a file traps, with or without a lock held.
+    public static let trap = InjectedFault(fault: CLINUX_FAULT_TRAP)
+
+    /// nil if the fault is absent.
+    public var setting: String? { clinux_injected(fault).map { String(cString: $0) } }
+    public var isPresent: Bool { clinux_injected(fault) != nil }
+    public var number: UInt32? { setting.flatMap { UInt32($0, radix: 10) } }
+}
