@@ -159,7 +159,7 @@ private func failure(_ text: String) -> GrantError? {
         }
     }
 
-    @Test("An option that takes a value in one command and none in another is known by what comes next, also before the command")
+    @Test("The next word decides whether `--snapshot` takes a value")
     func oneNameTwoMeanings() throws {
         let parser = ArgumentParser(program: CommandLineProgram.declaration)
         for line in ["--snapshot /d coordinate read /x", "--snapshot=/d coordinate read /x", "coordinate --snapshot /d read /x"] {
