@@ -47,7 +47,7 @@ import Testing
         #expect(try bench.store.mounts().count == 3)
     }
 
-    @Test("a command that knows a mount by the daemon that it had asks the one that has taken it over, and takes nothing for dead")
+    @Test("A command asks the new daemon of a mount that was handed over")
     func aMountThatWasHandedOver() throws {
         let bench = try Bench()
         let server = try ControlServer(directory: bench.store.runDirectory, name: "a", handler: Confirming())
