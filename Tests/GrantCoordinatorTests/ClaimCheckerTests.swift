@@ -92,7 +92,7 @@ private struct Model {
     }
 
     @Test(
-        "keeps the rules, step by step as the model does: exclusion, order, whole batches, deadlocks, presenters asked, nothing lost",
+        "The claim table agrees with a model under random schedules",
         arguments: 0..<8)
     func schedules(part: Int) throws {
         for seed in 0..<250 {
