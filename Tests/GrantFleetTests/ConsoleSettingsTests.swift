@@ -6,7 +6,7 @@ import Testing
 extension GrantFleetTests {
     @Suite(.enabled(if: Machine.offers("curl"), "\(Machine.needs("curl"))"))
     struct AConsoleWithTLS {
-        @Test("lets in whoever has a certificate of the authority, and says in the log who that was; nobody else sees even the page")
+        @Test("The console admits only clients with a certificate of its authority")
         func certificates() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "20s", .certificates)
             let place = fleet.servers.directory
@@ -62,7 +62,7 @@ extension GrantFleetTests {
 
     @Suite(.enabled(if: Machine.offers("curl"), "\(Machine.needs("curl"))"))
     struct ACertificateWithoutAName {
-        @Test("lets nobody in, nor does one whose name is too long to be told from others: all of them would be one person")
+        @Test("The console refuses a certificate whose name is too long to be unique")
         func subjects() throws {
             let fleet = try FleetFixture(hosts: [], lease: "20s", .certificates)
             let place = fleet.servers.directory
@@ -90,7 +90,7 @@ extension GrantFleetTests {
 
     @Suite struct ASettingOfTheConsole {
         @Test(
-            "by which the key of another user would be used is refused, by every command, with what to do",
+            "The console refuses settings that point to the key of another user",
             .enabled(if: geteuid() == 0, "needs root"))
         func othersKey() throws {
             let fleet = try FleetFixture(hosts: [], lease: "20s", .certificates)
@@ -115,7 +115,7 @@ extension GrantFleetTests {
             }
         }
 
-        @Test("that would leave it open, or makes no sense, is refused before anything is served")
+        @Test("Unsafe or invalid settings of the console are refused before it serves")
         func refused() throws {
             let fleet = try FleetFixture(hosts: [], lease: "20s", .certificates)
             let place = fleet.servers.directory

@@ -6,7 +6,7 @@ import Testing
 extension GrantFleetTests {
     @Suite(.enabled(if: Machine.offers("curl"), "\(Machine.needs("curl"))"))
     struct TheConsole {
-        @Test("revokes and restores on every host, shows which have confirmed it and how fast, and the log says who it was")
+        @Test("The console revokes and restores on every host and shows confirmations")
         func spreads() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2"], lease: "20s")
             let mounts = try ["h1", "h2"].map { try fleet.mount($0) }
@@ -41,7 +41,7 @@ extension GrantFleetTests {
             if let token = console.token { #expect(!console.said.contains(token)) }
         }
 
-        @Test("shows a host that hears of nothing as one that may still serve, until when, and as gone when its lease is")
+        @Test("The console shows how long an unreachable host may still serve")
         func waits() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2"], lease: "6s")
             let id = try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow().trimmed
@@ -66,7 +66,7 @@ extension GrantFleetTests {
             fleet.signalAgent("h2", SIGCONT)
         }
 
-        @Test("says that the fleet is not heard, with what was seen last, and goes on when it is heard again")
+        @Test("The console reports a silent etcd and goes on when it answers again")
         func etcdStops() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "20s")
             let id = try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow().trimmed
@@ -85,7 +85,7 @@ extension GrantFleetTests {
             _ = try console.awaitState(key, "heard") { $0.failure == nil && $0.grant(id)?.state == "active" }
         }
 
-        @Test("tells names of strangers as text, with what could turn or break a line written out")
+        @Test("The console sends foreign names as text with control characters escaped")
         func names() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "20s")
             let bad = "<script>alert(1)<\u{2044}script>\"'&\u{202E}x"

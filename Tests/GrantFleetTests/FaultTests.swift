@@ -19,7 +19,7 @@ extension GrantFleetTests {
             return nil
         }
 
-        @Test("shows nothing after a confirmation or a lease, brings nothing back, and loses nothing, whatever dies, stops, or is cut off")
+        @Test("A fleet keeps its promises under random faults")
         func holds() throws {
             guard let output = try Self.run("--schedules", "2", "--time", "10", "--seed", "1") else { return }
             #expect(output.status == 0, "\(output)")
@@ -27,14 +27,14 @@ extension GrantFleetTests {
         }
 
         @Test(
-            "is not passed by a daemon without a fence, nor by an agent that says too early that mounts have confirmed",
+            "The fault test detects a daemon without a fence and an early confirmation",
             arguments: ["no-fence", "early-watermark"])
         func planted(fault: String) throws {
             guard let output = try Self.run("--schedules", "4", "--time", "20", "--seed", "1", "--plant", fault) else { return }
             #expect(output.status == 1 && output.text.contains(" could be read "), "\(output)")
         }
 
-        @Test("is shown by a script that a reader can run: a grant, a cut link, a revocation, the fence")
+        @Test("The demonstration script shows a cut link, a revocation and the fence")
         func demonstration() throws {
             let script = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../docs/guides/fleet-demo").standardized.path
             let programs = URL(fileURLWithPath: Programs.grantfs).deletingLastPathComponent().path

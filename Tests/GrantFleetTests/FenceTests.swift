@@ -6,7 +6,7 @@ import Testing
 
 extension GrantFleetTests {
     @Suite struct TheFence {
-        @Test("shuts what the fleet granted on a host of which the agent stands still, and only then it is called fenced")
+        @Test("The fence closes the fleet's grants on a host whose agent is stopped")
         func stoppedAgent() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2"])
             let mounts = try ["h1", "h2"].map { try fleet.mount($0) }
@@ -41,7 +41,7 @@ extension GrantFleetTests {
             #expect(FleetFixture.reading(held) == EACCES, "a fresh scope")
         }
 
-        @Test("lets no host be called fenced while its lease is there, also in the last second of it")
+        @Test("A host is not reported as fenced before its lease has ended")
         func lastSecond() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
@@ -55,7 +55,7 @@ extension GrantFleetTests {
             }
         }
 
-        @Test("is not held open by a member of etcd that renews leases and leads no longer")
+        @Test("A deposed etcd leader that renews leases does not keep the fence open")
         func staleLeader() throws {
             let fleet = try FleetFixture(hosts: [])
             let mount = fleet.files.base + "/m"
@@ -107,7 +107,7 @@ extension GrantFleetTests {
         }
 
         @Test(
-            "loses nothing that a write had acknowledged, and opens again by itself when etcd is back", arguments: ["shared", "exclusive"])
+            "The fence loses no acknowledged write and opens again when etcd is back", arguments: ["shared", "exclusive"])
         func etcdStops(cache: String) throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let source = try fleet.source()
@@ -140,7 +140,7 @@ extension GrantFleetTests {
             #expect(FleetFixture.reading(file) == EACCES)
         }
 
-        @Test("stands before a mount that is made, or upgraded, while nobody says that the fleet's grants are valid")
+        @Test("The fence covers new and upgraded mounts until the fleet's grants are valid")
         func newMounts() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
@@ -160,7 +160,7 @@ extension GrantFleetTests {
             for mount in [early, late] { try fleet.awaitReading(mount + "/x/file", 0) }
         }
 
-        @Test("is not opened by an etcd that was restored from a backup, until somebody begins the fleet again")
+        @Test("An etcd restored from a backup does not open the fence")
         func backup() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let mount = try fleet.mount("h1")

@@ -8,7 +8,7 @@ import Testing
 extension GrantFleetTests {
     /// etcd bounds nobody's share of its database and of its time, so a host that is taken over can use up both.
     @Suite struct AHostThatFillsEtcd {
-        @Test("keeps the fleet from granting, and not from taking back; when it is taken out and there is room again, all is as before")
+        @Test("A host that fills etcd blocks grants but not revocations")
         func fills() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2"], lease: "6s", options: ["--quota-backend-bytes", "2000000"])
             let mount = try fleet.mount("h2")
@@ -63,7 +63,7 @@ extension GrantFleetTests {
 
         /// It takes all of the machine's time, from other tests as well.
         @Test(
-            "or writes to it without pause, delays a revocation on another host, and does not keep it from being confirmed",
+            "A revocation is confirmed while another host writes without pause",
             .enabled(if: ProcessInfo.processInfo.environment["GRANTFS_LONG_TESTS"] != nil, "with GRANTFS_LONG_TESTS only"))
         func writesWithoutPause() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2"], lease: "60s")

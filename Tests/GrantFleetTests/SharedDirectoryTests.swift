@@ -20,7 +20,7 @@ extension GrantFleetTests {
             try fleet.host(host)?.problems.values.first ?? ""
         }
 
-        @Test("is found wherever a host has it mounted, also where that shows a part of it, and stays found when that changes")
+        @Test("A shared directory is found in any mount of its filesystem on a host")
         func found() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2"])
             let volume = try Volume(.ext4, at: "vol", in: fleet.files)
@@ -52,7 +52,7 @@ extension GrantFleetTests {
             #expect(FleetFixture.reading(two + "/x/file") == EACCES && FleetFixture.reading(one + "/x/file") == EACCES)
         }
 
-        @Test("is refused on a host where another directory has its place, and shown when it is back")
+        @Test("A shared directory replaced by another is refused until it returns")
         func replaced() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let volume = try Volume(.ext4, at: "vol", in: fleet.files)
@@ -71,7 +71,7 @@ extension GrantFleetTests {
             #expect(try String(contentsOfFile: mount + "/x/file", encoding: .utf8) == "hello")
         }
 
-        @Test("is waited for until its filesystem is mounted; an export's name is that of its mount, and two mounts of one name are none")
+        @Test("A shared directory waits until its filesystem is mounted")
         func sources() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let mount = try fleet.mount("h1")
@@ -95,7 +95,7 @@ extension GrantFleetTests {
             #expect(try String(contentsOfFile: mount + "/x/file", encoding: .utf8) == "1", "a host that has found it keeps it")
         }
 
-        @Test("is declared in files, and what names no filesystem is refused")
+        @Test("A declared shared directory is granted, and an invalid filesystem is refused")
         func declared() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let volume = try Volume(.ext4, at: "vol", in: fleet.files)
