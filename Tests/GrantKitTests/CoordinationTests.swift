@@ -14,7 +14,7 @@ import Testing
         return (bench, url, Crew())
     }
 
-    @Test("lets readers in together, and a writer alone, in order of arrival")
+    @Test("A coordinator admits readers together and a writer alone, in order")
     func readersAndWriters() throws {
         let (bench, url, crew) = try note()
         try bench.programWithoutStore {
@@ -36,7 +36,7 @@ import Testing
         #expect(crew.events.all.suffix(4) == ["w in", "w out", "r3 in", "r3 out"])
     }
 
-    @Test("coordinates a directory with all that lies below it, by whichever name, and what is only going to be there")
+    @Test("A coordination of a directory covers its contents under any name")
     func directories() throws {
         let (bench, url, _) = try note()
         let folder = url.deletingLastPathComponent()
@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    @Test("gives the accessor where to go: what was named, or what a link leads to if it is asked for")
+    @Test("An accessor gets the named URL, or the target of a link on request")
     func places() throws {
         let (bench, url, _) = try note()
         let link = url.sibling("link")
@@ -84,7 +84,7 @@ import Testing
         }
     }
 
-    @Test("does not block itself, nor another one of its purpose")
+    @Test("A coordinator never blocks itself or another coordinator of its purpose")
     func purposes() throws {
         let (bench, url, _) = try note()
         bench.programWithoutStore {
@@ -101,7 +101,7 @@ import Testing
         }
     }
 
-    @Test("finds out that a wait would never end, and says so instead of hanging")
+    @Test("A coordination that would deadlock fails with a file-locking error")
     func deadlock() throws {
         let (bench, url, crew) = try note()
         let other = url.sibling("other")
@@ -132,7 +132,7 @@ import Testing
         }
     }
 
-    @Test("that is cancelled waits no more, now and later, and leaves an accessor that runs alone")
+    @Test("A cancelled coordinator fails waiting coordinations and spares a running one")
     func cancelled() throws {
         let (bench, url, crew) = try note()
         try bench.programWithoutStore {
@@ -157,7 +157,7 @@ import Testing
         }
     }
 
-    @Test("of a batch holds everything until the batch is done, wherever that is said")
+    @Test("A prepared batch is held until its completion is called")
     func batch() throws {
         let (bench, url, crew) = try note()
         let other = url.sibling("other")
@@ -179,7 +179,7 @@ import Testing
         }
     }
 
-    @Test("Work on a thread waits for a batch that was prepared there and is ended elsewhere")
+    @Test("Work on a thread waits for a batch prepared there and ended elsewhere")
     func batchEndedElsewhere() throws {
         let (bench, url, crew) = try note()
         try bench.programWithoutStore {
@@ -212,7 +212,7 @@ import Testing
         }
     }
 
-    @Test("waits elsewhere when it is told to, and runs its accessor on the queue with the claims held")
+    @Test("An asynchronous coordination runs its accessor on the given queue")
     func intents() throws {
         let (bench, url, crew) = try note()
         let other = url.sibling("other")
@@ -245,7 +245,7 @@ import Testing
         }
     }
 
-    @Test("hands a copy to an upload, which others need not wait for, and takes it away afterwards")
+    @Test("An upload gets a copy that is removed afterwards")
     func upload() throws {
         let (bench, url, crew) = try note()
         let folder = url.deletingLastPathComponent()

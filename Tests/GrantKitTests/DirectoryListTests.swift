@@ -21,7 +21,7 @@ import Testing
         }
     }
 
-    @Test("keeps directories over its end, shows what was moved as stale, renews it, lists contents, forgets")
+    @Test("DirectoryList keeps directories across runs and renews stale bookmarks")
     func life() throws {
         let fixture = try MountFixture()
         let (docs, music) = (try fixture.source("docs"), try fixture.source("music"))
@@ -53,7 +53,7 @@ import Testing
     private var path: String { (Programs.grantfs as NSString).deletingLastPathComponent + ":/usr/bin:/bin" }
 
     @Test(
-        "asks in its terminal, keeps what was picked, and hears that nothing was",
+        "DirectoryList keeps a directory picked in its terminal",
         .enabled(if: Machine.offers("tmux"), Comment(rawValue: Machine.needs("tmux"))))
     func picksInTheTerminal() throws {
         let fixture = try MountFixture()
@@ -79,7 +79,7 @@ import Testing
     }
 
     @Test(
-        "asks with the desktop's file chooser, keeps what was picked, and says that nobody can be asked",
+        "DirectoryList keeps a directory picked in the desktop's chooser",
         .enabled(if: Machine.offers("dbus-daemon"), Comment(rawValue: Machine.needs("dbus-daemon"))))
     func picksOnTheDesktop() throws {
         let desktop = try FakeDesktop()
@@ -97,7 +97,7 @@ import Testing
         #expect(try rows(fixture).count == 1)
     }
 
-    @Test("shows why a directory cannot be used: revoked, deleted, replaced; and what is no bookmark", .enabled(if: Machine.hasFUSE))
+    @Test("DirectoryList shows why a directory is unusable", .enabled(if: Machine.hasFUSE))
     func losses() throws {
         let fixture = try MountFixture()
         let names = ["revoked", "deleted", "replaced"]
@@ -133,7 +133,7 @@ import Testing
     }
 
     @Test(
-        "works in a sandbox, where it sees the view and no store",
+        "DirectoryList works in a sandbox that has the view and no store",
         .enabled(if: Machine.hasFUSE && Machine.offers("bwrap"), Comment(rawValue: Machine.needs("bwrap"))))
     func sandboxed() throws {
         let fixture = try MountFixture()

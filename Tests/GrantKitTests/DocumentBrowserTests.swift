@@ -31,7 +31,7 @@ struct TheDocumentBrowser {
 
     private func contents(_ path: String) -> String? { try? String(contentsOfFile: path, encoding: .utf8) }
 
-    @Test("picks, lists, opens, saves by itself, follows a rename on the host, loses the grant and has it back without losing a word")
+    @Test("DocumentBrowser keeps its text over renames and revocations")
     func day() throws {
         let fixture = try MountFixture()
         let source = try fixture.source("letters")

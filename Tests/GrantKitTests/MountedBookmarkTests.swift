@@ -6,7 +6,7 @@ import Testing
 
 @Suite(.enabled(if: Machine.hasFUSE, Comment(rawValue: Machine.noFUSE)))
 struct ABookmarkAndAMount {
-    @Test("leads through a mount that shows the grant, and to the directory itself when none does")
+    @Test("A bookmark leads through a mount that shows the grant, else to the directory")
     func leads() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -40,7 +40,7 @@ struct ABookmarkAndAMount {
         }
     }
 
-    @Test("revoked: the URL it gave is refused by the kernel, its scope does not start, the data resolves no more")
+    @Test("A bookmark in a mount ends with the revocation of its grant")
     func revoked() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -63,7 +63,7 @@ struct ABookmarkAndAMount {
         }
     }
 
-    @Test("made by a program that sees the mount and no store finds its place wherever the view is mounted")
+    @Test("A bookmark made without a store resolves wherever the view is mounted")
     func mountAlone() throws {
         let bench = try Bench()
         _ = try bench.granted("docs")
@@ -95,7 +95,7 @@ struct ABookmarkAndAMount {
         }
     }
 
-    @Test("of what was bound elsewhere is one of the grant", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+    @Test("A bookmark of a bind mount belongs to the grant", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
     func bound() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -129,7 +129,7 @@ struct ABookmarkAndAMount {
     }
 
     @Test(
-        "does not lead into what was mounted over the view",
+        "A bookmark does not lead into a mount over the view",
         .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
     func covered() throws {
         let bench = try Bench()

@@ -55,7 +55,7 @@ struct NamesInAMount {
 
     private func coordinate(_ words: String...) throws { try bench.fixture.grantfs(["coordinate"] + words).orThrow() }
 
-    @Test("a presenter is led to nothing outside of it after the granted directory was renamed, whether or not that was coordinated")
+    @Test("A presenter sees no names outside the mount after a rename of the directory")
     func renamed() throws {
         let (ofNote, ofFolder, onHost) = (Naming(inMount.appendingPathComponent("note")), Naming(inMount), Naming(source))
         try presenting(ofNote, ofFolder, onHost) {
@@ -85,7 +85,7 @@ struct NamesInAMount {
         }
     }
 
-    @Test("what is moved out of the grant has changed, and is named nowhere")
+    @Test("A file that is moved out of the grant is reported as changed, without a name")
     func movedOut() throws {
         let (ofNote, ofFolder) = (Naming(inMount.appendingPathComponent("note")), Naming(inMount))
         let outside = try bench.granted("outside").appendingPathComponent("taken")
@@ -99,7 +99,7 @@ struct NamesInAMount {
         }
     }
 
-    @Test("a presenter is told its new URL when the grant gets another name")
+    @Test("A presenter is told its new URL when the grant gets another name")
     func grantRenamed() throws {
         let (ofNote, ofFolder) = (Naming(inMount.appendingPathComponent("note")), Naming(inMount))
         try presenting(ofNote, ofFolder) {
@@ -113,7 +113,7 @@ struct NamesInAMount {
         }
     }
 
-    @Test("a bookmark of a URL in the mount is stale when that leads elsewhere, and not when the directory was renamed on the host")
+    @Test("A bookmark of a URL in a mount is stale only if it leads elsewhere")
     func bookmarks() throws {
         let note = inMount.appendingPathComponent("note")
         try bench.program {
@@ -141,7 +141,9 @@ struct NamesInAMount {
         }
     }
 
-    @Test("of what was bound elsewhere too", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+    @Test(
+        "A bookmark of a bind mount of a view is not stale after a move of the source",
+        .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
     func bound() throws {
         let place = try bench.plain("bound")
         try bench.fixture.mountOther(["mount", "--bind", inMount.path], at: place.path)

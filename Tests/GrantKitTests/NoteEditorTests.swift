@@ -37,7 +37,7 @@ struct TheNoteEditor {
 
     private func contents(_ path: String) -> String? { try? String(contentsOfFile: path, encoding: .utf8) }
 
-    @Test("opens, creates and saves, in a mount and on the host")
+    @Test("NoteEditor opens, creates and saves in a mount and on the host")
     func life() throws {
         let (fixture, source, inMount) = try mounted()
         for directory in [inMount, source] {
@@ -58,7 +58,7 @@ struct TheNoteEditor {
         #expect(contents(source + "/note") == "first\nmore\nmore\n")
     }
 
-    @Test("waits with opening and saving while another process holds a claim, and never reads half of what that writes")
+    @Test("NoteEditor waits for a claim of another process and never reads half a file")
     func waits() throws {
         let (fixture, source, inMount) = try mounted()
         let editor = try editor(fixture)
@@ -81,7 +81,7 @@ struct TheNoteEditor {
         #expect(contents(source + "/note") == "whole\nnew\n")
     }
 
-    @Test("is refused when the grant is revoked, loses no text by it, and saves when it is restored")
+    @Test("NoteEditor keeps its text over a revocation and saves after it")
     func revoked() throws {
         let (fixture, source, inMount) = try mounted()
         let editor = try editor(fixture)

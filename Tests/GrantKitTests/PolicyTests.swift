@@ -12,7 +12,7 @@ import Testing
         try machine.run([Programs.directoryList, base + "/list", "add", base + path])
     }
 
-    @Test("binds it: what is never granted, and what holds it, is refused and leaves no grant; the rest is granted")
+    @Test("The library refuses directories that the policy never grants")
     func never() throws {
         try machine.write("never = [\"{}/srv/secret\"]\n")
         for path in ["/srv/secret", "/srv"] {
@@ -23,7 +23,7 @@ import Testing
         #expect(try machine.fixture.list("--all").map(\.name) == ["projects"])
     }
 
-    @Test("refuses everything where it cannot be read")
+    @Test("The library grants no directory while the policy is unreadable")
     func broken() throws {
         try machine.write("nonsense\n")
         let output = try add("/srv/projects")

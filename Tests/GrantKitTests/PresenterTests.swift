@@ -89,7 +89,7 @@ private final class Silent: NSObject, NSFilePresenter {
 
     private func remove(_ presenters: Noting...) { for presenter in presenters { NSFileCoordinator.removeFilePresenter(presenter) } }
 
-    @Test("is asked before somebody reads or writes, and told when that is over")
+    @Test("A presenter is asked before a read or write and told when it is over")
     func asked() throws {
         let (bench, folder, note, ofNote, ofFolder) = try presented()
         defer { remove(ofNote, ofFolder) }
@@ -118,7 +118,7 @@ private final class Silent: NSObject, NSFilePresenter {
         }
     }
 
-    @Test("is told where its item went")
+    @Test("A presenter is told the new place of its item")
     func moved() throws {
         let (bench, folder, note, ofNote, ofFolder) = try presented()
         defer { remove(ofNote, ofFolder) }
@@ -152,7 +152,7 @@ private final class Silent: NSObject, NSFilePresenter {
         }
     }
 
-    @Test("is not asked about its own work, nor when it was removed, nor when it is gone")
+    @Test("A presenter is not asked about its own work or after its removal")
     func own() throws {
         let (bench, _, note, ofNote, ofFolder) = try presented()
         defer { remove(ofNote, ofFolder) }
@@ -174,7 +174,7 @@ private final class Silent: NSObject, NSFilePresenter {
         }
     }
 
-    @Test("that answers twice does not answer for another one")
+    @Test("A second answer of a presenter does not count for another presenter")
     func twice() throws {
         let bench = try Bench()
         let note = try bench.plain("folder").appendingPathComponent("note")
@@ -189,7 +189,7 @@ private final class Silent: NSObject, NSFilePresenter {
         }
     }
 
-    @Test("that says nothing is passed over, and one with the defaults holds nobody up")
+    @Test("A silent presenter is passed over after its timeout")
     func silent() throws {
         let (bench, _, note, ofNote, ofFolder) = try presented(isStubborn: true)
         defer { remove(ofNote, ofFolder) }
