@@ -14,7 +14,7 @@ extension GrantPortalTests {
         )
         .standardized
 
-        @Test("What both give to the same calls is what the page says")
+        @Test("Both portals answer the same calls as the page documents")
         func sideBySide() throws {
             let theirs = try results(isOriginal: true)
             let ours = try results(isOriginal: false)

@@ -22,7 +22,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "An application whose files hang keeps two workers and has its share of calls waiting, by however many connections; others are answered, and all that it held is let go of when it ends",
+            "An application with hanging files keeps two workers and its share of calls",
             .enabled(if: Identity.isRoot, "needs root"))
         func hangingFiles() throws {
             let session = try PortalSession.started()
@@ -54,7 +54,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A file of a filesystem that the host has not, and that hangs, is refused at once and keeps no worker",
+            "A hanging file that the host does not have is refused immediately",
             .enabled(if: Identity.isRoot, "needs root"))
         func hangingFileOfItsOwn() throws {
             let session = try PortalSession.started()
@@ -71,7 +71,7 @@ extension GrantPortalTests {
             for _ in 0..<4 { #expect(PortalAnswer(try program.ask(request, within: 10)).error == "InvalidArgument") }
         }
 
-        @Test("A message that carries more than is meant to be sent is refused before it is read whole")
+        @Test("An oversized message is refused before it is read")
         func largeMessages() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -93,7 +93,7 @@ extension GrantPortalTests {
             try ownerIsAnswered(session, file)
         }
 
-        @Test("The largest message, sent to the connections by which the service asks, costs one call at the most for each of them")
+        @Test("The largest message to the service's own connections costs one call each")
         func largestMessageToItsClients() throws {
             let session = try PortalSession.started()
             let id = try session.host.addFull([try session.file()], flags: 2, app: app, ["read"]).id
@@ -128,7 +128,7 @@ extension GrantPortalTests {
             }
         }
 
-        @Test("The largest message that the bus takes, which its reader does not, ends neither the service nor what it serves")
+        @Test("The largest message that the bus accepts ends no service")
         func largestMessage() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -154,7 +154,7 @@ extension GrantPortalTests {
             try session.fixture.wait(until: "it is withdrawn") { text("\(session.view(of: app))/\(kept)/report.txt") == nil }
         }
 
-        @Test("An application makes a thousand and twenty-four documents and no more, until one of them ends; the owner makes others")
+        @Test("An application makes up to 1,024 documents")
         func documents() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -175,7 +175,7 @@ extension GrantPortalTests {
             try ownerIsAnswered(session, file)
         }
 
-        @Test("An application gives a document to sixty-four applications and to no more; the owner gives it to others")
+        @Test("An application shares a document with up to 64 applications")
         func applications() throws {
             let session = try PortalSession.started()
             let program = try session.sandboxed(app)
@@ -193,7 +193,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "An application holds out so many transfers and files, with all its connections, until one of these goes; the owner has others")
+            "An application has a limited number of transfers and files")
         func transfers() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -243,7 +243,7 @@ extension GrantPortalTests {
         return queue
     }
 
-    @Test("An application has two workers with all its connections, all of them four, and the owner's calls go on")
+    @Test("An application has two of four workers, and the owner's calls go on")
     func workers() {
         let apps = ["a", "b", "c"].flatMap { app in (0..<3).map { (":\(app)\($0)", CallerGroup.app(app)) } }
         let queue = queue(apps)
@@ -259,7 +259,7 @@ extension GrantPortalTests {
     }
 
     @Test(
-        "What does not fit into a share is refused, also of what came before it was known whose it is; the end of a connection makes room")
+        "A call beyond the share of its application is refused")
     func shares() {
         let most = CallerGroup.app("a").most
         let queue = queue([(":1", .app("a")), (":2", .app("a"))])
@@ -273,7 +273,7 @@ extension GrantPortalTests {
         #expect(queue.add(1, call(), from: ":4") && queue.forget(":4") == [1] && queue.settle(":4", as: .owner).isEmpty)
     }
 
-    @Test("Nothing more is read when too much has come of which it is not known whose it is, until that is known")
+    @Test("The reader stops while too many calls have an unknown sender")
     func unknown() {
         let queue = CallQueue<Int>()
         for number in 0...CallerGroup.mostUnknown.calls { #expect(queue.add(number, call(), from: ":\(number % 7)")) }

@@ -28,7 +28,7 @@ extension GrantPortalTests {
             }
         }
 
-        @Test("What was withdrawn this moment is given to nobody by GrantPermissions and AddFull", arguments: Way.allCases)
+        @Test("A document withdrawn a moment ago cannot be given on", arguments: Way.allCases)
         func atOnce(way: Way) throws {
             let session = try PortalSession.started()
             let program = try session.sandboxed(app)
@@ -47,7 +47,7 @@ extension GrantPortalTests {
             #expect(try listed(session).isEmpty && listed(session, app).isEmpty)
         }
 
-        @Test("What grantfs has given back this moment is taken away by RevokePermissions")
+        @Test("A grant restored a moment ago is withdrawn by RevokePermissions")
         func takenAtOnce() throws {
             let session = try PortalSession.started()
             for number in 0..<3 {
@@ -64,7 +64,7 @@ extension GrantPortalTests {
             }
         }
 
-        @Test("What an application gives on in the moment in which it loses it is nobody's, also when the permission store fails then")
+        @Test("A document lost while it is given on reaches no other application")
         func failedGiving() throws {
             let session = try PortalSession(hasStore: false)
             let store = try PlayedStore(session)
@@ -80,7 +80,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "What is withdrawn while many calls give it on is withdrawn from all to whom it was given after that",
+            "A withdrawal reaches every application that got the document during it",
             arguments: Way.allCases)
         func whileItIsGiven(way: Way) throws {
             let session = try PortalSession.started()
@@ -110,7 +110,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A document that is held out for others to take is not given to them when whoever holds it out has lost it",
+            "A transfer of a document that its sender has lost is refused",
             arguments: Way.allCases)
         func heldOut(way: Way) throws {
             let session = try PortalSession.started()
@@ -118,7 +118,7 @@ extension GrantPortalTests {
             try expectNotTaken(id, "report.txt", way, session)
         }
 
-        @Test("Nor is a file of a directory that it has lost", arguments: Way.allCases)
+        @Test("A transfer of a file in a directory that its sender has lost is refused", arguments: Way.allCases)
         func fileOfADirectory(way: Way) throws {
             let session = try PortalSession.started()
             let papers = (try session.file() as NSString).deletingLastPathComponent
@@ -142,7 +142,7 @@ extension GrantPortalTests {
             #expect(try listed(session).isEmpty)
         }
 
-        @Test("Whoever has lost it takes it from nobody else and has it forgotten no more", arguments: Way.allCases)
+        @Test("An application that lost a document cannot revoke or delete it", arguments: Way.allCases)
         func takesNothing(way: Way) throws {
             let session = try PortalSession.started()
             let program = try session.sandboxed(app)
@@ -157,7 +157,7 @@ extension GrantPortalTests {
             #expect(try listed(session).count == 3)
         }
 
-        @Test("What was narrowed this moment is not given on to write to, and not brought back by giving something else")
+        @Test("A document narrowed a moment ago is not given on for writing")
         func narrowed() throws {
             let session = try PortalSession.started()
             let program = try session.sandboxed(app)

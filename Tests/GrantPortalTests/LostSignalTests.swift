@@ -39,7 +39,7 @@ extension GrantPortalTests {
         private func isReadable(_ path: String) -> Bool { (try? String(contentsOfFile: path, encoding: .utf8)) != nil }
 
         @Test(
-            "What is taken away in the permission store while the bus drops what it has for the service is taken away all the same; who has connected meanwhile is served",
+            "A permission revoked while the bus drops messages is withdrawn",
             arguments: [false, true])
         func dropped(storeEnds: Bool) throws {
             let session = try PortalSession(waiting: 100_000_000)

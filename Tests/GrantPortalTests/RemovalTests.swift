@@ -28,7 +28,7 @@ extension GrantPortalTests {
             #expect(try session.fixture.list("--all").isEmpty && !session.said.contains("is taken over"))
         }
 
-        @Test("A document that grantfs remove took away while there was no service is not taken over by the next")
+        @Test("A document removed without a service is not taken over by the next")
         func removedMeanwhile() throws {
             let session = try PortalSession.started()
             let (id, path) = try document(session)
@@ -39,7 +39,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A document that was removed while there was no permission store is gone from that when it is there again, or at the next start"
+            "A document removed without a permission store is deleted from it later"
         )
         func removedWithoutStore() throws {
             let session = try PortalSession.started()
@@ -59,7 +59,7 @@ extension GrantPortalTests {
             try expectGone(other, otherPath, session)
         }
 
-        @Test("A Delete that nobody has confirmed, because service and permission store were killed, is carried through by the next")
+        @Test("A Delete interrupted by a kill is completed by the next service")
         func killedDuringDelete() throws {
             let session = try PortalSession.started()
             let (id, path) = try document(session)
@@ -77,7 +77,7 @@ extension GrantPortalTests {
             try expectGone(id, path, session)
         }
 
-        @Test("Nothing is shown while the permission store does not say who may what, and then what it says")
+        @Test("No document is shown until the permission store answers")
         func unanswered() throws {
             let session = try PortalSession.started()
             let (id, path) = try document(session)
@@ -108,7 +108,7 @@ extension GrantPortalTests {
             #expect(Set(try session.fixture.list().map(\.name)) == [id])
         }
 
-        @Test("An entry of the permission store that cannot be read keeps nobody from going by the others")
+        @Test("An unreadable entry of the permission store affects no other document")
         func unreadable() throws {
             let session = try PortalSession.started()
             let (id, path) = try document(session)
@@ -125,7 +125,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A permission store that comes later decides, and grants of a session that was cut off are not taken for documents without it")
+            "A permission store that appears later decides")
         func appears() throws {
             let session = try PortalSession.started()
             let (id, path) = try document(session)
@@ -143,7 +143,7 @@ extension GrantPortalTests {
             try session.fixture.wait(until: "it is withdrawn") { text(path) == nil }
         }
 
-        @Test("What is taken away in the permission store while another change of the same permissions is under way stays away")
+        @Test("A permission revoked during another change stays revoked")
         func concurrent() throws {
             let session = try PortalSession.started()
             let (id, path) = try document(session, ["read", "write", "delete"])
@@ -165,7 +165,7 @@ extension GrantPortalTests {
             #expect(try session.permissions(of: id) == [:] && text(path) == nil)
         }
 
-        @Test("A service that was replaced leaves the mount that the next one shows its documents by")
+        @Test("A replaced service leaves its mount to the next one")
         func replaced() throws {
             let session = try PortalSession.started()
             let (id, path) = try document(session)

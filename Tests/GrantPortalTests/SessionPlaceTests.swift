@@ -34,7 +34,7 @@ extension GrantPortalTests {
         private func chown(_ path: String, _ owner: Identity) { Glibc.chown(path, owner.uid, owner.gid) }
 
         @Test(
-            "A directory of the session that is none, or is not the user's alone, is refused, and nothing is made or mounted anywhere",
+            "An unsafe runtime directory is refused and left unchanged",
             arguments: Runtime.allCases, owners)
         func runtime(kind: Runtime, owner: Identity) throws {
             let session = try PortalSession(owner: owner)
@@ -88,7 +88,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "What stands at its `doc` and is no empty directory of the user's is refused, and neither followed nor changed",
+            "An unsafe entry at `doc` is refused and left unchanged",
             arguments: Doc.allCases, owners)
         func doc(kind: Doc, owner: Identity) throws {
             if [.mounted, .deadMount].contains(kind), !Identity.isRoot { return }
@@ -139,7 +139,7 @@ extension GrantPortalTests {
             withExtendedLifetime(source) {}
         }
 
-        @Test("By a path with a link further up, or slashes at its end, the documents are shown where that leads", arguments: owners)
+        @Test("Documents are shown through links and trailing slashes in the runtime path", arguments: owners)
         func throughLinks(owner: Identity) throws {
             let session = try PortalSession(owner: owner)
             symlink(session.fixture.base, session.fixture.base + "/link")
@@ -152,7 +152,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "With --replace a mount that is still where the documents are to be shown is waited for, and tried again when it is gone",
+            "With `--replace` the portal waits for the old mount to go",
             .enabled(if: Identity.isRoot, "needs root"))
         func waitsForTheOthersEnd() throws {
             let session = try PortalSession()
@@ -191,7 +191,7 @@ extension GrantPortalTests {
             """
 
         @Test(
-            "A directory in a filesystem that another user serves is refused, whatever that says of it",
+            "A runtime directory in another user's filesystem is refused",
             .enabled(if: Identity.isRoot && Machine.hasFUSE, "needs root and /dev/fuse"))
         func anothersServer() throws {
             let session = try PortalSession()
@@ -206,7 +206,7 @@ extension GrantPortalTests {
             try expectRefusal(session, "\(place) is in a filesystem that another user serves", place + "/run")
         }
 
-        @Test("A place that somebody names is used as it is named")
+        @Test("A named mountpoint is used as given")
         func named() throws {
             let session = try PortalSession()
             let place = session.fixture.base + "/named"

@@ -19,7 +19,7 @@ extension GrantPortalTests {
             try call(client, "StartTransfer", "(a{sv})", [options.mapValues { ["variant": ["b", $0]] }]).id
         }
 
-        @Test("Files that are held out are taken once, by whoever has the key, and their owner hears of the end")
+        @Test("A transfer is taken once with its key and reports its end")
         func taken() throws {
             let session = try PortalSession.started()
             let files = [try session.file("one"), try session.file("two")]
@@ -36,7 +36,7 @@ extension GrantPortalTests {
             #expect((signals?.first?.last as? [String]) == [key])
         }
 
-        @Test("A transfer that does not stop by itself goes on until it is stopped, or its owner is gone")
+        @Test("A transfer without automatic stop lasts until it is stopped")
         func stopped() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -53,7 +53,7 @@ extension GrantPortalTests {
             }
         }
 
-        @Test("Nobody adds to another's transfer, nor what proves nothing, nor what cannot be written to where that is held out")
+        @Test("A transfer refuses files of others, unproven files and missing rights")
         func refused() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -69,7 +69,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "An application gets documents, which it may write to where that was held out; they end with the session",
+            "An application takes a transfer as documents that end with the session",
             .enabled(if: Machine.offers("bwrap"), Comment(rawValue: Machine.needs("bwrap"))), arguments: [false, true])
         func forApplications(isWritable: Bool) throws {
             let session = try PortalSession.started()
