@@ -4,7 +4,7 @@ import Testing
 import GrantViewTree
 
 @Suite struct AListing {
-    @Test("that is read in pieces has each entry once, however many others are being read")
+    @Test("A directory read in pieces yields each entry once beside other readers")
     func pieces() throws {
         let place = try KnownPlace()
         for number in 0..<100 { try place.make("f\(number)") }
@@ -41,7 +41,7 @@ import GrantViewTree
         withExtendedLifetime(others) {}
     }
 
-    @Test("is whole from its start on, also where the first thing that was read was its end")
+    @Test("A directory stream yields all entries from its start after a read at its end")
     func endFirst() throws {
         let place = try KnownPlace()
         for number in 0..<5 { try place.make("f\(number)") }

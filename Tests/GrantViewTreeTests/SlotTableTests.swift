@@ -27,7 +27,7 @@ import Testing
         }
     }
 
-    @Test("keeps nothing in memory of half a million elements that came and went", arguments: [(1, false), (8, false), (1, true)])
+    @Test("A slot table returns the memory of half a million removed elements", arguments: [(1, false), (8, false), (1, true)])
     func emptying(lists: Int, isShared: Bool) throws {
         let table = Table(lists: lists, shared: isShared ? try SharedChunks() : nil)
         for _ in 0..<2 {
@@ -44,7 +44,7 @@ import Testing
         }
     }
 
-    @Test("keeps a page or two for an element that stays, and not all that came with it")
+    @Test("A slot table keeps few pages for each remaining element")
     func remaining() {
         let table = Table()
         let ids = (0..<400_000).compactMap { table.insert(Large($0)) }
@@ -58,7 +58,7 @@ import Testing
         #expect(areThere)
     }
 
-    @Test("says to who has its file which ids are in use, and nothing of others, before and after it has given memory back")
+    @Test("A shared slot table publishes exactly the IDs in use")
     func shared() throws {
         let shared = try SharedChunks()
         let table = Table(shared: shared)
@@ -87,7 +87,7 @@ import Testing
         #expect(try all() == Set(again))
     }
 
-    @Test("never gives an id twice, also when it had forgotten all of its generations")
+    @Test("A slot table never issues an ID twice")
     func ids() {
         let table = Table(lists: 2)
         var seen: Set<UInt64> = []
@@ -110,7 +110,7 @@ import Testing
         }
     }
 
-    @Test("takes the lowest cells first, so that what is in use stays together")
+    @Test("A slot table reuses its lowest cells first")
     func lowest() {
         let table = Table()
         let ids = (0..<200_000).compactMap { table.insert(Large($0)) }
@@ -120,7 +120,7 @@ import Testing
         #expect(again.count == 10_000 && limit <= 3 * 4096)
     }
 
-    @Test("finds what is there and nothing else, whatever comes, goes and is given back", arguments: [1, 3])
+    @Test("A slot table finds exactly its live elements under random changes", arguments: [1, 3])
     func model(lists: Int) {
         let table = Table(lists: lists)
         var random = SystemRandomNumberGenerator()
@@ -149,7 +149,7 @@ import Testing
 }
 
 @Suite struct AKeptHandle {
-    @Test("is given back as it was, short or long", arguments: [1, 8, 12, 20, 24, 25, 64, 128])
+    @Test("A stored handle is returned unchanged at any length", arguments: [1, 8, 12, 20, 24, 25, 64, 128])
     func lengths(length: Int) throws {
         let kept = StoredHandle()
         var handle = clinux_handle()
