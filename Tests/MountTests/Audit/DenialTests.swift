@@ -21,7 +21,7 @@ extension MountTests {
             return (counts.reduce(0, +), denied.count, denied.last?.pid)
         }
 
-        @Test("names the program that was refused, though it has ended: by a name, by what it held, by a grant that lets it read")
+        @Test("The log names a refused program although it has ended")
         func programs() throws {
             let fixture = try MountFixture()
             for name in ["ro", "held"] {
@@ -48,7 +48,7 @@ extension MountTests {
             try fixture.wait(until: "cat is named") { try lastDenied("held")?.program == "cat" }
         }
 
-        @Test("has what was tried with a read-only grant and with a withdrawn one alike, counted once, a line a second")
+        @Test("The log counts refusals by read-only and withdrawn grants once a second")
         func refusals() throws {
             let fixture = try MountFixture()
             for name in ["ro", "held"] {

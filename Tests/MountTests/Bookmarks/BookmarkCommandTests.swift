@@ -23,7 +23,7 @@ extension MountTests {
 
         private func isThere(_ path: String) throws -> Bool { try Command.run(["cat", path]).status == 0 }
 
-        @Test("confirm accepts the directory that was put in the place of a granted one, and nothing else does")
+        @Test("`confirm` accepts the directory that replaced a granted one")
         func confirm() throws {
             let (fixture, mountpoint) = try prepared()
             let source = fixture.base + "/source/a"
@@ -45,7 +45,7 @@ extension MountTests {
             #expect(throws: (any Error).self) { try held.read(upToCount: 1) }
         }
 
-        @Test("confirm refuses a link to elsewhere")
+        @Test("`confirm` refuses a link to another place")
         func confirmLink() throws {
             let (fixture, _) = try prepared()
             let source = fixture.base + "/source/a"
@@ -58,7 +58,7 @@ extension MountTests {
             #expect(try fixture.list().first?.bookmark == "replaced")
         }
 
-        @Test("repair names what is wrong, and prunes what is gone and only that")
+        @Test("`repair` names broken grants and removes only the missing ones")
         func repair() throws {
             let (fixture, _) = try prepared(["gone", "replaced", "here", "trashed"])
             #expect(try fixture.grantfs("repair", "--json").orThrow().decoded(as: [Repair].self).isEmpty)
@@ -77,7 +77,7 @@ extension MountTests {
             #expect(try fixture.list().map(\.name).sorted() == ["here", "replaced", "trashed"])
         }
 
-        @Test("resolve --all gives every grant")
+        @Test("`resolve --all` prints every grant")
         func resolveAll() throws {
             let (fixture, _) = try prepared(["a", "b"])
             try fixture.revoke("b")
@@ -87,7 +87,7 @@ extension MountTests {
             #expect(try fixture.grantfs("resolve", "a", "--all").status == 2)
         }
 
-        @Test("does not enter a directory in a Trash, which is back when it is taken out of there")
+        @Test("A directory in a Trash is unavailable until it is taken out")
         func trash() throws {
             let (fixture, mountpoint) = try prepared()
             let source = fixture.base + "/source/a"
@@ -108,7 +108,7 @@ extension MountTests {
             #expect(try fixture.grantfs("grant", trash + "/a", "--name", "t").status == 1)
         }
 
-        @Test("is renewed when what is above the directory is renamed")
+        @Test("A bookmark is renewed after a rename above its directory")
         func ancestor() throws {
             let fixture = try MountFixture()
             try fixture.grant(try fixture.source("up/a"))
@@ -146,7 +146,7 @@ extension MountTests {
             try fixture.wait(until: "the volume is unmounted") { try Command.run(["umount", place]).status == 0 }
         }
 
-        @Test("lets its filesystem be unmounted, and is back by itself when that is mounted again under another device number")
+        @Test("A released grant returns when its filesystem is mounted again")
         func release() throws {
             let fixture = try MountFixture()
             let image = fixture.base + "/image"

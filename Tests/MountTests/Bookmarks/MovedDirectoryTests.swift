@@ -12,7 +12,7 @@ extension MountTests {
             return (fixture, source, try fixture.mount())
         }
 
-        @Test("is followed when it is renamed or moved while mounted")
+        @Test("A granted directory is followed when it is moved while mounted")
         func movedLive() throws {
             let (fixture, source, mountpoint) = try prepared()
             let place = try fixture.directory("elsewhere/deep")
@@ -55,7 +55,7 @@ extension MountTests {
         }
 
         @Test(
-            "is found by a user without privileges as well, who asks the mount that holds it",
+            "A moved directory in a user's mount is found by that user's commands",
             .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
         func movedOfAUser() throws {
             let fixture = try MountFixture(owner: try #require(Machine.plainUser))
@@ -84,7 +84,7 @@ extension MountTests {
             }
         }
 
-        @Test("is followed when a directory above it is renamed, beside the mount or through it")
+        @Test("A granted directory is followed when a directory above it is renamed")
         func movedAbove() throws {
             let fixture = try MountFixture()
             let above = try fixture.directory("above")
@@ -110,7 +110,7 @@ extension MountTests {
         }
 
         @Test(
-            "is followed when a directory above the mount that it lies in is renamed",
+            "A granted directory is followed when a directory above its mount is renamed",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func movedAboveItsMount() throws {
             let fixture = try MountFixture()
@@ -125,7 +125,7 @@ extension MountTests {
             try waitUntilRecorded("a", above + "-2/volume/a", fixture)
         }
 
-        @Test("is found again when it was moved while nothing was mounted")
+        @Test("A granted directory that was moved without a mount is found again")
         func movedUnmounted() throws {
             let (fixture, source, mountpoint) = try prepared()
             try fixture.grantfs("unmount", mountpoint).orThrow()
@@ -134,7 +134,7 @@ extension MountTests {
             #expect(try Command.run(["cat", mountpoint + "/a/x"]).text == "here")
         }
 
-        @Test("is never replaced by another one at its path")
+        @Test("Another directory at the same path never replaces a granted directory")
         func replaced() throws {
             let (fixture, source, mountpoint) = try prepared()
             try FileManager.default.removeItem(atPath: source)

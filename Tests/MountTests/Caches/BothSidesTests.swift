@@ -96,7 +96,7 @@ extension MountTests {
             """
 
         @Test(
-            "see each other's files, sizes and times, whoever changes them and however they are saved", arguments: ["shared", "exclusive"])
+            "Mount and host see each other's files, sizes and times", arguments: ["shared", "exclusive"])
         func bothSides(cache: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")

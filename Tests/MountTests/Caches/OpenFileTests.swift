@@ -94,7 +94,7 @@ extension MountTests {
         static let owners = [Identity.current] + (Identity.isRoot && Machine.usersCanMount ? [Machine.plainUser!] : [])
 
         @Test(
-            "is read as natively by every call soon after it has grown, was cut, written to, replaced, renamed, removed",
+            "An open file that the host changes is read natively by every call",
             arguments: ["shared", "exclusive", "none"], owners)
         func asNatively(cache: String, owner: Identity) throws {
             let fixture = try MountFixture(owner: owner)

@@ -128,7 +128,7 @@ extension MountTests {
             touch -d '2001-01-01' d/*; tar -C . -cf "$2/d.tar" d
             """
 
-        @Test("each workload takes as many requests as it did, and no more", arguments: ["shared", "exclusive", "none"])
+        @Test("Each workload takes the expected number of requests", arguments: ["shared", "exclusive", "none"])
         func counts(cache: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")

@@ -78,7 +78,7 @@ extension MountTests {
             Wrong(1, "revoke", "--path", "{}/mount/nothing", says: "nothing"),
         ]
 
-        @Test("is refused with its exit status, and changes nothing")
+        @Test("Bad input is refused with its exit status and changes no grants")
         func refused() throws {
             let fixture = try MountFixture()
             for name in ["a", "b", "c"] { try fixture.grant(try fixture.source(name)) }
@@ -107,7 +107,7 @@ extension MountTests {
             }
         }
 
-        @Test("names in bytes that are no UTF-8 are refused when chosen")
+        @Test("A grant name that is not UTF-8 is refused")
         func notUTF8() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -117,7 +117,7 @@ extension MountTests {
         }
 
         @Test(
-            "a directory that its user may not read is refused",
+            "A directory that its user cannot read is refused",
             .enabled(if: Identity.isRoot && Machine.plainUser != nil, "needs root, and a plain user to act as"))
         func notReadable() throws {
             let fixture = try MountFixture(owner: Machine.plainUser!)
@@ -127,7 +127,7 @@ extension MountTests {
             #expect(output.status == 1 && output.errors.contains("grantfs: "), "\(output)")
         }
 
-        @Test("directories whose names look like options, or hold newlines or other bytes, are granted, shown and revoked")
+        @Test("Directories with unusual names are granted, shown and revoked")
         func strangeNames() throws {
             let fixture = try MountFixture()
             try Command.shell("cd \"$1/source\"; mkdir -- '-rf' 'a=b,c' ' ' $'new\\nline' $'\\xff\\xfe' '--all'", fixture.base).orThrow()

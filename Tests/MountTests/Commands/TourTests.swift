@@ -86,7 +86,7 @@ extension MountTests {
         private static let users: [Identity] = (Identity.isRoot ? [.current] : []) + (Machine.usersCanMount ? [Machine.plainUser!] : [])
 
         @Test(
-            "show what every command prints, to a user and to root, in a home where nothing was made before",
+            "Every command of the tour prints the recorded output",
             .enabled(if: Machine.hasSandboxes, "bubblewrap cannot make a sandbox here"),
             arguments: users, ["docs/tour.md", "README.md"])
         func everyCommand(_ user: Identity, _ name: String) throws {
@@ -116,7 +116,7 @@ extension MountTests {
         }
 
         @Test(
-            "have an fstab line that mount -a mounts as it stands, where its mountpoint is missing",
+            "The fstab line of the pages is mounted by `mount -a`",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func fstab() throws {
             let lines = try [boot()].map { text in
@@ -141,7 +141,7 @@ extension MountTests {
             }
         }
 
-        @Test("name units that there are, and the places where these mount")
+        @Test("The pages name existing units and their mountpoints")
         func units() throws {
             let boot = try boot()
             for (line, kind, place) in [

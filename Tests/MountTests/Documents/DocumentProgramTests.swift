@@ -10,7 +10,7 @@ extension MountTests {
             .standardized.path
 
         @Test(
-            "are killed at each system call by which they save a document: on the host there is the old one or the new one",
+            "A program killed at any system call of a save leaves the old or new document",
             .enabled(if: Machine.offers("strace"), Comment(rawValue: Machine.needs("strace"))),
             arguments: ["directory", "file"], ["g_file_", "vim backupcopy=auto"])
         func killed(form: String, program: String) throws {

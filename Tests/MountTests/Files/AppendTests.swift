@@ -45,7 +45,7 @@ extension MountTests {
         /// What six writers of 150 lines write: the same lines but for the writer's number, which is one digit.
         private static let bytesWanted = 6 * (0..<150).reduce(0) { $0 + "writer 0 line \($1)  end\n".utf8.count + $1 % 90 }
 
-        @Test("what can only append loses and tears no line: two mounts and the host", arguments: ["shared", "none"])
+        @Test("Write-only appends of two mounts and the host lose and tear no line", arguments: ["shared", "none"])
         func writeOnly(cache: String) throws {
             let (fixture, source, mounts) = try prepared(cache)
             let result = try appended("O_WRONLY", at: [mounts[0], mounts[1], source, mounts[0], mounts[1], source], to: source + "/log")
@@ -54,7 +54,7 @@ extension MountTests {
         }
 
         @Test(
-            "what can read as well loses and tears no line of one mount's writers", arguments: ["shared", "none"], [true, false])
+            "Read-write appends of one mount lose and tear no line", arguments: ["shared", "none"], [true, false])
         func readAndWrite(cache: String, past: Bool) throws {
             let (fixture, source, mounts) = try prepared(cache, past: past)
             let result = try appended("O_RDWR", at: Array(repeating: mounts[0], count: 6), to: source + "/log")
@@ -64,7 +64,7 @@ extension MountTests {
 
         /// Through the cache the kernel sends a write that crosses a page in two requests (docs/semantics.md); each of them is appended.
         @Test(
-            "what can read as well loses no byte among two mounts and the host, and tears no line where it goes past the cache",
+            "Read-write appends of two mounts and the host lose no byte",
             arguments: ["shared", "none"], [true, false])
         func readAndWriteEverywhere(cache: String, past: Bool) throws {
             let (fixture, source, mounts) = try prepared(cache, past: past)
@@ -101,7 +101,7 @@ extension MountTests {
             """
 
         @Test(
-            "what appends and reads can be mapped, and all ways to the file agree", arguments: ["shared", "none", "exclusive"],
+            "A file open for appends can be mapped and read consistently", arguments: ["shared", "none", "exclusive"],
             [true, false])
         func mapped(cache: String, past: Bool) throws {
             let (fixture, source, mounts) = try prepared(cache, past: past)

@@ -132,7 +132,7 @@ extension MountTests {
         ]
 
         @Test(
-            "are shown, set and refused as natively, and what they forbid is forbidden",
+            "Inode flags are shown, set, refused and enforced natively",
             arguments: Volume.kinds.map { ($0, "shared") } + [(.ext4, "exclusive"), (.ext4, "none")])
         func asNatively(kind: Volume.Kind, cache: String) throws {
             let fixture = try MountFixture()
@@ -154,7 +154,7 @@ extension MountTests {
             }
         }
 
-        @Test("of files and directories are EROFS to change below a read-only grant, and EACCES after a revocation")
+        @Test("A change of flags gives EROFS below a read-only grant and EACCES if revoked")
         func gate() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -174,7 +174,7 @@ extension MountTests {
             #expect(try Command.run(["lsattr", "-d", mount + "/file"]).errors.contains("Permission denied"))
         }
 
-        @Test("that changed show with the time of change at once")
+        @Test("A change of flags shows with its change time immediately")
         func timeOfChange() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -187,7 +187,7 @@ extension MountTests {
             #expect(output.count == 3 && output[0] != output[1] && output[1] == output[2], "\(output)")
         }
 
-        @Test("that forbid writing leave nothing behind that was written before", arguments: ["shared", "exclusive", "none"])
+        @Test("Data written before a flag forbids it stays in the file", arguments: ["shared", "exclusive", "none"])
         func writtenBefore(cache: String) throws {
             let fixture = try MountFixture()
             let source = try Volume(.ext4, at: "volume", in: fixture).place
@@ -212,7 +212,7 @@ extension MountTests {
         }
 
         @Test(
-            "that forbid it keep the time of modification, also from a program that wrote to the file before",
+            "A flag that forbids writes keeps the modification time",
             arguments: ["shared", "exclusive", "none"], ["i", "a"])
         func timeOfModification(cache: String, flag: String) throws {
             let fixture = try MountFixture()
@@ -226,7 +226,7 @@ extension MountTests {
             #expect(try Command.run(["stat", "-c", "%y", file]).text.hasPrefix("2001") == false)
         }
 
-        @Test("looked at leave no old data to a program that opens the file afterwards")
+        @Test("A look at flags leaves no stale data in the cache")
         func cachedData() throws {
             let fixture = try MountFixture()
             // Where the daemon is told of no change behind it.
@@ -256,7 +256,7 @@ extension MountTests {
         }
 
         @Test(
-            "of a user's mount are those that the user may change",
+            "Flags in a user's mount are those that the user may change",
             .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
         func usersMount() throws {
             let fixture = try MountFixture(owner: Machine.plainUser!)

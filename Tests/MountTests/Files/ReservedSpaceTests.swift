@@ -84,7 +84,7 @@ extension MountTests {
         private static let calls = ["write", "append", "allocate", "copy", "directories", "links", "attributes"]
 
         @Test(
-            "reserved blocks stay free when a user fills a filesystem, by whichever call, as natively",
+            "Reserved blocks stay free when a user fills a filesystem",
             arguments: ["shared", "exclusive", "none"],
             calls)
         func reservedBlocks(cache: String, call: String) throws {
@@ -107,7 +107,7 @@ extension MountTests {
             #expect(through.free > natively.free - natively.all * 0.02, "\(through) free, natively \(natively)")
         }
 
-        @Test("stores into a mapping of a hole take no reserved block either", arguments: ["shared", "exclusive", "none"])
+        @Test("Stores into a mapping of a hole take no reserved blocks", arguments: ["shared", "exclusive", "none"])
         func mapped(cache: String) throws {
             let user = try #require(Machine.plainUser)
             let fixture = try MountFixture()
@@ -137,7 +137,7 @@ extension MountTests {
         enum Who: String, CaseIterable, Sendable { case root, rootWithout, userWith, member, owner }
 
         @Test(
-            "root, a user with the capability, and the user and the group that it is for get the reserve; root without the capability what he gets natively",
+            "The reserve is available to root and its designated user and group only",
             arguments: Who.allCases, ["shared", "exclusive"])
         func reserve(who: Who, cache: String) throws {
             // Whose reserve it is by his group shows wherever these tests run.
@@ -172,7 +172,7 @@ extension MountTests {
         }
 
         @Test(
-            "a quota that binds a user natively binds him through the mount, and root who may exceed it is not bound",
+            "A quota binds a user through the mount and exempts root",
             .enabled(if: Command.exists("mkfs.btrfs") && Command.exists("btrfs"), "needs btrfs"))
         func quota() throws {
             let user = try #require(Machine.plainUser)

@@ -75,7 +75,7 @@ extension MountTests {
         }
 
         @Test(
-            "they are cleared and kept as natively, by a user, by root, by root without CAP_FSETID, and by root of a namespace",
+            "Set-id bits are cleared and kept natively for every kind of caller",
             arguments: ["shared", "exclusive", "none"], [true, false])
         func asNatively(cache: String, ourselves: Bool) throws {
             let user = Machine.plainUser!
@@ -109,7 +109,7 @@ extension MountTests {
         }
 
         @Test(
-            "a program that was written to does not run with its owner's rights, not even at once",
+            "A set-id program never runs with its owner's rights after a write",
             arguments: ["shared", "exclusive", "none"])
         func executed(cache: String) throws {
             let user = Machine.plainUser!

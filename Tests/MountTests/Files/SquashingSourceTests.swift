@@ -52,7 +52,7 @@ extension MountTests {
             """
 
         @Test(
-            "gives each user what it gives beside the mount, and root no more, by supplementary groups as well",
+            "A root-squashing source gives each user its native access",
             arguments: ["shared", "exclusive", "none"])
         func asBeside(cache: String) throws {
             let fixture = try MountFixture()
@@ -76,7 +76,7 @@ extension MountTests {
             #expect(try Command.shell(look, source.behind + "/native").text == Command.shell(look, source.behind + "/granted").text)
         }
 
-        @Test("lends nobody the supplementary groups of who was served before: a stranger's write clears a set-gid bit next to it")
+        @Test("A root-squashing source lends no groups of earlier callers")
         func groupsOfOthers() throws {
             let fixture = try MountFixture()
             let source = try HangingSource("server", in: fixture, squashes: true)
@@ -110,7 +110,7 @@ extension MountTests {
         }
 
         @Test(
-            "that only its owner may enter at all is refused to root with the reason, and served by its owner",
+            "A source that only its owner may enter is refused to root",
             .enabled(if: Machine.usersCanMount && Command.exists("bindfs"), Comment(rawValue: Machine.usersCannotMount)))
         func anothersOnly() throws {
             let user = Machine.plainUser!

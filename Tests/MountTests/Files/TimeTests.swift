@@ -61,7 +61,7 @@ extension MountTests {
         }
 
         @Test(
-            "the time of modification that a closed file shows is the one that is stored, and stays when the kernel forgets the file",
+            "The modification time of a closed file is stored and stays",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)), arguments: ["exclusive", "shared", "none"], [false, true])
         func modification(cache: String, byUser: Bool) throws {
             let fixture = try MountFixture()
@@ -85,7 +85,7 @@ extension MountTests {
             fixture.finish()
         }
 
-        @Test("what a file is given back of its time is refused after a revocation and a narrowing", arguments: ["revoke", "set"])
+        @Test("A modification time is not written back after a revocation or narrowing", arguments: ["revoke", "set"])
         func withdrawn(how: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -145,7 +145,7 @@ extension MountTests {
 
         /// Without a cache each way of reading reaches the daemon; so does the first with one.
         @Test(
-            "-o noatime leaves times of last access alone, nodiratime those of directories",
+            "`noatime` keeps access times and `nodiratime` those of directories",
             arguments: ["shared", "exclusive", "none"], ["", "noatime", "nodiratime"])
         func access(cache: String, option: String) throws {
             let (fixture, source, native) = try prepared()
@@ -157,7 +157,9 @@ extension MountTests {
             fixture.finish()
         }
 
-        @Test("-o noatime of a user's mount", .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
+        @Test(
+            "`noatime` keeps access times in a user's mount",
+            .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
         func accessOfUsers() throws {
             let (fixture, source, _) = try prepared(owner: try #require(Machine.plainUser))
             try fixture.grant(source)
@@ -167,7 +169,7 @@ extension MountTests {
         }
 
         @Test(
-            "a remount with noatime, and without, is known to the daemon within a second or so",
+            "A remount with or without `noatime` takes effect in the daemon",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func accessAfterRemount() throws {
             let (fixture, source, native) = try prepared()

@@ -58,7 +58,7 @@ extension MountTests {
         private func words(_ child: Child) throws -> [Substring] { try #require(child.line(within: 120)).split(separator: " ") }
 
         @Test(
-            "eight thousand who wait in a chain cost no other grant anything, and hardly a processor", arguments: ["shared", "none"])
+            "A chain of waiting locks costs other grants little time", arguments: ["shared", "none"])
         func chain(cache: String) throws {
             let place = try Place(options: "cache=\(cache)")
             let before = try place.microseconds()
@@ -97,7 +97,7 @@ extension MountTests {
             }
         }
 
-        @Test("six thousand and five hundred locked files make closing others no slower", arguments: ["shared", "exclusive"])
+        @Test("Thousands of locked files delay no close of another file", arguments: ["shared", "exclusive"])
         func manyFiles(cache: String) throws {
             let place = try Place(options: "cache=\(cache)")
             let before = try place.microseconds()
@@ -108,7 +108,7 @@ extension MountTests {
             #expect(during < before * 3 + 50, "\(before) µs before, \(during) beside \(held) locked files")
         }
 
-        @Test("a file locked in pieces is bounded, whether pieces are locked or what is locked is cut, and costs other users nothing")
+        @Test("The number of locked pieces of a file is limited")
         func pieces() throws {
             let place = try Place(options: "cache=shared")
             let file = place.mountpoint + "/attacked/file"

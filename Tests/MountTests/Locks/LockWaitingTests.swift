@@ -53,7 +53,7 @@ extension MountTests {
             Int(try #require(try fixture.metrics().value("grantfs_waiting_locks")))
         }
 
-        @Test("in a circle gives EDEADLK to the one that closed it, as natively", arguments: [2, 4], [true, false])
+        @Test("A lock request that would deadlock fails with EDEADLK", arguments: [2, 4], [true, false])
         func deadlocks(count: Int, isNative: Bool) throws {
             let fixture = try MountFixture()
             let source = try file(fixture)
@@ -69,7 +69,7 @@ extension MountTests {
             }
         }
 
-        @Test("without a circle goes on waiting, and no lock that was given back stands in a circle")
+        @Test("A chain of waiting locks without a deadlock goes on waiting")
         func chains() throws {
             let fixture = try MountFixture()
             try fixture.grant(try file(fixture))
@@ -100,7 +100,7 @@ extension MountTests {
             try all[0].expect("OK")
         }
 
-        @Test("is not held up by another grant whose source hangs")
+        @Test("A hanging source delays no lock of another grant")
         func hangingElsewhere() throws {
             let fixture = try MountFixture()
             let hanging = try HangingSource("hangs", in: fixture)
@@ -128,7 +128,7 @@ extension MountTests {
             try stuck.expect("EACCES")
         }
 
-        @Test("leaves statfs of the view's root answering when a source hangs")
+        @Test("A hanging source does not block statfs(2) of the root")
         func rootSpace() throws {
             let fixture = try MountFixture()
             let hanging = try HangingSource("hangs", in: fixture)

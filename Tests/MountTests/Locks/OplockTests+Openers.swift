@@ -9,7 +9,7 @@ extension MountTests.Oplocks {
         try Child(["python3", "-I", "-c", "import sys; open(sys.argv[1], 'rb'); print('opened', flush=True)", place.file])
     }
 
-    @Test("counters that are kept in mappings lose nothing between two mounts, two grants and the host", arguments: ["lockf", "flock"])
+    @Test("Counters in mappings lose no increment between mounts and the host", arguments: ["lockf", "flock"])
     func counters(lock: String) throws {
         let fixture = try MountFixture()
         let source = try fixture.source("a")
@@ -47,7 +47,7 @@ extension MountTests.Oplocks {
         #expect(found == sums.map(String.init).joined(separator: " "))
     }
 
-    @Test("who opens the file does not wait for ever for what cannot be written down")
+    @Test("An open on the host waits for a frozen filesystem only for a limited time")
     func frozen() throws {
         let fixture = try MountFixture()
         let volume = try Volume(.ext4, at: "volume", in: fixture)
@@ -69,7 +69,7 @@ extension MountTests.Oplocks {
         try place.close(holder)
     }
 
-    @Test("who opens the file waits for all that was stored, as long as some of it is written down every now and then")
+    @Test("An open on the host waits for slow write-back of all stored data")
     func slow() throws {
         let fixture = try MountFixture()
         let volume = try Volume(.ext4, at: "volume", in: fixture)
@@ -115,7 +115,7 @@ extension MountTests.Oplocks {
         holder.kill()
     }
 
-    @Test("who waits for a daemon that has been stopped goes on when it goes on, and when it is killed", arguments: [SIGCONT, SIGKILL])
+    @Test("An open on the host waits for a stopped daemon until it continues or dies", arguments: [SIGCONT, SIGKILL])
     func stopped(signal: Int32) throws {
         let place = try LockedFile()
         let holder = try place.open()
@@ -130,7 +130,7 @@ extension MountTests.Oplocks {
         if signal == SIGCONT { #expect(try place.onDisk() == "then") }
     }
 
-    @Test("who would rather fail than wait never fails, however often the file is opened and locked in the mount")
+    @Test("A nonblocking open on the host never fails because of a lock")
     func neverFails() throws {
         let place = try LockedFile()
         let opening = """
@@ -158,7 +158,7 @@ extension MountTests.Oplocks {
         locker.kill()
     }
 
-    @Test("a daemon that has no descriptors left keeps nobody from opening the file")
+    @Test("A daemon without free descriptors does not block an open on the host")
     func noDescriptors() throws {
         let place = try LockedFile(limit: 256)
         let holder = try place.open()
@@ -178,7 +178,7 @@ extension MountTests.Oplocks {
         glutton.kill()
     }
 
-    @Test("nothing of the daemon's is left when the file was opened on the host and closed in the mount, many times")
+    @Test("A daemon keeps no descriptors after repeated opens on the host")
     func nothingIsLeft() throws {
         let place = try LockedFile()
         let daemon = try place.fixture.daemon(at: place.fixture.base + "/mount")

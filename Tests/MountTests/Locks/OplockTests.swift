@@ -16,7 +16,7 @@ extension MountTests {
         }
 
         @Test(
-            "whoever opens the file finds what was stored in mappings of it, whether its lock is held or not", arguments: Opener.allCases)
+            "An open on the host finds all data stored in mappings", arguments: Opener.allCases)
         func stores(opener: Opener) throws {
             let place = try LockedFile()
             var path = place.file
@@ -53,7 +53,7 @@ extension MountTests {
             }
         }
 
-        @Test("a lock shows what was stored in a mapping on the host, before it was first taken and afterwards")
+        @Test("A lock in the mount shows data stored in a mapping on the host")
         func hostStores() throws {
             let place = try LockedFile()
             let holder = try place.open()
@@ -76,7 +76,7 @@ extension MountTests {
             try after.does("close")
         }
 
-        @Test("a file that is open on the host when it is first locked is shared until the mount has closed it")
+        @Test("A file open on the host at the first lock is fetched again with each lock")
         func openBefore() throws {
             let place = try LockedFile()
             let known = place.keptKnown()
@@ -97,7 +97,7 @@ extension MountTests {
             #expect(try !place.isFetchedEachTime(by: second))
         }
 
-        @Test("a file that is locked once or twice whenever it is open is not looked at each time")
+        @Test("A file that is locked once or twice per open is not watched each time")
         func rarely() throws {
             let place = try LockedFile()
             let known = place.keptKnown()
@@ -119,7 +119,7 @@ extension MountTests {
             #expect(seen == [[0, 1], [0, 0, 0], [1, 1, 1]])
         }
 
-        @Test("a file that a server has is never nobody else's: it can be changed where no opening shows")
+        @Test("A file of a server is fetched again with each lock")
         func server() throws {
             let fixture = try MountFixture()
             let source = try HangingSource("a", in: fixture)
@@ -130,7 +130,7 @@ extension MountTests {
             try place.close(holder)
         }
 
-        @Test("where openings cannot be made to wait, each lock costs what it did, and what was stored is there when it ends")
+        @Test("A kernel without oplocks fetches data again with each lock")
         func without() throws {
             let place = try LockedFile(switches: ["GRANTFS_TEST_NO_OPLOCKS": "1"])
             let holder = try place.open()

@@ -38,7 +38,7 @@ extension MountTests {
         }
 
         @Test(
-            "nothing but the view is detached when its daemon ends, and nothing acknowledged is lost", arguments: ["shared", "exclusive"])
+            "A daemon that ends detaches only its own view", arguments: ["shared", "exclusive"])
         func end(cache: String) throws {
             let scene = try Scene(cache: cache)
             let data = Data((0..<1_048_576).map { UInt8(truncatingIfNeeded: $0 &* 31) })
@@ -53,7 +53,7 @@ extension MountTests {
             try? written.close()
         }
 
-        @Test("a user's daemon takes away its own mount and no other of that user", .enabled(if: Machine.usersCanMount))
+        @Test("A user's daemon detaches only its own mount", .enabled(if: Machine.usersCanMount))
         func byUser() throws {
             let fixture = try MountFixture(owner: try #require(Machine.plainUser))
             try fixture.grant(try fixture.source("a"))

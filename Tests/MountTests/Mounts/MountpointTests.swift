@@ -5,7 +5,7 @@ import Testing
 extension MountTests {
     /// Where a view is mounted.
     @Suite struct AMountpoint {
-        @Test("is any path: bytes that are no UTF-8, spaces, new lines", arguments: [false, true])
+        @Test("A mountpoint may be any path of bytes", arguments: [false, true])
         func notUTF8(byUser: Bool) throws {
             if byUser, !Machine.usersCanMount { return }
             let fixture = try MountFixture(owner: byUser ? try #require(Machine.plainUser) : .current)
@@ -29,7 +29,7 @@ extension MountTests {
             #expect(output.lines == ["inside", "1", "refused", "gone"], "\(output)")
         }
 
-        @Test("is taken by one of several commands that come at the same time; the others say that it is taken")
+        @Test("One of several concurrent commands gets a mountpoint")
         func turns() throws {
             let fixture = try MountFixture()
             try fixture.grant(try fixture.source("a"))
@@ -50,7 +50,7 @@ extension MountTests {
         }
 
         @Test(
-            "is unmounted here alone while another mount namespace has it: unmount and status name a process there, by which it ends",
+            "An unmount names a process in another namespace that keeps the mount",
             .enabled(if: Identity.isRoot && Machine.offers("unshare"), "needs root"))
         func elsewhere() throws {
             let fixture = try MountFixture()

@@ -5,7 +5,7 @@ import Testing
 extension MountTests {
     /// /proc/self/mountinfo leaves out the mount that such a root lies on, so what it is has to be learned elsewhere.
     @Suite(
-        "a root directory that is no mountpoint",
+        "A root directory that is not a mountpoint",
         .enabled(if: Identity.isRoot && Machine.offers("unshare") && Machine.offers("chroot"), "needs root")) struct ARootThatIsNoMountpoint
     {
         private let fixture: MountFixture
@@ -52,14 +52,14 @@ extension MountTests {
             grantfs unmount /srv/view
             """
 
-        @Test("serves grants, where the first process sees more")
+        @Test("A root directory below that of the first process serves grants")
         func seenByTheFirstProcess() throws {
             let output = try run(use, [])
             #expect(output.lines == ["inside", "inside", "/srv/moved", "refused"], "\(output)")
         }
 
         @Test(
-            "serves grants, where every process is below it",
+            "A root directory of every process serves grants",
             .enabled(if: kernelTells, "only statmount(2), of Linux 6.8, says what is mounted there"))
         func belowItAll() throws {
             let output = try run(use, ["--pid", "--fork", "--kill-child"])

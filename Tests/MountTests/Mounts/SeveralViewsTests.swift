@@ -29,7 +29,7 @@ extension MountTests {
 
         private func shows(_ path: String) throws -> Bool { try Command.run(["stat", mountpoint + "/" + path], within: 30).status == 0 }
 
-        @Test("shows each view that matches in a directory of its name, and no other")
+        @Test("A mount of several views shows each matching view and no other")
         func matching() throws {
             try mount()
             #expect(try names() == ["job-1", "job-2"])
@@ -44,7 +44,7 @@ extension MountTests {
             #expect(numbers[".."] == "1" && numbers["."].map { inodes.contains($0) } == true)
         }
 
-        @Test("takes words of mount(8): the pattern is the source", .enabled(if: Identity.isRoot, "needs root"))
+        @Test("mount(8) takes the pattern of views as its source", .enabled(if: Identity.isRoot, "needs root"))
         func mountWords() throws {
             let source = try fixture.source("a")
             try fixture.grant(source, view: "x")
@@ -54,7 +54,7 @@ extension MountTests {
                 try Command.run(["findmnt", "-no", "SOURCE,FSTYPE", mountpoint]).trimmed.split(separator: " ") == ["?", "fuse.grantfs"])
         }
 
-        @Test("has views that come and go while it is mounted, each with the same directory for whoever has it")
+        @Test("Views that come and go keep their directory in the mount")
         func live() throws {
             try mount()
             let held = try Child([
@@ -76,7 +76,7 @@ extension MountTests {
             #expect(try names("job-3") == ["renamed"])
         }
 
-        @Test("takes nothing in its root, in a view's directory, nor from one view to another")
+        @Test("A mount of several views refuses changes in its root and between views")
         func refused() throws {
             try mount()
             for words in [
@@ -93,7 +93,7 @@ extension MountTests {
         }
 
         @Test(
-            "refuses every access after a revocation of one view's grant, and another view's notices nothing",
+            "A revocation in one view does not affect another view",
             arguments: ["shared", "exclusive", "none"])
         func revoked(cache: String) throws {
             let caller = Identity.current
@@ -111,7 +111,7 @@ extension MountTests {
             #expect(try names() == ["job-1", "job-2"] && names("job-1").isEmpty)
         }
 
-        @Test("is on the list of every command: status, revoke --path, a path in a view, metrics")
+        @Test("Every command knows the grants of a mount of several views")
         func commands() throws {
             try mount()
             struct Status: Decodable {
@@ -135,7 +135,7 @@ extension MountTests {
             #expect(try fixture.grantfs("metrics").orThrow().text.contains("job-*"))
         }
 
-        @Test("is not mounted with what it cannot keep: says so, and goes on as it was")
+        @Test("A mount of several views refuses options that it cannot keep")
         func cannot() throws {
             try mount()
             let second = try fixture.directory("second")
@@ -164,7 +164,7 @@ extension MountTests.AMountOfSeveralViews {
     }
 
     @Test(
-        "tells each view what another one that has the same directory changes there, as soon as what the host does",
+        "A change through one view shows in another view of the same directory",
         arguments: MountTests.HostChanges.cases)
     func changesOfAnotherView(_ what: MountTests.HostChanges.Case) throws {
         _ = try mountOverlapping()
@@ -172,7 +172,7 @@ extension MountTests.AMountOfSeveralViews {
         try MountTests.HostChanges.expectShown(what, changedIn: one + "/inside", shownIn: other, as: .current)
     }
 
-    @Test("keeps names and attributes of a directory that another view has too, and of one that overlaps in its own view it does not")
+    @Test("A directory in two views is cached unless it overlaps in its own view")
     func cachedBesideAnotherView() throws {
         let (one, other) = try mountOverlapping()
         func requests(of directory: String) throws -> Int {
@@ -202,7 +202,7 @@ extension MountTests.AMountOfSeveralViews {
 
 extension MountTests.AHeldKernelLock {
     @Test(
-        "of one view's directory holds up no other view's program, nor a grant, revocation or removal in any",
+        "A held kernel lock in one view delays no other view",
         .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"), arguments: ["shared", "exclusive"])
     func ofOneView(cache: String) throws {
         let fixture = try MountFixture()
@@ -235,7 +235,7 @@ extension MountTests.AHeldKernelLock {
 
 extension MountTests.AMountOfSeveralViews {
     @Test(
-        "of the desktop's documents says where they are, to whoever may reach them; gives each application a directory before it has any"
+        "A mount of the portal shows documents and applications"
     )
     func documents() throws {
         let source = try fixture.source("papers")

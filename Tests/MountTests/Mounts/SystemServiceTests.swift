@@ -62,7 +62,7 @@ extension MountTests {
         }
 
         @Test(
-            "a member revokes in the views that the policy names, live, and is in the log; others, other views and granting are out of reach"
+            "A member revokes grants only in the views that the policy names"
         )
         func revoking() throws {
             try machine.write(Self.policy)
@@ -128,7 +128,7 @@ extension MountTests {
             #expect(try fixture.list().isEmpty)
         }
 
-        @Test("what sends nonsense, or nothing, is ended, and keeps nobody from it; a socket that is not root's is not believed")
+        @Test("The system service ends malformed and silent connections")
         func nonsense() throws {
             try machine.write(Self.policy)
             try machine.fixture.grant(try machine.fixture.source("a"), view: "ci")

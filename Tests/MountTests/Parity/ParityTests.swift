@@ -11,7 +11,7 @@ extension MountTests {
     @Suite(.serialized, .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
     struct Parity {
         @Test(
-            "seeded scripts of system calls by several users give the same natively and through the mount, and nothing after a revocation",
+            "Random scripts of system calls give the same results natively",
             arguments: ParityPlan.chosen)
         func seeds(plan: ParityPlan) throws {
             let run = try ParityRun(on: plan.source, cache: plan.cache)
@@ -26,10 +26,10 @@ extension MountTests {
         }
 
         /// Workers act for one caller after another: whose rights, groups, umask and set-id bits hold must not depend on what others do.
-        @Test("a script gives the same while others make other calls in the same mount", arguments: ParityPlan.besideOthers)
+        @Test("A script gives the same results while other scripts run", arguments: ParityPlan.besideOthers)
         func beside(plan: ParityPlan) throws { try expectSame(plan, beside: ParityCompany.scripts) }
 
-        @Test("a script gives the same while another grant of the mount is withdrawn and restored", arguments: ParityPlan.besideOthers)
+        @Test("A script gives the same results while another grant is withdrawn", arguments: ParityPlan.besideOthers)
         func besideWithdrawals(plan: ParityPlan) throws { try expectSame(plan, beside: ParityCompany.withdrawals) }
 
         private func expectSame(_ plan: ParityPlan, beside company: ([ParityScript]) -> ParityCompany) throws {
@@ -40,7 +40,7 @@ extension MountTests {
             }
         }
 
-        @Test("scripts that once differed do no more", arguments: ["shared", "exclusive", "none"])
+        @Test("Scripts that differed once give the same results now", arguments: ["shared", "exclusive", "none"])
         func kept(cache: String) throws {
             let run = try ParityRun(on: .host, cache: cache)
             for kept in KeptScript.all where kept.caches.contains(cache) {
@@ -49,7 +49,7 @@ extension MountTests {
             }
         }
 
-        @Test("a difference is found, and shrunk to the calls that make it")
+        @Test("A difference is shrunk to the calls that cause it")
         func shrinking() throws {
             let run = try ParityRun(on: .host, cache: "shared")
             // The one call that leaves the contract out of account: natively the capability shows.

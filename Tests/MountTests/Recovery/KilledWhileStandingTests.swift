@@ -5,7 +5,7 @@ import Testing
 // A thread of a daemon stands in a call that no signal ends, and so its process is there after it was killed, with all that it has open.
 extension MountTests.AfterTheDaemon {
     @Test(
-        "that was killed, or told to end, while a thread stands for whoever holds a listing: it is dead, and keeps nobody waiting",
+        "A daemon killed while a thread waits for a listing delays no later command",
         .enabled(if: MountTests.AHeldKernelLock.isPossible, "needs root, /dev/fuse and a plain user"),
         arguments: ["shared", "exclusive"], [SIGKILL, SIGTERM])
     func killedWhileAThreadStands(cache: String, signal: Int32) throws {

@@ -9,7 +9,7 @@ extension MountTests {
         static let isLong = ProcessInfo.processInfo.environment["GRANTFS_LONG_TESTS"] != nil
 
         @Test(
-            "no operation succeeds after a confirmation, and the other grant never fails",
+            "No operation succeeds after a revocation under attack",
             .enabled(if: AHeldKernelLock.isPossible && isLong, "needs root, /dev/fuse, a plain user, and GRANTFS_LONG_TESTS"),
             arguments: ["shared", "exclusive"])
         func everythingAtOnce(cache: String) throws {

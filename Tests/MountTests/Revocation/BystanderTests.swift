@@ -67,7 +67,7 @@ extension MountTests {
             """
 
         @Test(
-            "of a withdrawal, or a narrowing, in the midst of writes: no syncfs, fsync or close in another grant fails",
+            "A withdrawal amid writes fails no fsync or close in another grant",
             arguments: ["shared", "exclusive"], ["revoke", "narrow"])
         func syncing(cache: String, how: String) throws {
             let fixture = try MountFixture()

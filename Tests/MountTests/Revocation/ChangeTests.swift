@@ -10,7 +10,7 @@ extension MountTests {
         ]
 
         @Test(
-            "to read-only refuses changes with EROFS, on handles opened before as well, and reading goes on",
+            "A narrowing to read-only gives EROFS on open handles, and reads go on",
             arguments: ["shared", "exclusive", "none"], [false, true])
         func narrowing(cache: String, cold: Bool) throws {
             let mount = try ProbedMount(Situation(cold: cold, cache: cache))
@@ -35,7 +35,7 @@ extension MountTests {
         }
 
         @Test(
-            "to read-only lets nothing be written to a file that is open for writing; it can be read, synced and closed",
+            "A narrowing to read-only stops writes to a file that is open for writing",
             arguments: ["shared", "exclusive", "none"])
         func narrowingOpenFiles(cache: String) throws {
             let fixture = try MountFixture()
@@ -71,7 +71,7 @@ extension MountTests {
         }
 
         @Test(
-            "to read-only keeps what mappings stored before, and lets nothing through that they store after",
+            "A narrowing to read-only keeps earlier stores of mappings and refuses later ones",
             arguments: ["shared", "exclusive"])
         func narrowingMappings(cache: String) throws {
             let fixture = try MountFixture()
@@ -98,7 +98,7 @@ extension MountTests {
             #expect(try pages(holding: "Z") == 32)
         }
 
-        @Test("a grant made, renamed, withdrawn or restored shows at once")
+        @Test("A new, renamed, withdrawn or restored grant shows immediately")
         func rootListing() throws {
             let fixture = try MountFixture()
             let mountpoint = try fixture.mount(isNew: true)
@@ -121,7 +121,7 @@ extension MountTests {
             #expect(try Command.run(["stat", mountpoint + "/a"]).errors.contains("No such file"))
         }
 
-        @Test("an expiry ends access by itself, on handles too, and restore brings it back")
+        @Test("An expired grant is refused on open handles until it is restored")
         func expiry() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -147,7 +147,7 @@ extension MountTests {
             #expect(again.state == "active" && again.expires == nil)
         }
 
-        @Test("restoring makes fresh opens work while the handles from before stay refused, however often")
+        @Test("A restoration permits new opens, and old handles stay refused")
         func restoring() throws {
             let mount = try ProbedMount(Situation())
             let native = try mount.native()

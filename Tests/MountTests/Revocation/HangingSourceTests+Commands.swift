@@ -4,7 +4,7 @@ import Testing
 
 // What is done beside it while it hangs.
 extension MountTests.AHangingSource {
-    @Test("does not keep any command from ending, and is said not to answer")
+    @Test("Every command ends while a source hangs")
     func commandsThatLook() throws {
         let mounted = try Mounted()
         defer { mounted.source.end() }
@@ -39,7 +39,7 @@ extension MountTests.AHangingSource {
         }
     }
 
-    @Test("does not keep a mount from being made, nor other grants from being given, followed and found in it")
+    @Test("A mount is made and other grants are served while a source hangs")
     func mountedWhileItHangs() throws {
         let mounted = try Mounted()
         defer { mounted.source.end() }
@@ -66,7 +66,7 @@ extension MountTests.AHangingSource {
         try fixture.wait(until: "what hung is shown") { try Command.run(["ls", mounted.mountpoint], within: 60).text.contains("hung") }
     }
 
-    @Test("does not keep the daemon from following other directories, and is followed when it goes on")
+    @Test("Other directories are followed while a source hangs")
     func followedBesideIt() throws {
         let mounted = try Mounted()
         defer { mounted.source.end() }
@@ -81,7 +81,7 @@ extension MountTests.AHangingSource {
         try fixture.wait(until: "it is found") { try fixture.list().map(\.state) == ["active", "active"] }
     }
 
-    @Test("does not touch the revocation, the granting or the restoring of another grant")
+    @Test("A hanging source delays no revocation or restoration of another grant")
     func otherGrants() throws {
         let mounted = try Mounted(files: [("file", 4096)])
         defer { mounted.source.end() }
@@ -107,7 +107,7 @@ extension MountTests.AHangingSource {
         for _ in 0..<4 { #expect(caller.line() == "OK") }
     }
 
-    @Test("that a revocation waits for is said, with what is being done and how much of it is")
+    @Test("A revocation that waits for a source reports its progress")
     func progress() throws {
         let mounted = try Mounted(cache: "exclusive", files: [("mapped", 64 * 4096)])
         defer { mounted.source.end() }

@@ -88,7 +88,7 @@ extension MountTests {
             "read", "write", "fstat", "fsync", "readdir", "stat", "open", "create", "mkdir", "close",
         ]
 
-        @Test("frees everybody who is stuck in it when it is revoked, and nobody else notices", arguments: ["shared", "exclusive", "none"])
+        @Test("A revocation frees every caller of a hanging source", arguments: ["shared", "exclusive", "none"])
         func everyOperation(cache: String) throws {
             let fresh: Set<String> = ["create", "mkdir"]
             let mounted = try Mounted(cache: cache, files: Self.operations.map { ("d-\($0)/\(fresh.contains($0) ? "x" : "file")", 8192) })
@@ -143,7 +143,7 @@ extension MountTests {
             try expectCall("stat", mounted.hung + "/d-stat/file", gives: "OK")
         }
 
-        @Test("with 200 readers stuck does not starve another grant, and lets all of them go")
+        @Test("Two hundred stuck readers of a hanging source do not starve another grant")
         func manyReaders() throws {
             let readers = 200
             let mounted = try Mounted(files: [("large", readers << 20)])
@@ -170,7 +170,7 @@ extension MountTests {
         }
 
         @Test(
-            "that cannot take what was stored keeps nobody from storing below another grant, however much it is",
+            "Unwritten data of a hanging source blocks no writes to another grant",
             .enabled(if: Identity.isRoot && Machine.kernel >= (6, 2), "needs root, and a kernel that lets it lift a mount's own bound"),
             arguments: ["shared", "exclusive"])
         func storedElsewhere(cache: String) throws {
@@ -195,7 +195,7 @@ extension MountTests {
         /// Before Linux 6.2 nobody can store as much before the first of it is written back (docs/conformance.md, “How much it costs”).
         private static let storedPages = Machine.kernel >= (6, 2) ? [64, 3000] : [64]
 
-        @Test("that cannot take what shared mappings hold is given up in time", arguments: ["shared", "exclusive"], storedPages)
+        @Test("A revocation gives up the dirty mappings of a hanging source in time", arguments: ["shared", "exclusive"], storedPages)
         func dirtyMappings(cache: String, pages: Int) throws {
             let mounted = try Mounted(cache: cache, files: [("mapped", pages * 4096)])
             defer { mounted.source.end() }
@@ -241,7 +241,7 @@ extension MountTests {
             return (refused, worst)
         }
 
-        @Test("does not keep a mount from being taken away", arguments: ["unmount", "umount", "SIGTERM", "SIGKILL"])
+        @Test("A mount can be removed while a source hangs", arguments: ["unmount", "umount", "SIGTERM", "SIGKILL"])
         func end(how: String) throws {
             let mounted = try Mounted(files: [("file", 4096)])
             defer { mounted.source.end() }

@@ -71,7 +71,7 @@ extension MountTests {
         }
 
         @Test(
-            "A listing whose entries are still being copied is named, and keeps a revocation unconfirmed",
+            "A listing whose entries are still being copied keeps a revocation unconfirmed",
             .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"),
             arguments: ["shared", "exclusive", "none"])
         func listing(cache: String) throws {
@@ -175,7 +175,7 @@ extension MountTests {
         }
 
         @Test(
-            "Held locks of granted directories delay no claim, and repeated claims leave no threads behind",
+            "Held locks of granted directories delay no claim",
             .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"), arguments: ["shared", "exclusive"], ["below", "granted"])
         func claimsBelow(cache: String, place: String) throws {
             let mounted = try mandatory(cache: cache)
@@ -208,7 +208,7 @@ extension MountTests {
         }
 
         @Test(
-            "of a grant whose daemon is killed keeps nothing else of it from being forgotten",
+            "A listing held at the death of its daemon keeps no other data cached",
             .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"))
         func killed() throws {
             let mounted = try Mounted(cache: "shared")

@@ -45,7 +45,7 @@ extension MountTests {
             (Identity.isRoot ? [(.current, 1024), (.current, 256)] : [])
             + (Machine.usersCanMount ? [Machine.plainUser].compactMap { $0 }.flatMap { [($0, 1024), ($0, nil)] } : [])
 
-        @Test("holding every descriptor that he can get, he gets ENFILE, and nobody else anything", arguments: 0..<holders.count)
+        @Test("A user who holds all descriptors gets ENFILE and takes none from others", arguments: 0..<holders.count)
         func descriptors(number: Int) throws {
             let (owner, limit) = Self.holders[number]
             let mounted = try Mounted(owner, limits: limit.map { ["--nofile=\($0):\($0)"] } ?? [])
@@ -78,7 +78,7 @@ extension MountTests {
         }()
 
         @Test(
-            "more files are open in one mount of root's than one process may have",
+            "A mount of root has more open files than a process may have",
             .enabled(if: limit != nil, "the limit of descriptors cannot be raised here, or is high anyway"))
         func beyondTheLimit() throws {
             let limit = try #require(Self.limit)
@@ -92,7 +92,7 @@ extension MountTests {
         }
 
         @Test(
-            "with a thousand hung callers, he leaves workers to others, and is freed by a revocation",
+            "A thousand hung callers leave workers to other users",
             arguments: ["read", "stat", "directory"])
         func hungCallers(call: String) throws {
             let fixture = try MountFixture()
@@ -130,7 +130,7 @@ extension MountTests {
         }
 
         @Test(
-            "when no more threads can be made, hung callers leave some to others",
+            "Hung callers leave threads to other users at the thread limit",
             .enabled(if: Machine.usersCanMount && Machine.loneUser != nil, "plain users cannot mount here, or none can be made"))
         func threads() throws {
             // The limit counts every thread of the user.

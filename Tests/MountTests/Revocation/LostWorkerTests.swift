@@ -19,7 +19,7 @@ extension MountTests {
             return (fixture, mount, try fixture.daemon(at: mount))
         }
 
-        @Test("takes nothing with it: its caller gets EIO, the others are served, and a revocation of its grant is confirmed")
+        @Test("A lost worker costs its caller EIO and no other operation")
         func othersServeOn() throws {
             let (fixture, mount, daemon) = try mounted("free")
             var space = statvfs()
@@ -37,7 +37,7 @@ extension MountTests {
             #expect(Processes.isRunning(daemon))
         }
 
-        @Test("ends the daemon when it holds a lock, for which the others would wait")
+        @Test("A lost worker that holds a lock ends the daemon")
         func withALockTheDaemonEnds() throws {
             let (fixture, mount, daemon) = try mounted("locked")
             var space = statvfs()

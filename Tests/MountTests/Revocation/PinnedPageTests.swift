@@ -116,7 +116,7 @@ extension MountTests {
         static let modes = ["shared", "exclusive", "none"]
 
         @Test(
-            "are gone after a revocation that came when they were dirty",
+            "Pinned dirty pages are empty after a revocation",
             .enabled(if: isPossible, "needs root, /dev/fuse and fusermount3"),
             arguments: modes)
         func before(cache: String) throws {
@@ -130,7 +130,7 @@ extension MountTests {
         }
 
         @Test(
-            "are gone after a revocation during which they get dirty again and again",
+            "Pinned pages that get dirty again during a revocation are empty after it",
             .enabled(if: isPossible, "needs root, /dev/fuse and fusermount3"), arguments: modes)
         func meanwhile(cache: String) throws {
             let pinned = try Pinned(cache: cache, reads: 400)
@@ -139,7 +139,7 @@ extension MountTests {
         }
 
         @Test(
-            "show nothing that was there where a program has a lease of the file, or runs from it",
+            "Pinned pages of a leased or running file are empty after a revocation",
             .enabled(if: isPossible, "needs root, /dev/fuse and fusermount3"), arguments: modes, ["lease", "run"])
         func leasedOrRunning(cache: String, means: String) throws {
             let pinned = try Pinned(cache: cache, reads: 1000, means: means)
@@ -149,7 +149,7 @@ extension MountTests {
         }
 
         @Test(
-            "show nothing that was there in a view's own mount, nor in one that is covered, detached, a user's, or was upgraded",
+            "Pinned pages are empty after a revocation in any kind of mount",
             .enabled(if: isPossible, "needs root, /dev/fuse and fusermount3"), arguments: modes,
             Standing.allCases.filter { $0 != .plainly })
         func elsewhere(cache: String, standing: Standing) throws {
@@ -160,7 +160,7 @@ extension MountTests {
         }
 
         @Test(
-            "show nothing that was there when the file has left the grant",
+            "Pinned pages of a file that left the grant are empty",
             .enabled(if: isPossible, "needs root, /dev/fuse and fusermount3"), arguments: modes)
         func departed(cache: String) throws {
             let pinned = try Pinned(cache: cache, reads: 1000)
@@ -176,7 +176,7 @@ extension MountTests {
         }
 
         @Test(
-            "show nothing that was there though so many listings are held that no more is begun",
+            "Pinned pages are empty after a revocation beside many held listings",
             .enabled(if: isPossible, "needs root, /dev/fuse and fusermount3"), arguments: ["shared", "exclusive"])
         func besideListings(cache: String) throws {
             let pinned = try Pinned(cache: cache, reads: 1000)
@@ -205,7 +205,7 @@ extension MountTests {
         }
 
         @Test(
-            "are no reason to wait for a program with leases of hundreds of files",
+            "Pinned pages make no revocation wait for leases of hundreds of files",
             .enabled(if: isPossible, "needs root, /dev/fuse and fusermount3"), arguments: modes, ["read", "write"])
         func besideLeases(cache: String, kind: String) throws {
             let pinned = try Pinned(cache: cache, reads: 1)
@@ -223,7 +223,7 @@ extension MountTests {
         }
 
         @Test(
-            "are what is overwritten, so that who reads the file on is refused, and never reads zeros",
+            "A reader of revoked pages is refused and never reads zeros",
             .enabled(if: Identity.isRoot && Machine.hasFUSE, "needs root and /dev/fuse"), arguments: modes, ["read", "map"])
         func readOn(cache: String, by way: String) throws {
             let fixture = try MountFixture()
@@ -249,7 +249,7 @@ extension MountTests {
         }
 
         @Test(
-            "keep neither a revocation nor an unmount waiting where a file is large and its mount read-only",
+            "A large file in a read-only mount delays no revocation or unmount",
             .enabled(if: Identity.isRoot && Machine.hasFUSE, "needs root and /dev/fuse"), arguments: modes)
         func largeAndReadOnly(cache: String) throws {
             let fixture = try MountFixture()
@@ -267,7 +267,7 @@ extension MountTests {
         }
 
         @Test(
-            "are no reason to go by the mountpoint, above which a filesystem hangs",
+            "A revocation does not walk the path of its mountpoint",
             .enabled(if: Identity.isRoot && Machine.hasFUSE, "needs root and /dev/fuse"))
         func aboveTheMountpoint() throws {
             let fixture = try MountFixture()

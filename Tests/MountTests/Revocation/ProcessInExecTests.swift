@@ -38,7 +38,7 @@ extension MountTests {
             }
         }
 
-        @Test("holds up nothing that looks for holders, is named as not seen, and no revocation is confirmed that it may outlive")
+        @Test("A process in exec(2) is named as unseen and keeps a revocation unconfirmed")
         func holders() throws {
             let scene = try Scene()
             let fixture = scene.fixture
@@ -81,7 +81,7 @@ extension MountTests {
             }
         }
 
-        @Test("that holds a descriptor itself is found as soon as it can be looked at")
+        @Test("A holder in exec(2) is found once it can be inspected")
         func holding() throws {
             let scene = try Scene()
             defer { scene.hanging.end() }
@@ -102,7 +102,7 @@ extension MountTests {
             }
         }
 
-        @Test("that is a presenter keeps no claim and no revocation waiting for longer than its time")
+        @Test("A presenter in exec(2) delays a claim only until its timeout")
         func presenter() throws {
             let scene = try Scene()
             defer { scene.hanging.end() }

@@ -5,7 +5,7 @@ extension MountTests {
     /// Before Linux 6.9 the kernel itself asks without an end for what is refused: madvise with MADV_POPULATE_READ. On others a program does, to the same effect.
     @Suite struct WhoAsksAgainForWhatIsRefused {
         @Test(
-            "is refused each time, but only so often, and can be killed; another grant goes on",
+            "Repeated reads of a revoked mapping are refused at a bounded rate",
             // read(2) asks for attributes first where the kernel does not go by its own, and is refused with them.
             arguments: [("shared", "populate"), ("exclusive", "populate"), ("exclusive", "read")])
         func again(cache: String, how: String) throws {

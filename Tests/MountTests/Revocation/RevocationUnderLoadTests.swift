@@ -7,7 +7,7 @@ extension MountTests {
     /// Threads that open, read, write, map, list, rename and create while the grant goes and comes.
     @Suite struct UnderLoad {
         @Test(
-            "nothing succeeds after the confirmation, and the other grant never fails",
+            "No operation succeeds after a revocation under load",
             arguments: [Situation(), Situation(cache: "exclusive"), Situation(cache: "exclusive", prunes: true)])
         func revokeAndRestore(_ situation: Situation) throws {
             var idle: [String] = []
@@ -20,7 +20,7 @@ extension MountTests {
         }
 
         @Test(
-            "while daemons die at any moment nothing succeeds after the confirmation, the other grant never fails, and only what must not be done twice is EIO",
+            "No operation succeeds after a revocation while daemons die",
             arguments: ["shared", "exclusive", "none"], [Succession.Way.death, .deathOnOldKernel])
         func whileDaemonsDie(cache: String, _ way: Succession.Way) throws {
             let mount = try ProbedMount(

@@ -5,7 +5,7 @@ import Testing
 extension MountTests {
     /// What a coding agent does in `grantfs run`, from the clone to the commit, and what the person does who has let it.
     @Suite(
-        "A coding session in grantfs run",
+        "A coding session in a sandbox",
         .enabled(
             if: Machine.hasSandboxes && Command.exists("git") && Command.exists("gcc") && Command.exists("make"),
             Comment(rawValue: Machine.needs("bubblewrap, git, gcc and make"))))
@@ -48,7 +48,7 @@ extension MountTests {
 
         private struct Snapshot: Decodable { let id: String }
 
-        @Test("clones, edits, builds, tests and commits in the person's name; what it changed is reviewed, kept as a patch, and put back")
+        @Test("A coding session is reviewed, kept as a patch and undone")
         func session() throws {
             let script = """
                 cd '\(work)'

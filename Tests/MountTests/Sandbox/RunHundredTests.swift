@@ -39,7 +39,7 @@ extension MountTests {
         }
 
         @Test(
-            "that run at once, each with a directory of its own to write to, all end well, and nothing is left of them",
+            "A hundred sandboxes at once succeed and leave no mounts",
             arguments: ["with one store for all", "with a store each"])
         func atOnce(_ stores: String) throws {
             let fixture = try MountFixture()

@@ -6,7 +6,7 @@ import Testing
 extension MountTests {
     /// docs/sandboxes.md has a table of what a program can reach in sandboxes of several makers. Each cell of it is tried here.
     @Suite(
-        "What a program can reach, by docs/sandboxes.md",
+        "The reach of a program, by docs/sandboxes.md",
         .enabled(
             if: Machine.hasSandboxes && Identity.isRoot && Machine.offers("python3") && access("/srv", W_OK) == 0,
             "needs root, python3 and /srv, and bubblewrap has to work"))
@@ -161,10 +161,10 @@ extension MountTests {
             for (title, cell) in found { #expect(said[title] == cell, "\(maker.rawValue): \(title)") }
         }
 
-        @Test("is what the table says, in grantfs run", arguments: [Maker.grantfs, .hosts])
+        @Test("The reach of a program in `grantfs run` is as in the table", arguments: [Maker.grantfs, .hosts])
         func grantfs(_ maker: Maker) throws { try compare(maker) }
 
-        @Test("is what the table says, in bubblewrap")
+        @Test("The reach of a program in bubblewrap is as in the table")
         func bubblewrap() throws { try compare(.bubblewrap) }
 
         /// Whether it can make a sandbox on this machine: some are containers themselves.
@@ -173,12 +173,12 @@ extension MountTests {
         }
 
         @Test(
-            "is what the table says, in firejail",
+            "The reach of a program in firejail is as in the table",
             .enabled(if: works(.firejail), "firejail is not installed, or cannot make a sandbox here"))
         func firejail() throws { try compare(.firejail) }
 
         @Test(
-            "is what the table says, in a container",
+            "The reach of a program in a container is as in the table",
             .enabled(if: works(.container), "systemd-nspawn is not installed, or cannot make a container here"))
         func container() throws { try compare(.container) }
     }

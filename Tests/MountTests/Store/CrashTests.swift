@@ -17,7 +17,7 @@ extension MountTests {
             #expect(read.status != 0 && !read.text.contains("inside"), "\(when): \(read)")
         }
 
-        @Test("of the daemon right after a revocation, the grant is not back")
+        @Test("A revoked grant stays revoked if the daemon is killed afterwards")
         func daemonKilledAfterRevocation() throws {
             let (fixture, mountpoint) = try prepared()
             try fixture.revoke("a")
@@ -28,7 +28,7 @@ extension MountTests {
             #expect(try fixture.list("--all").map(\.state) == ["revoked"])
         }
 
-        @Test("of the daemon in the midst of a revocation, the grant is not back", arguments: [0, 2, 5, 8, 12, 16, 20, 30])
+        @Test("A recorded revocation stays in force if the daemon is killed during it", arguments: [0, 2, 5, 8, 12, 16, 20, 30])
         func daemonKilledDuringRevocation(milliseconds: Int) throws {
             let (fixture, mountpoint) = try prepared()
             let daemon = try fixture.daemon(at: mountpoint)
@@ -45,7 +45,7 @@ extension MountTests {
             if recorded { try expectRefused(mountpoint, "killed after \(milliseconds) ms") }
         }
 
-        @Test("of the command at any moment, the mount and the record agree", arguments: [0, 1, 3, 5, 8, 11, 14, 18, 24, 32])
+        @Test("The mount agrees with the record if a command is killed at any time", arguments: [0, 1, 3, 5, 8, 11, 14, 18, 24, 32])
         func commandKilled(milliseconds: Int) throws {
             let (fixture, mountpoint) = try prepared()
             let command = try Child([Programs.grantfs, "revoke", "a"], environment: fixture.environment, separateErrors: true)
@@ -68,7 +68,7 @@ extension MountTests {
             #expect((read.status != 0) == (final == ["revoked"]), "killed after \(milliseconds) ms, now \(final): \(read)")
         }
 
-        @Test("the dead mount gives ENOTCONN, hides what lies below, and the next mount cleans it up and says so")
+        @Test("A dead mount gives ENOTCONN until the next mount removes it")
         func deadMount() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")

@@ -5,7 +5,7 @@ import Testing
 /// What the kernel caches for one user must not reach another, and what it forgets must be forgotten here.
 extension MountTests.Hazards {
     @Test(
-        "whoever may not look into a directory sees nothing of what somebody else made the kernel cache",
+        "Cached names and data are hidden from users without access",
         .enabled(if: Identity.isRoot && Machine.plainUser != nil, needsUser), arguments: ["shared", "exclusive", "none"])
     func othersNames(cache: String) throws {
         let user = Machine.plainUser!
@@ -45,7 +45,7 @@ extension MountTests.Hazards {
     }
 
     @Test(
-        "memory goes back after a walk over 100,000 files once the kernel has forgotten them, also when it still has some",
+        "The daemon returns its memory after a walk over 100,000 files",
         .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
     func memory() throws {
         let fixture = try MountFixture()

@@ -33,7 +33,7 @@ extension MountTests {
                 "cd \"$1/a\"; find . -type f -links 1 | wc -l; ls -lR > /dev/null", mountpoint, as: fixture.owner, within: 1500)
         }
 
-        @Test("is walked, read, changed and revoked", arguments: owners)
+        @Test("A tree larger than the limit of descriptors is walked and revoked", arguments: owners)
         func walking(owner: Identity) throws {
             let fixture = try MountFixture(owner: owner)
             let (source, mountpoint) = try mount(fixture, limit: 256, directories: 300, files: 10)
@@ -71,7 +71,9 @@ extension MountTests {
             #expect(try Probe.call("stat", mountpoint + "/a/d1/f1", as: owner) == "EACCES")
         }
 
-        @Test("gives back what open files need beyond the limit", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        @Test(
+            "Open files beyond the limit of descriptors are returned",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func opening() throws {
             let fixture = try MountFixture()
             let (_, mountpoint) = try mount(fixture, limit: 512, directories: 30, files: 10)
@@ -89,7 +91,7 @@ extension MountTests {
         }
 
         @Test(
-            "of 300,000 files is walked at 1,024 descriptors, revoked, and its memory comes back",
+            "A tree of 300,000 files is walked with 1,024 descriptors and revoked",
             .enabled(if: ProcessInfo.processInfo.environment["GRANTFS_LONG_TESTS"] != nil, "GRANTFS_LONG_TESTS is not set"),
             arguments: owners)
         func walkingFar(owner: Identity) throws {

@@ -19,7 +19,7 @@ extension MountTests {
             """
 
         @Test(
-            "what many large requests at once have needed is given back when they are answered",
+            "Memory for large concurrent requests is returned",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)), arguments: ["shared", "exclusive"])
         func many(cache: String) throws {
             let count = 80

@@ -24,7 +24,7 @@ extension MountTests {
         }
 
         @Test(
-            "a search for a hole at the end of what can be counted, where the filesystem answers with the lowest number there is",
+            "A search for a hole at the largest offset is answered",
             arguments: ["shared", "exclusive", "none"])
         func searchForAHole(cache: String) throws {
             let fixture = try MountFixture()
@@ -50,7 +50,7 @@ extension MountTests {
         }
 
         @Test(
-            "statfs of the root, where two filesystems say that they have as many files as there are numbers, and one more bytes than there are"
+            "statfs(2) of the root saturates instead of overflowing"
         )
         func spaceOfTheRoot() throws {
             let fixture = try MountFixture()
@@ -74,7 +74,7 @@ extension MountTests {
             }
         }
 
-        @Test("flags of a file whose filesystem returns the lowest number there is from an ioctl")
+        @Test("Flags from a hostile filesystem do not end the daemon")
         func flags() throws {
             let fixture = try MountFixture()
             let source = try HostileSource("hostile", in: fixture)
@@ -93,7 +93,7 @@ extension MountTests {
         }
 
         @Test(
-            "every call on a filesystem in memory and on a hostile one, with all numbers at their limits",
+            "Calls with extreme numbers do not end the daemon",
             arguments: ["shared", "exclusive", "none"])
         func everyCall(cache: String) throws {
             let fixture = try MountFixture()
