@@ -175,7 +175,7 @@ extension GrantPortalTests {
             try ownerIsAnswered(session, file)
         }
 
-        @Test("An application shares a document with up to 64 applications")
+        @Test("An application shares a document with a limited number of applications")
         func applications() throws {
             let session = try PortalSession.started()
             let program = try session.sandboxed(app)

@@ -159,7 +159,7 @@ extension MountTests {
             #expect(children.compactMap { $0.line() }.sorted() == [String](repeating: "0", count: number - 1) + ["1"])
         }
 
-        @Test("A claim is refused with EACCES, EIO or ENOENT by its cause")
+        @Test("A claim is refused with ENOENT, EACCES or ENOTCONN by its cause")
         func refusals() throws {
             let (fixture, source) = try mounted()
             let claimant = try fixture.claimant()

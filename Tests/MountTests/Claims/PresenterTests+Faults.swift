@@ -154,7 +154,7 @@ extension MountTests.APresenter {
         try claimant.expect("granted")
     }
 
-    @Test("A presenter is refused with ENOENT, EIO or EACCES by its cause")
+    @Test("A presenter is refused with the error number of its cause")
     func refusals() throws {
         let (fixture, source) = try mounted()
         func refusal(_ path: String) throws -> String? {

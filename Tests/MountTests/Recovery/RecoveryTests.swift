@@ -138,7 +138,7 @@ extension MountTests {
             #expect(status.status == 1 && status.errors.contains("again and again"), "\(status)")
         }
 
-        @Test("A mount is dead if its successor dies as it takes over")
+        @Test("A mount is dead if each successor dies as it takes over")
         func successorDies() throws {
             let scene = try Succession(.death, switches: ["GRANTFS_TEST_RECOVER": "taken", "GRANTFS_TEST_CRASHES": "2"])
             let holder = try scene.holder(["map", "fd", "cwd"])

@@ -118,7 +118,7 @@ extension MountTests {
             try waiter.expect("EACCES")
         }
 
-        @Test("A revocation takes under 100 ms, and under 1 s for 10,000 cached inodes")
+        @Test("A revocation takes under 100 ms, and bounded time with 10,000 cached inodes")
         func isFast() throws {
             let fixture = try MountFixture()
             let small = try fixture.source("small")

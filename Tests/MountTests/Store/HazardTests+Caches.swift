@@ -45,7 +45,7 @@ extension MountTests.Hazards {
     }
 
     @Test(
-        "The daemon returns its memory after a walk over 100,000 files",
+        "The daemon returns its memory after a walk over many files",
         .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
     func memory() throws {
         let fixture = try MountFixture()

@@ -34,7 +34,7 @@ extension MountTests {
         }
 
         @Test(
-            "A withdrawal with an almost full store is refused access in any case",
+            "A withdrawal with an almost full store refuses access even if it fails",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func almostFullStore() throws {
             let fixture = try MountFixture()

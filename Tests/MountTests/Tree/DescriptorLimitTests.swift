@@ -72,7 +72,7 @@ extension MountTests {
         }
 
         @Test(
-            "Open files beyond the limit of descriptors are returned",
+            "Files can be opened while nodes hold most of the descriptors",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func opening() throws {
             let fixture = try MountFixture()
