@@ -60,7 +60,7 @@ import Testing
         if line == "revoke d" { #expect(offered.first?.contains("/source/docs") == true) }
     }
 
-    /// Completion in zsh needs a line editor; what is handed to it is looked at here.
+    /// Completion in zsh needs a line editor. This test inspects the words passed to it.
     private static let zsh = #"""
         compdef() { :; }
         compadd() {
