@@ -4,7 +4,7 @@ import Testing
 
 @testable import GrantAdministration
 
-/// Where a directory of a filesystem is looked for. Mounts are asked for nothing.
+/// Places in which the search looks for a directory of a filesystem. It sends no request to mounts.
 @Suite struct ASharedDirectory {
     private func places(_ filesystem: String, _ path: String, _ lines: String) throws -> [String] {
         let place = SharedDirectory(filesystem: try #require(FilesystemName(filesystem)), path: path)

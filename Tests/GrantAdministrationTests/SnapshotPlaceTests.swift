@@ -5,7 +5,7 @@ import Testing
 
 @testable import GrantAdministration
 
-/// Where a snapshot may be made, and what becomes of names that somebody else has put something behind.
+/// Permitted places of a snapshot, and names that another process replaced.
 @Suite struct APlaceOfASnapshot {
     private let bench: Bench
     private let source: String
@@ -129,7 +129,7 @@ import Testing
         #expect(code { () throws(GrantError) in try make(at: place + "/own") } == nil)
         chown(place, 0, 12_345)
         #expect(code { () throws(GrantError) in try make(at: place + "/snap") } == .permission)
-        // Of its own group again, with a list that names somebody.
+        // Of its own group again, with a list that names a user.
         chown(place, 0, 0)
         // acl(5), as in linux/posix_acl_xattr.h: a version, then tag, permissions and id of each entry.
         func entry(_ tag: UInt8, _ permissions: UInt8, _ id: UInt32 = .max) -> [UInt8] {

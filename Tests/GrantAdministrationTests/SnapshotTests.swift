@@ -5,7 +5,8 @@ import Testing
 
 @testable import GrantAdministration
 
-/// Snapshots without a claim: what is copied, and what is left when it is not. `MountTests` has those of claimed items.
+/// Snapshots without a claim: their contents, and leftovers of a failure. `MountTests` tests
+/// snapshots of claimed items.
 @Suite struct ASnapshot {
     private let bench: Bench
     private let source: String
@@ -84,7 +85,7 @@ import Testing
         #expect(left.isEmpty, "\(left)")
         try Data("kept".utf8).write(to: URL(fileURLWithPath: place + "/snap"))
         #expect(code { () throws(GrantError) in try make(source) } == .alreadyExists)
-        // What comes to stand there meanwhile is kept as well.
+        // A file that appears there in the meantime is kept as well.
         unlink(place + "/snap")
         let late = { () throws(GrantError) in try self.make(self.source) { () throws(GrantError) in mkdir(self.place + "/snap", 0o755) } }
         #expect(code(late) == .alreadyExists)
