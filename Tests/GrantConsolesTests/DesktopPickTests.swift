@@ -2,7 +2,8 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The desktop's file chooser, played by a program on a session bus of its own: one that starts nothing by itself, whatever the machine has installed.
+/// The desktop's file chooser, played by a program on its own session bus. That bus starts no other
+/// service of the machine.
 @Suite(.enabled(if: Machine.offers("dbus-daemon"), Comment(rawValue: Machine.needs("dbus-daemon"))))
 struct DesktopPickTests {
     @Test func whatIsChosenIsGranted() throws {
