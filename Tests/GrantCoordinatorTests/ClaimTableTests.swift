@@ -1,7 +1,7 @@
 import GrantCoordinator
 import Testing
 
-/// Items as paths in a tree that never changes: what stands at a path is named by its hash.
+/// Items as paths in a tree that never changes. The hash of its path identifies an item.
 func item(_ path: String) -> ClaimedItem {
     func id(_ path: some StringProtocol) -> ItemID { ItemID(UInt64(bitPattern: Int64(path.hashValue)), 0, 0) }
     let parts = path.split(separator: "/")
@@ -88,7 +88,7 @@ extension ClaimTable.Answer {
         replaced.identities = [ItemID(7, 7, 7)]
         let saved = table.add([ItemAccess(replaced, .readContent)], claimant: claimant(2), purpose: nil)
         let reader = try #require(saved.waiting)
-        // Moved into another directory: whoever claims that has to wait.
+        // Moved into another directory: a claim of that directory has to wait.
         var moved = item("b/file")
         moved.identities += item("a/file").identities
         _ = table.update([id: [ItemAccess(moved, .writeContent)]])

@@ -66,7 +66,7 @@ import Testing
         coordinator.setClaimed(scope, true)
         #expect(coordinator.enter(scope, for: .read, slot: 0) == .congested)
         coordinator.leave(slot: 0)
-        // It is no refusal: whoever asks what is refused does not see it.
+        // Congestion does not count as a refusal: a refused entry does not see it.
         #expect(coordinator.gate(scope).pointee.refused == .claimed)
         coordinator.close(scope, .readOnly)
         #expect(coordinator.enter(scope, for: .write, slot: 0) == .readOnly)
@@ -89,7 +89,7 @@ import Testing
         let isOver = Atomic<Bool>(false)
         DispatchQueue.concurrentPerform(iterations: 3) { slot in
             if slot == 2 {
-                // At no time more is seen than there will be, but for what is just changing hands.
+                // A count never exceeds the final one, except for entries that just change hands.
                 while !isOver.load(ordering: .relaxed) { #expect(coordinator.counts(of: scopes[7]).operations <= UInt64(4 * turns)) }
                 return
             }
@@ -148,9 +148,9 @@ import Testing
         for _ in 0..<5_000 { #expect(seen.insert(try #require(coordinator.makeScope(refusing: .none))).inserted) }
     }
 
-    /// The litmus test of the protocol: of a worker that enters and a revoker that closes at the same moment, at least one sees the
-    /// other. Built for release it fails when the mark is stored with anything weaker than sequential consistency (thousands of
-    /// times in each run); built for debugging there is too much code between the two accesses to see it.
+    /// Litmus test of the protocol: of a worker that enters and a revoker that closes, at least one
+    /// sees the other. With a weaker store than sequential consistency a release build fails
+    /// thousands of times. A debug build has too much code between the two accesses.
     @Test("A worker and a revocation never miss each other")
     func litmus() throws {
         let rounds = 200_000
