@@ -2,7 +2,7 @@ import GrantFiles
 import GrantModel
 import Testing
 
-/// What a person has decided beforehand about the requests of programs.
+/// Decisions of a user about requests of programs, made in advance.
 @Suite struct RequestPolicyTests {
     private func read(_ text: String) throws -> RequestPolicy {
         try RequestPolicy(Array(text.utf8), file: "policy", home: Array("/home/ann".utf8))
