@@ -106,7 +106,7 @@ extension GrantFleetTests {
             let dropped = Int(said.firstMatch(of: /console: ([0-9]+) lines were dropped here/)?.1 ?? "") ?? 0
             let came = said.split(separator: "\n").count { $0.hasSuffix("the token came in from 127.0.0.1") }
             #expect(dropped > 100 && dropped + came == count + 1, "\(dropped) dropped, \(came) said")
-            // It ends though nobody reads.
+            // It ends although no process reads its output.
             #expect(try Self.logins(console, token, count: 300).count { $0 == "200" } == 300)
             kill(console.child.pid, SIGTERM)
             #expect(console.child.wait(within: 20) == 0)
@@ -166,7 +166,7 @@ extension GrantFleetTests {
             pause(milliseconds: 500)
             let statuses = try (0..<20).map { _ in try console.ask(target).status }
             #expect(flood.count > 200)
-            // Some may be late on a machine that has other work; without the bounds nearly all are.
+            // Some may be late on a busy machine. Without the limits nearly all are.
             #expect(statuses.count { $0 == 200 } >= 15, "\(statuses), \(flood.count) connections")
         }
 
@@ -186,7 +186,8 @@ extension GrantFleetTests {
             let hold = { (address: String, count: Int) in
                 held += (0..<count).compactMap { _ in Flood.connected(address, console.port) }
             }
-            // Somebody who says nothing for a while, and is the oldest when the machine's own users take all that is there.
+            // A client that is silent for a while, and the oldest one when the machine's own users
+            // take every connection.
             hold(address, 1)
             pause(milliseconds: 100)
             hold("127.0.0.1", 120)
@@ -238,7 +239,7 @@ extension GrantFleetTests {
     }
 }
 
-/// Somebody who connects again and again, as fast as can be, and holds the newest of what he gets.
+/// A client that connects without pause and keeps its newest connections.
 private final class Flood: @unchecked Sendable {
     private let lock = NSLock()
     private var (isEnding, made, running) = (false, 0, 0)

@@ -45,7 +45,7 @@ extension GrantFleetTests {
             #expect(try console.ask("/").status == 0, "curl does not know the authority")
             #expect(try console.ask("http://127.0.0.1:\(console.port)/").status != 200)
 
-            // Both are needed where both are asked for.
+            // If both are required, a client needs both.
             let file = fleet.files.base + "/token"
             let token = String(repeating: "k3", count: 20)
             try (token + "\n").write(toFile: file, atomically: false, encoding: .utf8)
@@ -102,7 +102,8 @@ extension GrantFleetTests {
                     ["invite", "a/b", "--cert", place + "/client.pem"],
                     ["init", "--endpoints", "https://127.0.0.1:1", "--cert", place + "/named.pem"],
                 ] {
-                    // What is wrong besides is said where the key is right: nothing is begun.
+                    // With a correct key, the other error is reported and the console does not
+                    // start.
                     let output = try Command.run(
                         [Programs.grantfs, "fleet"] + words.map { $0 == "127.0.0.1:-" ? "127.0.0.1:0" : $0 }
                             + ["--key", place + "/server.key"] + (words[0] == "console" ? ["--client-ca", "/nowhere"] : []),

@@ -30,7 +30,7 @@ extension GrantFleetTests {
             #expect(shown.grant(id)?.waiting == 0)
             let log = try fleet.administer("log", "--fleet", "--json").orThrow().text
             #expect(log.contains("grantfs fleet console, for the token"), "\(log)")
-            // What somebody has changed since it was looked at is not restored.
+            // A grant that changed since the page read it is not restored.
             #expect(try console.change("restore", id, revision: revision, key: key).status == 202)
             let refused = try console.awaitState(key, "over") { $0.changes.count == 2 && $0.changes.last?.over == true }
             #expect(refused.changes.last?.failure?.contains("somebody has changed it since") == true, "\(refused.changes)")
@@ -59,7 +59,7 @@ extension GrantFleetTests {
             #expect(waiting.standing == "waiting" && waiting.behind > 0 && left > 0 && left < 9, "\(waiting), \(left) s left")
             let after = try console.awaitState(key, "over") { $0.changes.last?.over == true }
             #expect(after.changes.last?.hosts.first { $0.host == "h2" }?.state == "fenced", "\(after.changes)")
-            // The change hears of it before the next look does.
+            // The change gets the result before the next refresh does.
             _ = try console.awaitState(key, "gone") { $0.grant(id)?.gone == 1 }
             standings = try console.ask("/api/grant?id=\(id)", console.keyed(key)).decoded()
             #expect(standings.row("h2")?.standing == "gone")
@@ -96,7 +96,8 @@ extension GrantFleetTests {
             #expect(state.fleet?.grants[0].name == bad.replacingOccurrences(of: "\u{202E}", with: "\\u{202e}"))
             let answer = try console.ask("/api/state", console.keyed(key))
             #expect(answer.headers["content-type"] == ["application/json"] && answer.headers["x-content-type-options"] == ["nosniff"])
-            // A host may say what it likes of itself: numbers that do not fit, and more than anybody reads.
+            // A host may report anything about itself: numbers out of range, and more text than a
+            // page shows.
             let root = try fleet.rootOfEtcd()
             fleet.signalAgent("h1", SIGSTOP)
             let id = try #require(state.fleet?.grants[0].id)

@@ -24,7 +24,7 @@ struct AnEtcdClient {
         let second = try clients[1].transaction([.modified("key", seen[1])], then: [.put("key", [2])], otherwise: [.read("key")])
         #expect(!second.succeeded && second.found.first?.first?.value == [1])
 
-        // Whoever loses tries again: none of a hundred is lost.
+        // The loser tries again, so none of a hundred is lost.
         DispatchQueue.concurrentPerform(iterations: 4) { _ in
             do {
                 let client = try EtcdClient(settings)
@@ -256,7 +256,7 @@ struct AnEtcdClient {
         #expect(try client.read("leased").entry == nil)
         #expect(Self.failure { () throws(EtcdFailure) in _ = try client.renewLease(4711) } == .noSuchLease)
         #expect(Self.failure { () throws(EtcdFailure) in _ = try client.timeLeft(ofLease: 4711) } == .noSuchLease)
-        // One that has less than a second is there.
+        // A lease of less than a second still exists.
         _ = try client.grantLease(4712, seconds: 2)
         var seen: [Int64] = []
         try scratch.wait(until: "the lease has ended", within: 30) {

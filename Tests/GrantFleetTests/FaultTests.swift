@@ -3,8 +3,9 @@ import TestSupport
 import Testing
 
 extension GrantFleetTests {
-    /// A short form of what `make conformance FLEET=SCHEDULES` does for long: three members of etcd, three hosts in network namespaces, an administrator for each grant, and programs that read without pause.
-    /// How much goes wrong in so short a time depends on the machine, so it runs alone, after the other tests.
+    /// A short form of `make conformance FLEET=SCHEDULES`: three members of etcd, three hosts in network namespaces, an administrator for
+    /// each grant, and constant readers. The number of faults in this time depends on the machine, so it runs alone, after the other
+    /// tests.
     @Suite(.enabled(if: ProcessInfo.processInfo.environment["GRANTFS_ALONE"] != nil, "needs GRANTFS_ALONE")) struct AFleetWithFaults {
         private static func run(_ words: String...) throws -> Output? {
             let root = URL(fileURLWithPath: #filePath).appendingPathComponent("../../..").standardized.path

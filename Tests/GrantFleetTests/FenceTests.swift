@@ -23,7 +23,7 @@ extension GrantFleetTests {
             let soon = try fleet.administer("revoke", "--fleet", "x", "--timeout", "0.2", "--json")
             let first = try soon.decoded(as: [FleetRevocation].self)[0]
             #expect(soon.status == 3 && first.state("h1") == "confirmed", "\(soon)")
-            // On a machine that stood still its lease may be gone by now.
+            // On a machine that was suspended its lease may have ended.
             let host = try #require(first.hosts.first { $0.host == "h2" })
             if host.state == "waiting" {
                 #expect(host.until != nil && soon.errors.contains("“h2” has not confirmed it"))
@@ -61,7 +61,8 @@ extension GrantFleetTests {
             let mount = fleet.files.base + "/m"
             try fleet.invite("h1")
             try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
-            // It stands between the host and etcd, and says of renewals alone that they are of the term before.
+            // A proxy between the host and etcd. It reports only renewals as being of the previous
+            // term.
             let (socket, port) = try EtcdServers.listening(backlog: nil)
             close(socket)
             let code = """
@@ -130,7 +131,7 @@ extension GrantFleetTests {
                 return false
             }
             #expect(count > 0)
-            // Refused is who comes new; what was acknowledged before is on its way.
+            // New callers are refused. Acknowledged writes are still in progress.
             try fleet.files.wait(until: "all that was acknowledged is in the file") {
                 try Data(contentsOf: URL(fileURLWithPath: source + "/written")).count == count * line.count
             }

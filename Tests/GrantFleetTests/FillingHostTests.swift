@@ -6,7 +6,8 @@ import TestSupport
 import Testing
 
 extension GrantFleetTests {
-    /// etcd bounds nobody's share of its database and of its time, so a host that is taken over can use up both.
+    /// etcd does not limit the share of a user in its database and its time, so a compromised host
+    /// can use up both.
     @Suite struct AHostThatFillsEtcd {
         @Test("A host that fills etcd blocks grants but not revocations")
         func fills() throws {
@@ -33,7 +34,7 @@ extension GrantFleetTests {
             #expect(revoked.status == 3, "\(revoked)")
             try fleet.awaitReading(mount + "/x/file", ENOENT)
 
-            // What the guide says is to be done.
+            // The steps of the guide.
             let full = try fleet.administer("fleet", "leave", "h1")
             #expect(full.status == 1 && full.errors.contains("not taken out wholly: the database of etcd is full"), "\(full)")
             #expect(throws: (any Error).self) { try client.transaction(then: [.delete("grantfs/hosts/h1/more0")]) }

@@ -63,7 +63,7 @@ extension GrantFleetTests {
             defer { outputs.forEach { $0.1.kill() } }
             let text = { (index: Int) in (try? String(contentsOfFile: outputs[index].0, encoding: .utf8)) ?? "" }
             try fleet.files.wait(until: "the log is read") { text(0).contains("invited host h1") }
-            // Whoever watches says nothing at first.
+            // The watch prints no lines at first.
             pause(milliseconds: 1_000)
             let id = try fleet.administer("grant", "--fleet", fleet.files.base + "/nowhere", "--view", "v", "--name", "x").trimmed
             try fleet.files.wait(until: "both tell of the grant: \(text(0)) \(text(1))") {

@@ -45,7 +45,7 @@ extension GrantFleetTests {
             #expect(abs(try #require(text.value("grantfs_agent_last_fence_time_seconds")) - Date().timeIntervalSince1970) < 60)
             fleet.killAgent("h1")
             #expect(try metrics(try fleet.on("h1", "metrics")).value("grantfs_agent_up") == 0)
-            // Where there is no agent nothing is said of one.
+            // A machine without an agent reports none.
             try fleet.on("h9", "grant", try fleet.source("own"), "--view", "v").orThrow()
             #expect(try metrics(try fleet.on("h9", "metrics")).family("grantfs_agent_up") == nil)
         }

@@ -140,7 +140,7 @@ extension GrantFleetTests {
             let status = try fleet.administer("fleet", "status", "--json").orThrow().decoded(as: Status.self)
             let leader = try #require(status.members.first { $0.leads })
             fleet.servers.kill(try #require(fleet.servers.members.first { leader.endpoint.hasSuffix(":\($0.client)") }))
-            // Until another one leads nothing can be recorded, which is said.
+            // Until there is a new leader no change can be recorded, and the command reports that.
             try fleet.files.wait(until: "the revocation is confirmed", within: 60) {
                 try fleet.administer("revoke", "--fleet", "x").status == 0
             }
@@ -243,7 +243,7 @@ extension GrantFleetTests {
             let mount = try fleet.mount("h1")
             try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
             try fleet.awaitReading(mount + "/x/file", 0)
-            // It hears of both at once.
+            // It receives both at once.
             fleet.signalAgent("h1", SIGSTOP)
             #expect(try fleet.administer("remove", "--fleet", "x", "--timeout", "0.3").status == 3)
             let other = try fleet.source("other")
@@ -268,7 +268,8 @@ extension GrantFleetTests {
             try fleet.awaitReading(mount + "/x/file", 0)
             let member = fleet.servers.members[0]
             let root = try fleet.rootOfEtcd()
-            // It hears of nothing while it stands still, and goes on from a revision that is gone then.
+            // It receives no events while it is stopped, and continues from a revision that has
+            // been compacted.
             fleet.signalAgent("h1", SIGSTOP)
             fleet.servers.kill(member)
             try fleet.servers.start(member)

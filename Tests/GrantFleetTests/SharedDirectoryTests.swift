@@ -4,8 +4,8 @@ import TestSupport
 import Testing
 
 extension GrantFleetTests {
-    /// Directories that are named by their filesystem: a real one of a loop device, and, for want of an NFS server in this kernel, an overlay
-    /// whose source is the name of an export.
+    /// Directories named by their filesystem: a real one on a loop device, and an overlay with the
+    /// name of an export, because this kernel has no NFS server.
     @Suite(.enabled(if: Identity.isRoot && Volume.kinds.contains(.ext4), Comment(rawValue: Machine.needs("root and mkfs.ext4"))))
     struct ADirectoryOfASharedFilesystem {
         private func uuid(of volume: String, _ fleet: FleetFixture) throws -> String {
@@ -38,7 +38,8 @@ extension GrantFleetTests {
             try fleet.on("h1", "release", "x", "--view", "v").orThrow()
             try volume.unmount().orThrow()
             try fleet.files.wait(until: "it is not shown without its filesystem") { FleetFixture.reading(one + "/x/file") == ENOENT }
-            // Elsewhere, and the directory above it by itself; of several mounts the one with the shortest path is taken.
+            // Elsewhere, and the directory above it by itself. Of several mounts, that with the
+            // shortest path is used.
             let elsewhere = try fleet.files.directory("part")
             let whole = try fleet.files.directory("whole-of-it")
             try fleet.files.mountOther(["mount", "-o", "loop", fleet.files.base + "/vol.image"], at: whole)

@@ -4,7 +4,7 @@ import GrantFleet
 import TestSupport
 import Testing
 
-/// Stands between a command and etcd, and lets nothing through once etcd has said, or been asked, something.
+/// A proxy between a command and etcd. It drops all traffic after a given request or answer.
 private final class EtcdRelay {
     enum Fault: String {
         /// After the answer to the first change, for some seconds.

@@ -80,7 +80,7 @@ extension GrantFleetTests {
             try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
             try fleet.awaitReading(mount + "/x/file", 0)
             try fleet.administer("fleet", "leave", "h1").orThrow()
-            // It is waited for, though nobody knows it any more.
+            // The command waits for it, although the fleet has forgotten it.
             let revoked = try fleet.administer("revoke", "--fleet", "x", "--timeout", "60", "--json").orThrow().decoded(
                 as: [FleetRevocation].self)
             #expect(revoked[0].state("h1") == "fenced" && revoked[0].state("h2") == "confirmed", "\(revoked)")
@@ -224,7 +224,7 @@ extension GrantFleetTests {
             #expect(FleetFixture.reading(mount + "/x/file") == EACCES)
             let restored = try fleet.on("h1", "restore", "x")
             #expect(restored.status == 1 && restored.errors.contains("the fleet has granted it"))
-            // Other changes of the fleet do not bring it back.
+            // Other changes of the fleet do not restore it.
             try fleet.administer("set", "--fleet", "x", "--expires", "2h").orThrow()
             #expect(FleetFixture.reading(mount + "/x/file") == EACCES)
             try fleet.administer("revoke", "--fleet", "x").orThrow()

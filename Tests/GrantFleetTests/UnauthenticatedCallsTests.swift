@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 extension GrantFleetTests {
-    /// etcd 3.4 asks nobody for a password who raises an alarm, lists leases or renews them.
+    /// etcd 3.4 requires no password to raise an alarm, list leases or renew them.
     @Suite(.enabled(if: Machine.offers("curl"), "\(Machine.needs("curl"))"))
     struct UnauthenticatedCallsTests {
         @Test("Under a CORRUPT alarm hosts close, and the next revocation disarms it")
