@@ -6,7 +6,7 @@ import Testing
 @testable import GrantKit
 
 @Suite struct DataThatIsNoBookmark {
-    /// With a checksum that fits again, as somebody makes it who knows the form.
+    /// With a correct checksum, as an attacker who knows the format makes it.
     private func mended(_ bytes: [UInt8]) -> [UInt8] {
         let body = Array(bytes.dropLast(8))
         let checksum = SipHash(key0: 0x6772_616e_7466_7320, key1: 0x7572_6c62_6f6f_6b73)

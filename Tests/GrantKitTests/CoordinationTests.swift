@@ -25,7 +25,7 @@ import Testing
             try crew.events.wait(for: "r2 in")
             try crew.write(url, as: "w")
             try waitForClaims(1, on: url)
-            // Whoever comes after a writer that waits, waits as well.
+            // An access after a waiting writer waits as well.
             try crew.read(url, as: "r3")
             try waitForClaims(2, on: url)
             #expect(crew.events.all == ["r1 in", "r2 in"])
@@ -52,7 +52,7 @@ import Testing
                 try crew.events.wait(for: "folder in")
                 try crew.read(other, as: "other")
                 try waitForClaims(1, on: other)
-                // Beside it nobody waits.
+                // An access to a sibling does not wait.
                 try crew.write(folder.sibling("beside"), as: "beside")
                 try crew.events.wait(for: "beside out")
                 go.post()
@@ -127,7 +127,7 @@ import Testing
                 NSFileCoordinator().coordinate(writingItemAt: url, error: &error) { _ in events.add("b has both") }
             }
             crew.finish()
-            // Whoever came second was refused, and the first went on.
+            // The second was refused, and the first went on.
             #expect(crew.events.all.count { $0.hasSuffix("both") } == 1)
         }
     }
@@ -225,7 +225,7 @@ import Testing
             let events = crew.events
             NSFileCoordinator().coordinate(with: intents, queue: queue) { error in
                 events.add("accessor \(error == nil) \(intents.map(\.url) == [url, other])")
-                // Whoever is a part of this work is not kept out by it.
+                // Nested work is not blocked by its own access.
                 var error: NSError?
                 NSFileCoordinator().coordinate(readingItemAt: url, options: .withoutChanges, error: &error) { _ in events.add("nested") }
                 if error != nil { events.add("refused") }

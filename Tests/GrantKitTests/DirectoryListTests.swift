@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// docs/Examples/DirectoryList, as somebody uses it.
+/// docs/Examples/DirectoryList, as a user runs it.
 @Suite struct TheDirectoryList {
     private struct Row: Hashable {
         let id: String
@@ -32,7 +32,7 @@ import Testing
         let second = try run(fixture, "add", music).orThrow().trimmed
         #expect(Set(try rows(fixture)) == [Row(id: first, state: "-", place: docs), Row(id: second, state: "-", place: music)])
         #expect(try run(fixture, "contents", first).orThrow().lines == ["note", "sub/", "sub/deep"])
-        // To have it granted was the choice of whoever added it.
+        // The user who added it chose to have it granted.
         #expect(Set(try fixture.list("--view", "directory-list").map(\.name)) == ["docs", "music"])
 
         rename(docs, docs + "-moved")
@@ -111,7 +111,8 @@ import Testing
         // With a mount of the view, that is the way.
         for name in names {
             let id = try #require(ids[name])
-            // Without a word of the daemon in half a second it goes by the host: on a slow machine that may happen once.
+            // Without an answer of the daemon in half a second it uses the host. On a slow machine
+            // that may happen once.
             try fixture.wait(until: "\(name) is in the mount", within: 60) {
                 try self.rows(fixture).contains(Row(id: id, state: "-", place: "\(mountpoint)/\(name)"))
             }
@@ -153,7 +154,7 @@ import Testing
         let output = try fixture.grantfs("run", "--env", "LD_LIBRARY_PATH=/grants/swift", "--", "sh", "-c", script)
         #expect(output.lines.first?.hasSuffix("\t-\t/grants/docs") == true, "\(output)")
         #expect(output.lines.dropFirst() == ["DirectoryList", "note"])
-        // What nobody granted stays so: there is no store that it could be granted in.
+        // A directory without a grant stays ungranted: no store is present.
         #expect(output.status == 1)
     }
 }

@@ -36,7 +36,7 @@ struct AFileCoordinatorAndAMount {
             try crew.write(note, as: "w") { url in
                 crewWrite(url)
             }
-            // Beside it nobody waits, here and there.
+            // An access to a sibling does not wait, here and there.
             try crew.write(bench.plain("beside"), as: "beside")
             try crew.events.wait(for: "beside out")
             #expect(try bench.fixture.grantfs("coordinate", "read", note.path, "--timeout", "0", "--", "true").status != 0)
@@ -46,7 +46,7 @@ struct AFileCoordinatorAndAMount {
             crew.finish()
             #expect(crew.events.all.last == "w out")
             #expect(source.appendingPathComponent("note").text == "written")
-            // What is held here keeps them out.
+            // The access held here excludes them.
             NSFileCoordinator().coordinate(readingItemAt: note, error: nil) { url in
                 #expect(url == note)
                 let read = try? bench.fixture.grantfs("coordinate", "read", source.path, "--timeout", "0", "--", "true").status
@@ -162,7 +162,8 @@ struct AFileCoordinatorAndAMount {
         let (bench, source, inMount, _) = try mounted()
         try bench.fixture.grantfs("set", "docs", "--coordination", "mandatory").orThrow()
         try bench.program {
-            // Nobody whom this process has started, as far as the daemon can see: those pass. It waits in the kernel, and holds the directory there.
+            // Not a descendant of this process as far as the daemon can see, since those pass. It
+            // waits in the kernel and holds the directory there.
             let stranger = try Child(["setsid", "-f", "sh", "-c", "read x; echo x > \"$0/new\"; echo made", inMount.path])
             // Its parent, which this process has started, is gone.
             #expect(stranger.wait() == 0)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import GrantKit
 
-/// Notes every URL that it is given, with what it is said of it.
+/// Records every URL that it receives, with its event.
 private final class Naming: NSObject, NSFilePresenter {
     let events = Events()
     let presentedItemOperationQueue = OperationQueue()
@@ -31,7 +31,7 @@ private final class Naming: NSObject, NSFilePresenter {
     }
 }
 
-/// What is named in a mount is named there for good, whatever becomes of the directory on the host.
+/// An item named in a mount keeps that name, regardless of the directory on the host.
 @Suite(.enabled(if: Machine.hasFUSE, Comment(rawValue: Machine.noFUSE)))
 struct NamesInAMount {
     private let bench: Bench
@@ -65,7 +65,7 @@ struct NamesInAMount {
             try coordinate("write", moved.path + "/note", "--", "touch", moved.path + "/note")
             try ofFolder.events.wait(for: "changed \(inMount.path)/note")
             try onHost.events.wait(for: "changed \(moved.path)/note")
-            // By nobody's leave.
+            // Without coordination.
             let again = source.sibling("again")
             try moved.move(to: again)
             try onHost.events.wait(for: "moved to \(again.path)")

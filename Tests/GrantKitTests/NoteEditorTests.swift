@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// docs/Examples/NoteEditor, as somebody uses it, while other processes claim what it works on.
+/// docs/Examples/NoteEditor, as a user runs it, while other processes claim its files.
 @Suite(.enabled(if: Machine.hasFUSE, Comment(rawValue: Machine.noFUSE)))
 struct TheNoteEditor {
     private func mounted() throws -> (MountFixture, source: String, inMount: String) {
@@ -15,7 +15,7 @@ struct TheNoteEditor {
 
     private func editor(_ fixture: MountFixture) throws -> Child { try Child([Programs.noteEditor], environment: fixture.environment) }
 
-    /// Says a line, and gives the next one that is no news of others.
+    /// Sends a line, and returns the next one that does not report news of others.
     private func ask(_ editor: Child, _ line: String) throws -> String {
         editor.send(line)
         return try answer(editor)

@@ -69,7 +69,7 @@ import Testing
                         try? Data("\(number)".utf8).write(to: $0, options: .atomic)
                     }
                 }
-                // News of what comes now would come after news of what was before.
+                // News of a later change would come after news of an earlier one.
                 try Data("theirs".utf8).write(to: note)
                 try presenter.events.wait(for: "changed")
                 #expect(presenter.all().filter { $0 == "changed" }.count == 1)

@@ -1,7 +1,8 @@
 import TestSupport
 import Testing
 
-/// What the administrator says of who may grant what, for a program that grants by the library: docs/Examples/DirectoryList.
+/// The administrator's policy, for a program that grants by the library:
+/// docs/Examples/DirectoryList.
 @Suite(.enabled(if: Identity.isRoot, "needs root")) struct ThePolicyOfTheMachine {
     private let machine: PolicyMachine
     private var base: String { machine.fixture.base }

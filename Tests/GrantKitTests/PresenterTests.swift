@@ -5,7 +5,7 @@ import Testing
 
 @testable import GrantKit
 
-/// Notes what it is asked and told; answers at once unless it is told to be stubborn.
+/// Records its questions and events. It answers immediately unless it is told to be stubborn.
 final class Noting: NSObject, NSFilePresenter {
     let events = Events()
     let presentedItemOperationQueue = OperationQueue()
@@ -146,7 +146,7 @@ private final class Silent: NSObject, NSFilePresenter {
             _ = (ofNote.all(), ofFolder.all())
             #expect(ofNote.presentedItemURL?.path == elsewhere.path + "/renamed")
             #expect(ofFolder.presentedItemURL?.path == elsewhere.path)
-            // Outside of an accessor it is nobody's word.
+            // Outside an accessor the announcement has no effect.
             coordinator.item(at: elsewhere, didMoveTo: folder)
             #expect(ofFolder.all().last != "moved to folder")
         }

@@ -40,7 +40,7 @@ import Testing
             }
             #expect(url.startAccessingSecurityScopedResource())
             #expect(try count(url) == 1)
-            // What was started can be stopped when the directory is gone.
+            // A started scope can be stopped when the directory is gone.
             try url.remove()
             url.stopAccessingSecurityScopedResource()
             #expect(try count(url) == 0)

@@ -235,7 +235,7 @@ import Testing
     func conflict(mineWins: Bool) async throws {
         let document = Text(fileURL: file)
         _ = await document.open()
-        // By somebody who coordinates with nobody.
+        // By a program that does not coordinate.
         try Data("theirs, longer".utf8).write(to: file)
         document.type(" mine")
         try await eventually("it is in conflict") { document.documentState.contains(.inConflict) }
