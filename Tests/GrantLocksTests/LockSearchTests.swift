@@ -7,7 +7,7 @@ import Testing
 
 @testable import GrantLocks
 
-/// What looking for circles, and closing a file, cost when others have locked much.
+/// The costs of a deadlock search and of a close beside many locks of others.
 @Suite struct WhatLocksCost {
     private let table = LockTable()
 
@@ -86,7 +86,7 @@ import Testing
         let root = try #require(interned)
         let (node, locks, scope) = (NodeID(root), LockTable(tree: tree), ScopeID(rawValue: 1))
         let own = locks.scope(scope)
-        // All of them are held by somebody else.
+        // Another owner holds all of them.
         let isDone = Semaphore()
         own.state.withLock { _ in
             locks.scopes.withLock { _ in
@@ -100,7 +100,7 @@ import Testing
                 }
             }
         }
-        // Two owners; one closes.
+        // Two owners. One of them closes.
         let opened = { Glibc.open(made, O_RDONLY | O_DIRECTORY) }
         for owner in [UInt64(1), 2] {
             let found = locks.description(

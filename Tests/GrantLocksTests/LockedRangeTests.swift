@@ -2,7 +2,7 @@ import Testing
 
 @testable import GrantLocks
 
-/// What is locked of a file, compared with a list of bytes.
+/// The locked ranges of a file, compared with a list of bytes.
 @Suite struct LockedRanges {
     private static let bytes: Int64 = 24
 
