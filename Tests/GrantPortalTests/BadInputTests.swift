@@ -18,7 +18,7 @@ extension GrantPortalTests {
             let long = String(repeating: "n", count: 300)
             for attempt in 0..<5 {
                 let client = try session.another()
-                // The bus may cut off whoever sends a message that does not fit together.
+                // The bus may cut off the sender of an inconsistent message.
                 let answer =
                     switch attempt {
                     case 0: try client.call("Add", "(hbb)", [7, true, true])

@@ -149,7 +149,8 @@ extension GrantPortalTests {
             let inner = "/run/flatpak/doc/\(id)/papers/report.txt"
             #expect(try program.add(inner).error == "NotAllowed")
             #expect(try program.addFull([inner], app: other, ["read", "grant-permissions", "delete"]).error == "NotAllowed")
-            // The same for what one of the owner's programs gives on that has it from the application.
+            // The same for a document that a program of the owner gives on after it got it from the
+            // application.
             let seen = "\(session.view(of: app))/\(id)/papers/report.txt"
             #expect(try session.host.addFull([seen], app: other, ["read"]).error == "NotAllowed")
             #expect(try session.fixture.list().count == 2)

@@ -4,7 +4,8 @@ import TestSupport
 import Testing
 
 extension GrantPortalTests {
-    /// Somebody chooses a file in the dialog that a sandboxed program opens: xdg-desktop-portal itself, with a dialog that answers at once, makes a document of it by our service.
+    /// The user chooses a file in the dialog of a sandboxed program. The real xdg-desktop-portal,
+    /// with a dialog that answers immediately, makes a document of it by our service.
     @Suite(.enabled(if: Desktop.isPossible, "xdg-desktop-portal is not installed"))
     struct Chooser {
         enum Sandbox: String, CaseIterable {
@@ -57,7 +58,7 @@ extension GrantPortalTests {
             #expect(try program.read(path).texts == ["old\n"])
             #expect(try program.save(path, "new\n") == nil && text(file) == "new\n")
             #expect(try program.write(path, "in place\n").errno == nil && text(file) == "in place\n")
-            // The same file again is the same document, once the grant has followed what was saved.
+            // The same file again is the same document, once the grant has followed the save.
             try session.fixture.wait(until: "the document is of what was saved") {
                 try session.host.call("Lookup", "(ay)", [["path": file]]).texts == [id]
             }

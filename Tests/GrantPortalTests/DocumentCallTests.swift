@@ -51,7 +51,7 @@ extension GrantPortalTests {
             try session.fixture.wait(until: "the document's path is the new one") {
                 try host.call("Info", "(s)", [first]).texts == [renamed]
             }
-            // By what it is, not by what stood at its path.
+            // By the file itself, not by its former path.
             try "other\n".write(toFile: file, atomically: false, encoding: .utf8)
             #expect(try host.add(file).id != first)
         }

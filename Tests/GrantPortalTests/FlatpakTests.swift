@@ -48,7 +48,7 @@ extension GrantPortalTests {
                 case "permission-reset": try flatpak.flatpak(way, app).orThrow()
                 default: try flatpak.flatpak(way, file).orThrow()
                 }
-                // Flatpak's commands of permissions change the permission store and wait for nobody.
+                // Flatpak's permission commands change the permission store and return immediately.
                 let gone = way == "permission-reset" ? [id, kept.id] : [id]
                 try session.fixture.wait(until: "\(way): it is withdrawn") {
                     try !session.fixture.list("--view", view).contains { gone.contains($0.name) }

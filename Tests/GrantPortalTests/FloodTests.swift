@@ -6,7 +6,8 @@ import Testing
 @testable import GrantPortal
 
 extension GrantPortalTests {
-    /// No caller takes it all. What is sent here goes a little past each limit, and the service holds it while nothing is done: nobody has to be faster than it.
+    /// No caller takes everything. Each test exceeds a limit slightly while the service holds its
+    /// calls, so no test depends on speed.
     @Suite(.enabled(if: Machine.offers("bwrap"), Comment(rawValue: Machine.needs("bwrap"))))
     struct Floods {
         private let app = "org.test.App"
@@ -39,7 +40,7 @@ extension GrantPortalTests {
             let (descriptors, memory) = (session.descriptors, Processes.residentKilobytes(try #require(session.portal).pid))
             try source.hang()
             flood.send("")
-            // 1,024 wait and two hang; the others are refused, and nothing is answered.
+            // 1,024 wait and two hang. The others are refused, and none is answered.
             try flood.expect("\(limits)=\(1200 - 1024 - 2)")
             try ownerIsAnswered(session, file)
             #expect(try session.host.add(try session.file("another")).error == nil)
@@ -146,7 +147,7 @@ extension GrantPortalTests {
                 }
                 try ownerIsAnswered(session, file)
             }
-            // Those who were there are known, and so is who came meanwhile, and what is withdrawn.
+            // Earlier and new callers are known, and withdrawn documents as well.
             #expect(try program.call("GetHostPaths", "(as)", [[id]]).dictionary.count == 1)
             #expect(try session.another().call("Info", "(s)", [id]).error == nil)
             #expect(text("\(session.view(of: app))/\(id)/report.txt") == "old\n")
@@ -185,7 +186,7 @@ extension GrantPortalTests {
             let answers = try program.answers()
             // The host and the application itself are two of them.
             #expect(answers.count { $0.error == nil } == 62 && answers.count { $0.error == limits } == 2)
-            // One that loses it leaves no room: the withdrawn grant is there.
+            // An application that loses it leaves no room: the withdrawn grant remains.
             #expect(try program.call("RevokePermissions", "(ssas)", [id, others[0], ["read"]]).error == nil)
             #expect(try program.call("GrantPermissions", "(ssas)", [id, others[63], ["read"]]).error == limits)
             #expect(try program.call("GrantPermissions", "(ssas)", [id, others[0], ["read"]]).error == nil)
@@ -269,7 +270,7 @@ extension GrantPortalTests {
         #expect(queue.nextArrival() == ":3" && queue.settle(":3", as: .app("a")) == [8, 9])
         #expect(queue.forget(":1").count == most.calls / 2)
         #expect(queue.add(0, call(), from: ":3") && !queue.add(0, call(descriptors: most.descriptors + 1), from: ":3"))
-        // One that has gone is nobody's any more, and nothing comes of what is said of it.
+        // A connection that has ended belongs to no caller, and a late answer for it has no effect.
         #expect(queue.add(1, call(), from: ":4") && queue.forget(":4") == [1] && queue.settle(":4", as: .owner).isEmpty)
     }
 

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 extension GrantPortalTests {
-    /// Nobody gives on what was taken from him, however short a time ago.
+    /// An application never gives on a document that it has just lost.
     @Suite(.enabled(if: Machine.offers("bwrap"), Comment(rawValue: Machine.needs("bwrap"))))
     struct GivingOn {
         private let app = "org.test.App"
@@ -15,7 +15,7 @@ extension GrantPortalTests {
             try session.fixture.list().filter { $0.view == "app:\(app ?? other)" }
         }
 
-        /// The two ways in which somebody takes it from the application.
+        /// The two ways to take it from the application.
         enum Way: String, CaseIterable, CustomTestStringConvertible {
             case revoke, permissionStore
             var testDescription: String { rawValue }
@@ -73,7 +73,7 @@ extension GrantPortalTests {
             let id = try session.host.addFull([try session.file()], flags: 2, app: app, ["read", "grant-permissions"]).id
             try store.around([PlayedStep.set(id, app, []), PlayedStep.fail])
             #expect(try program.call("GrantPermissions", "(ssas)", [id, other, ["read"]]).error != nil)
-            // Until the service has tried once more what had failed.
+            // Until the service has repeated the failed call.
             usleep(3_000_000)
             #expect(try session.permissions(of: id)?[other] == nil && listed(session).isEmpty)
             #expect(text("\(session.view(of: other))/\(id)/report.txt") == nil)
@@ -94,7 +94,7 @@ extension GrantPortalTests {
             let answers = try program.answers()
             #expect(answers.allSatisfy { $0.error == nil || $0.error == "NotAllowed" })
             try session.fixture.wait(until: "it is withdrawn") { try listed(session, app).isEmpty }
-            // What was refused was given to nobody.
+            // A refused call gave the document to no application.
             let has = Set(try session.fixture.list().map(\.view))
             for (name, answer) in zip(others, answers) {
                 #expect(has.contains("app:\(name)") == (answer.error == nil), "\(name): \(answer)")

@@ -88,7 +88,7 @@ extension GrantPortalTests {
                     default: right
                     }
                 try text.write(toFile: place, atomically: false, encoding: .utf8)
-                // That Flatpak knows the same of it is not what is refused.
+                // The refusal does not depend on Flatpak having the same file.
                 if [.large, .twoNames].contains(claim) { try text.write(toFile: file, atomically: false, encoding: .utf8) }
                 if claim == .everybodys { chmod(place, 0o666) }
                 if claim == .strangers { try #require(!Identity.isRoot || chown(place, 4711, 4711) == 0) }
@@ -171,7 +171,7 @@ private final class SnapGroup {
 
     func take(_ pid: pid_t) throws { try "\(pid)".write(toFile: directory + "/cgroup.procs", atomically: false, encoding: .utf8) }
 
-    /// What is in it goes back to where it came from.
+    /// Its contents go back to where they came from.
     func end() {
         for pid in (text(directory + "/cgroup.procs") ?? "").split(separator: "\n") {
             try? pid.write(toFile: place + "/cgroup.procs", atomically: false, encoding: .utf8)
@@ -180,7 +180,7 @@ private final class SnapGroup {
     }
 }
 
-/// What is read of a caller, without one.
+/// Parsing of a caller's identity, without a caller.
 @Suite struct CallerParsing {
     @Test(
         "A security label names a snap, none, or is unclear",

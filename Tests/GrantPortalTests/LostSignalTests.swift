@@ -4,7 +4,8 @@ import TestSupport
 import Testing
 
 extension GrantPortalTests {
-    /// The bus drops signals for a connection that does not read what it has. Somebody sends so much to the service that it misses some.
+    /// The bus drops signals for a connection that does not read. A client sends so much to the
+    /// service that it misses some.
     @Suite struct LostSignals {
         private let app = "org.test.App"
 
@@ -68,7 +69,7 @@ extension GrantPortalTests {
             try session.fixture.wait(until: "a connection that was made meanwhile is served", within: 60) {
                 try late.call("List", "(s)", [""]).error == nil
             }
-            // What is said later is heard: of the permission store that there is now.
+            // Later signals of the new permission store arrive.
             #expect(isReadable("\(session.view(of: app))/\(other)/other.txt"))
             try change(session, other)
             try session.fixture.wait(until: "the other one is taken away as well") {

@@ -4,7 +4,8 @@ import TestSupport
 import Testing
 
 extension GrantPortalTests {
-    /// The permission store knows no change under a condition. What somebody takes away there while the portal changes the same permissions stays away all the same.
+    /// The permission store has no conditional change. A permission that another program revokes
+    /// while the portal changes the same entry stays revoked.
     @Suite struct Overwriting {
         private let app = "org.test.App"
         private let other = "org.other.App"
@@ -44,7 +45,7 @@ extension GrantPortalTests {
             try place.session.fixture.wait(until: "the view shows the same") {
                 (text(place.path) != nil) == (words?.contains("read") == true)
             }
-            // Whatever else the portal may do about it has been done by then.
+            // By then the portal has finished all of its other work.
             try place.session.fixture.wait(until: "the portal has answered everything") {
                 try place.session.host.call("List", "(s)", [""]).error == nil
             }
@@ -57,7 +58,7 @@ extension GrantPortalTests {
 
         enum Call: CaseIterable { case revoke, give, another }
 
-        /// How somebody takes all permissions of the application away.
+        /// The ways to revoke all permissions of the application.
         enum Removal: CaseIterable { case set, put, delete }
 
         @Test(
@@ -74,7 +75,7 @@ extension GrantPortalTests {
                 }
             try place.store.around([step])
             let answer = try change(place, call)
-            // Whoever asks for a change of what is not there any more may be told so.
+            // A caller that changes a deleted entry may get an error.
             #expect(removal == .delete ? answer.error == "NotFound" : answer.error == nil, "\(answer)")
             try expect(nil, place)
             #expect(throws: (any Error).self) { try held.read(upToCount: 1) }

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 extension GrantPortalTests {
-    /// What was taken away stays so, whoever ends or does not answer meanwhile.
+    /// A revoked permission stays revoked while services end or do not answer.
     @Suite struct Removals {
         private let app = "org.test.App"
         private let permissionStore = "org.freedesktop.impl.portal.PermissionStore"
@@ -67,7 +67,8 @@ extension GrantPortalTests {
             session.signalStore(SIGSTOP)
             try other.begin(PortalClient.request("Delete", "(s)", [id]))
             try session.fixture.wait(until: "it is withdrawn") { text(path) == nil }
-            // Before that the grants are there, withdrawn, and the document is nobody's.
+            // Before that the grants are withdrawn but not removed, and no application has the
+            // document.
             try session.fixture.wait(until: "its grants are removed") { try session.fixture.list("--all").isEmpty }
             try session.stop(with: SIGKILL)
             try session.endStore()
@@ -86,7 +87,7 @@ extension GrantPortalTests {
             try session.fixture.killDaemon(at: session.mountpoint)
             try session.store("SetPermission", "(sbssas)", ["documents", false, id, app, [String]()])
             try session.endStore()
-            // Somebody who has the name, and answers nothing of what he is asked.
+            // A client that has the name and answers no request.
             let other = try session.another()
             let bus = (service: "org.freedesktop.DBus", object: "/org/freedesktop/DBus")
             _ = try other.call("RequestName", "(su)", [permissionStore, 0], service: bus.service, object: bus.object)
@@ -148,7 +149,7 @@ extension GrantPortalTests {
             let session = try PortalSession.started()
             let (id, path) = try document(session, ["read", "write", "delete"])
             let (user, other) = (try session.another(), try session.another())
-            // The withdrawal comes first, and the service hears of it when it has begun with the change.
+            // The withdrawal comes first. The service notices it after it has begun the change.
             session.signalStore(SIGSTOP)
             try user.begin(
                 PortalClient.request(
@@ -171,7 +172,7 @@ extension GrantPortalTests {
             let (id, path) = try document(session)
             let daemon = try session.fixture.daemon(at: session.mountpoint)
             let first = try #require(session.portal)
-            // The next one is there before it hears of that.
+            // The next service starts before it notices.
             kill(first.pid, SIGSTOP)
             try session.launch(["--replace"])
             try session.fixture.wait(until: "the next one waits for it") { session.said.contains("waits until") }

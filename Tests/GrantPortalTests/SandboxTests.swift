@@ -23,7 +23,8 @@ extension GrantPortalTests {
             #expect(try session.permissions(of: own) == [app: ["read", "write", "grant-permissions", "delete"]])
             let view = session.view(of: app)
             #expect(text("\(view)/\(answer.id)/report.txt") == "old\n")
-            // What it has it may give to others, and take back; what it made for itself alone it may have forgotten.
+            // It may give its document to others and revoke it. It may delete a document that only
+            // it has.
             #expect(try program.call("GrantPermissions", "(ssas)", [answer.id, "org.other.App", ["read"]]).error == nil)
             #expect(try program.call("RevokePermissions", "(ssas)", [answer.id, "org.other.App", ["read"]]).error == nil)
             #expect(try program.call("GrantPermissions", "(ssas)", [answer.id, "org.other.App", ["delete"]]).error == "NotAllowed")
@@ -96,14 +97,14 @@ extension GrantPortalTests {
             #expect(try program.write(path, "x").errno == "EROFS")
             #expect(try program.add(path).id == id)
             #expect(try program.add(path, reuse: false).error == "InvalidArgument")
-            // It may read and no more, so it gives nothing to anybody.
+            // It may only read, so it cannot share the document.
             #expect(try program.addFull([path], app: "org.other.App", ["read"]).error == "NotAllowed")
             #expect(try program.addFull([path], app: app, ["read", "write"]).error == "NotAllowed")
             #expect(try session.host.call("GrantPermissions", "(ssas)", [id, app, ["write", "grant-permissions"]]).error == nil)
             #expect(try program.write(path, "new\n").errno == nil && text(file) == "new\n")
             #expect(try program.addFull([path], app: "org.other.App", ["read"]).id == id)
             #expect(try session.host.read("\(session.view(of: "org.other.App"))/\(id)/report.txt").texts == ["new\n"])
-            // What it makes beside the document is no document.
+            // A file that it makes beside the document does not become one.
             #expect(try program.write("/run/flatpak/doc/\(id)/beside", "x").errno == nil)
             #expect(try program.add("/run/flatpak/doc/\(id)/beside").error == "InvalidArgument")
         }

@@ -4,20 +4,20 @@ import TestSupport
 import Testing
 
 extension GrantPortalTests {
-    /// Where the documents are shown when nobody names a place: `doc` in $XDG_RUNTIME_DIR, whatever that is.
+    /// The default place of the documents: `doc` in $XDG_RUNTIME_DIR, of any kind.
     @Suite struct SessionPlaces {
         enum Runtime: String, CaseIterable, CustomTestStringConvertible {
             case unset, empty, relative, missing, file, link, linkWithSlash, anothers, everybodys, groups, belowAnothers, belowEverybodys
             var testDescription: String { rawValue }
         }
 
-        /// What stands at `doc`.
+        /// The file at `doc`.
         enum Doc: String, CaseIterable, CustomTestStringConvertible {
             case file, link, linkToNothing, full, anothers, everybodys, mounted, deadMount
             var testDescription: String { rawValue }
         }
 
-        /// Root and somebody else.
+        /// Root and a plain user.
         static let owners: [Identity] = [.current] + (Identity.isRoot && Machine.usersCanMount ? [Machine.plainUser].compactMap { $0 } : [])
 
         private func expectRefusal(_ session: PortalSession, _ text: String, _ path: String, unsets: Bool = false) throws {
@@ -168,7 +168,8 @@ extension GrantPortalTests {
             #expect(try session.host.read("\(doc)/\(id)/report.txt").texts == ["old\n"])
         }
 
-        /// A FUSE filesystem of the user 65534 for all users, in which everything is a directory of the caller's that nobody else may write to.
+        /// A FUSE filesystem of the user 65534 for all users. Each of its directories appears as
+        /// the caller's own, without write permission for others.
         private static let server = """
             import ctypes, os, struct, sys
             device = os.open('/dev/fuse', os.O_RDWR)

@@ -39,7 +39,7 @@ extension GrantPortalTests {
             let transient = try session.host.addFull([file], flags: 1, app: app, ["read"]).id
             #expect(try session.host.call("RevokePermissions", "(ssas)", [revoked, app, ["read"]]).error == nil)
             try session.stop(with: SIGKILL)
-            // Withdrawn while nobody listened.
+            // Withdrawn while no service listened.
             let late = kept
             try session.grantfs("revoke", late, "--view", "app:\(app)").orThrow()
             if withDaemon { try session.fixture.killDaemon(at: session.mountpoint) }

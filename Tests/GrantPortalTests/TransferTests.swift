@@ -27,7 +27,7 @@ extension GrantPortalTests {
             let key = try start(giver)
             #expect(try call(giver, "AddFiles", "(saha{sv})", [key, [0], [:]], open: [files[0]]).error == nil)
             #expect(try call(giver, "AddFiles", "(saha{sv})", [key, [0], [:]], open: [files[1]]).error == nil)
-            // What is taken is what was held out, wherever it is by now.
+            // The taken file is the offered one, at its present place.
             try FileManager.default.moveItem(atPath: files[1], toPath: files[1] + ".moved")
             #expect(try call(taker, "RetrieveFiles", "(sa{sv})", [key, [:]]).values.first as? [String] == [files[0], files[1] + ".moved"])
             #expect(try call(taker, "RetrieveFiles", "(sa{sv})", [key, [:]]).error == "org.freedesktop.DBus.Error.AccessDenied")
