@@ -62,7 +62,7 @@ import Testing
             let now = try #require(try store.grant(grant.id))
             let words = last.split(separator: " ")
             let activation = try #require(words.count == 2 ? Int64(words[1]) : nil, "\(last)")
-            // What was confirmed holds, or the next step, which was done and not yet said.
+            // The confirmed step holds, or the next one, which was done and not yet reported.
             if words[0] == "revoked" {
                 #expect((now.state == .revoked && now.activation == activation) || now.activation == activation + 1)
             } else {
@@ -147,7 +147,8 @@ private func writer(_ arguments: String...) throws -> Child {
 @Suite(.serialized) struct TenThousandGrants {
     let scratch = Scratch()
 
-    /// What one thread works, whatever else the machine does. A limit is ten times what a debug build needs: one that is passed is a loop too many.
+    /// The work of one thread, regardless of the machine's load. A limit is ten times the need of a
+    /// debug build, so only a superfluous loop exceeds it.
     @Test func areOpenedReadAndRevokedWithoutMuchWork() throws {
         var ids: [GrantID] = []
         do {
