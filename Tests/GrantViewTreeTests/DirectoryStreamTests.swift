@@ -9,7 +9,7 @@ import GrantViewTree
         let place = try KnownPlace()
         for number in 0..<100 { try place.make("f\(number)") }
         let directory = try FileDescriptor.open(place.path.utf8, O_RDONLY | O_DIRECTORY)
-        // More than keep what they have read; each stops after its first entry.
+        // More streams than keep their entries. Each stops after its first entry.
         var others = [DirectoryStream](repeating: DirectoryStream(), count: 1100)
         for index in others.indices {
             #expect(others[index].seek(0, in: directory.number) == 0)

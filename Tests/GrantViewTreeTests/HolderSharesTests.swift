@@ -2,7 +2,7 @@ import Testing
 import GrantViewTree
 
 @Suite struct AShare {
-    /// Takes until it is refused; how many were got.
+    /// Takes until it is refused. Returns the number taken.
     private func fill(_ shares: FairQuota, scope: UInt32, user: UInt32) -> Int {
         var count = 0
         while shares.reserve(scope: scope, user: user) { count += 1 }
@@ -15,7 +15,7 @@ import GrantViewTree
         // 16 parts of 17 of all but a sixty-fourth.
         #expect(fill(shares, scope: 1, user: 7) == 1575)
         #expect(!shares.hasRoom(scope: 1, user: 7) && shares.hasRoom(scope: 2, user: 7) && shares.hasRoom(scope: 2, user: 8))
-        // One after the other, each takes all that he can get.
+        // One after the other, each takes its maximum.
         for scope in UInt32(2)..<9 { #expect(fill(shares, scope: scope, user: 100 + scope) >= 4) }
         #expect(shares.inUse < 1700)
     }

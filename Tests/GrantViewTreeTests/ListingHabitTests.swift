@@ -28,7 +28,7 @@ struct TheHabitOfListings {
             #expect(listings(32).firstIndex(of: true) == 31)
             lookUp(1)
         }
-        // The trial after one that nobody looked at ends it.
+        // The trial after an unused one ends it.
         #expect(listings(32).firstIndex(of: true) == 31)
         #expect(listings(32).firstIndex(of: true) == 31)
         #expect(listings(40).allSatisfy { $0 })

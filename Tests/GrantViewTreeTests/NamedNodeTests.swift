@@ -62,7 +62,7 @@ import GrantViewTree
         try place.make("d2/f1")
         rename(place.path + "/d3", place.path + "/elsewhere")
         for id in [files[1][1], files[1][3], files[2][1], files[3][0], directories[3]] { #expect(try path(place, id) == "\(-ESTALE)") }
-        // Looked up anew it is the same node, at its new place, and so is what lies in it.
+        // A new lookup finds the same node at its new place, and the nodes in it.
         #expect(try place.lookup("elsewhere") == directories[3])
         #expect(try path(place, files[3][0]).hasSuffix("/elsewhere/f0"))
     }

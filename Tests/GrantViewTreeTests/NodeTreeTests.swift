@@ -92,7 +92,8 @@ import GrantViewTree
             let pinned = place.tree.pin(node)
             #expect(pinned >= 0)
             let descriptor = FileDescriptor(owning: dup(pinned))
-            // By what is in it: what was opened by a handle has a path only as long as the kernel keeps its name.
+            // By its contents: a file opened by a handle has a path only as long as the kernel
+            // keeps its name.
             #expect(try String(contentsOfFile: "/proc/self/fd/\(descriptor.number)", encoding: .utf8) == "f\(number)")
             place.tree.unpin(id, node)
         }

@@ -16,7 +16,7 @@ import Testing
 
     private typealias Table = SlotTable<Large>
 
-    /// How many pages of its chunks are in memory: nobody else's are counted, whatever runs beside.
+    /// The number of its chunks' pages in memory, without those of other tests.
     private func residentPages(of table: borrowing Table) -> Int {
         let page = Int(getpagesize())
         let bytes = Table.headBytes + Table.cellsPerChunk * MemoryLayout<Large>.stride
@@ -35,7 +35,7 @@ import Testing
             let full = residentPages(of: table)
             #expect(ids.count == 500_000 && full * Int(getpagesize()) >= 500_000 * 128)
             for id in ids { table.remove(id) }
-            // Bound first: what cannot be copied cannot be looked into by #expect.
+            // Bound first: #expect cannot inspect a value that cannot be copied.
             let (bytes, again, left, limit) = (table.trim(), table.trim(), residentPages(of: table), table.indexLimit)
             #expect(bytes >= 500_000 * 128 && again == 0)
             // But for the chunk with the reserved indices.
@@ -52,7 +52,7 @@ import Testing
         for index in ids.indices where index % 4_000 != 1_000 { table.remove(ids[index]) }
         _ = table.trim()
         let pages = residentPages(of: table)
-        // 64 cells of 128 bytes are two pages; those of their chunks that say which are taken are five.
+        // 64 cells of 128 bytes are two pages. The bitmaps of their chunks are five.
         #expect(pages <= stays.count * (2 + 5) + 16)
         let areThere = stays.allSatisfy { table.find(ids[$0])?.pointee.number == $0 }
         #expect(areThere)
@@ -74,7 +74,7 @@ import Testing
         let left = Set(ids.filter { $0 % 3 == 0 })
         for id in ids where !left.contains(id) { table.remove(id) }
         #expect(try all() == left)
-        // What comes into the place of a marked one is not marked by that.
+        // An element in the place of a marked one is not marked.
         for id in left { table.remove(id) }
         let unmarked = (0..<1_000).compactMap { table.insert(Large($0)) }
         #expect(try SharedChunks.ids(in: shared.file, withElements: false, of: Large.self).marked.isEmpty && all() == Set(unmarked))
