@@ -68,7 +68,7 @@ extension MountTests {
             for index in 0..<200 { try Data().write(to: URL(fileURLWithPath: source + "/f\(index)")) }
             let mountpoint = try fixture.mount(options: "audit")
             let daemon = try fixture.daemon(at: mountpoint)
-            // The one who opens the hundredth file kills the daemon while the others go on.
+            // The opener of the hundredth file kills the daemon while the others go on.
             let output = try Command.shell(
                 """
                 for p in 0 1 2 3; do (for i in $(seq $((p * 50)) $((p * 50 + 49))); do
@@ -156,7 +156,7 @@ extension MountTests {
         func withdrawal() throws {
             try fixture.grant(source, name: nil, view: nil, "--expires", "4s")
             let mountpoint = try fixture.mount(options: "audit")
-            // As long as this transaction lasts nothing can be written down; the grant expires meanwhile.
+            // During this transaction the log cannot be written, and the grant expires.
             let locker = try Child(["sqlite3", fixture.store + "/grants.sqlite"])
             // The daemon may be writing just now.
             locker.send(".timeout 20000\nBEGIN IMMEDIATE; SELECT 'locked';")

@@ -39,7 +39,7 @@ extension MountTests {
             try Data("inside\n".utf8).write(to: URL(fileURLWithPath: source + "/file"))
         }
 
-        /// What was done through the mount, but openings.
+        /// Changes through the mount, without openings.
         private func changes() throws -> [LogDocument] {
             let others = ["opened", "granted", "mounted", "denied", "changed", "expired", "revoked", "forgotten"]
             return try fixture.log().filter { !others.contains($0.event) }
@@ -196,7 +196,7 @@ extension MountTests {
         func withdrawal() throws {
             try fixture.grant(source, name: nil, view: nil, "--expires", "4s")
             let mountpoint = try fixture.mount(options: "audit") + "/a"
-            // As long as this transaction lasts nothing can be written down; the grant expires meanwhile.
+            // During this transaction the log cannot be written, and the grant expires.
             let locker = try Child(["sqlite3", fixture.store + "/grants.sqlite"])
             locker.send(".timeout 20000\nBEGIN IMMEDIATE; SELECT 'locked';")
             try locker.expect("locked")

@@ -13,7 +13,7 @@ extension MountTests {
             let count: Int?
         }
 
-        /// How many refused operations the log has of a grant, and who came last.
+        /// The number of refused operations in the log for a grant, and the last process.
         private func refused(_ name: String, _ fixture: MountFixture) throws -> (count: Int, lines: Int, last: Int32?) {
             let entries: [Entry] = try fixture.grantfs("log", "--json").orThrow().decoded()
             let denied = entries.filter { $0.event == "denied" && $0.name == name }
@@ -69,7 +69,8 @@ extension MountTests {
             let seconds = (Machine.milliseconds - start) / 1000
             #expect(try Double(refused("ro", fixture).lines) <= seconds + 2)
             var changes = 40
-            /// Both grants' refusals are written down in one go: what was refused before the first of these is in the log when the second is.
+            /// Both grants' refusals are written together: an earlier refusal is in the log once
+            /// this one is.
             func writtenDown() throws {
                 for _ in 0..<2 {
                     changes += 1

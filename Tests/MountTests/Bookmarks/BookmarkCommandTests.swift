@@ -34,7 +34,7 @@ extension MountTests {
             try Data("another".utf8).write(to: URL(fileURLWithPath: source + "/x"))
             #expect(try fixture.list().first?.bookmark == "replaced")
             try fixture.wait(until: "it is hidden") { try !isThere(mountpoint + "/a/x") }
-            // Nobody enters it, restore or not.
+            // No operation enters it, with or without restore.
             try fixture.restore("a")
             #expect(try !isThere(mountpoint + "/a/x"))
             try fixture.grantfs("confirm", "a").orThrow()
@@ -125,10 +125,12 @@ extension MountTests {
     }
 
     @Suite(.enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot))) struct AReleasedGrant {
-        /// An ext4 image on a loop device, mounted for the fixture; on another one than `before`.
+        /// An ext4 image on a loop device, mounted for the fixture, on another device than
+        /// `before`.
         private func volume(_ fixture: MountFixture, _ image: String, isNot before: String = "") throws -> String {
             let place = try fixture.directory("volume")
-            // A device that others give back just now may be the one from before: it is kept from being free until there is another.
+            // A device that others free just now may have the earlier number. It stays in use until
+            // there is another.
             try Command.shell(
                 """
                 taken=""; trap 'losetup -d $device $taken' EXIT
@@ -142,7 +144,7 @@ extension MountTests {
         private func device(_ place: String) throws -> String { try Command.run(["mountpoint", "-d", place]).orThrow().trimmed }
 
         private func unmount(_ place: String, _ fixture: MountFixture) throws {
-            // Whoever looks at all mounts just now makes it busy for a moment.
+            // A process that reads all mounts keeps it busy for a moment.
             try fixture.wait(until: "the volume is unmounted") { try Command.run(["umount", place]).status == 0 }
         }
 

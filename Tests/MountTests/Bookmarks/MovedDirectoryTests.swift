@@ -68,7 +68,8 @@ extension MountTests {
             let listed = try #require(try fixture.list().first)
             #expect(listed.path == place && listed.state == "active" && ["moved", "ok"].contains(listed.bookmark), "\(listed)")
             #expect(try fixture.grantfs("status", "--json").orThrow().text.contains(place))
-            // Another directory in the old place changes nothing, and a mount that does not answer only what is known without it.
+            // Another directory in the old place changes nothing. A silent mount changes only facts
+            // that are known without it.
             _ = try fixture.source("branch/a")
             #expect(try fixture.list().first?.path == place)
             try fixture.wait(until: "the new place is recorded") { try fixture.list().first?.bookmark == "ok" }
@@ -90,10 +91,11 @@ extension MountTests {
             let above = try fixture.directory("above")
             for directory in ["above/outer", "above/outer/inner"] { try fixture.grant(fixture.directory(directory)) }
             let mountpoint = try fixture.mount()
-            // It has been seen where it is, so that it is known to be there until something is said.
+            // The daemon has seen it at its place and relies on that until an event comes.
             sleep(2)
             try FileManager.default.moveItem(atPath: above, toPath: above + "-2")
-            // By the store's files as they are: a command writes to the store, and what is written there is told as well and may make the daemon look.
+            // Read from the store's files, because a command writes to the store, and the daemon
+            // would notice that write and look.
             try fixture.wait(until: "both new places are recorded") {
                 let text = ["grants.sqlite", "grants.sqlite-wal"].map {
                     String(decoding: FileManager.default.contents(atPath: fixture.store + "/" + $0) ?? Data(), as: UTF8.self)

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Somebody edits on the host while a build and git work on the same files through a mount.
+    /// An editor on the host while a build and git work on the same files through a mount.
     @Suite(
         .enabled(
             if: Identity.isRoot && Command.exists("python3") && Command.exists("git"),

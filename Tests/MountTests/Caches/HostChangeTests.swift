@@ -7,8 +7,8 @@ private let root = Identity.isRoot ? [Identity.current] : []
 private let user = Machine.usersCanMount ? [Machine.plainUser!] : []
 
 extension MountTests {
-    /// What is changed beside a mount with `cache=shared` is told to the kernel. Without that it shows when the kernel's 0.9 s are over, which is
-    /// what these tests tell apart: of several changes, one has to show within half of that. A machine that has other work is late, but not each time.
+    /// With `cache=shared` a change beside the mount is reported to the kernel. Otherwise it shows after the kernel's 0.9 s. Of several
+    /// changes, one has to show within half of that. A busy machine is late, but not each time.
     @Suite("Changes on the host")
     struct HostChanges {
         /// Shell text: `$S` is the granted directory, `$M` the same through the mount, `$i` the round.
@@ -16,7 +16,8 @@ extension MountTests {
             let testDescription: String
             let prepare: String
             let change: String
-            /// Succeeds once the change shows. Run before the change as well, to make the kernel keep what was there before.
+            /// Succeeds once the change shows. It also runs before the change, so that the kernel
+            /// caches the old state.
             let shows: String
         }
 
@@ -150,8 +151,8 @@ extension MountTests {
             let daemon = try fixture.daemon(at: String(mount.dropLast(2)))
             kill(daemon, SIGSTOP)
             defer { kill(daemon, SIGCONT) }
-            // The queue of a fanotify group has room for 16,384 (fs.fanotify.max_queued_events). Full of others' writes, it has none for the
-            // one that matters.
+            // The queue of a fanotify group has room for 16,384 events
+            // (fs.fanotify.max_queued_events). Full of others' writes, it drops the relevant event.
             try Command.shell(
                 """
                 cd "$1"
@@ -159,7 +160,7 @@ extension MountTests {
                 """, source, within: 600)
             try write("1", to: source + "/held")
             kill(daemon, SIGCONT)
-            // A mapping asks for nothing: nobody but the daemon can make the kernel look again.
+            // A mapping sends no request: only the daemon can make the kernel look again.
             try fixture.wait(until: "the mapping shows what was written", within: 120) { try held.mapped == "1" }
         }
 
@@ -175,7 +176,7 @@ extension MountTests {
             let writer = open(source + "/busy", O_WRONLY | O_CLOEXEC)
             defer { close(writer) }
             var seen: Set<String> = []
-            // It goes on until some were seen: 400 are enough where nobody comes late.
+            // It goes on until some were seen: 400 are enough on a fast machine.
             let deadline = Machine.milliseconds + 30_000
             var step = 0
             while step < 400 || (seen.count <= 4 && Machine.milliseconds < deadline) {

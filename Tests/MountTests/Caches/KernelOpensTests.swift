@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// `cache=exclusive`, where the kernel opens files by itself and nobody says what is open.
+    /// `cache=exclusive`, under which the kernel opens files without a request.
     @Suite(.enabled(if: Command.exists("python3"), Comment(rawValue: Machine.needs("python3"))))
     struct WhoIsAlone {
         private func mounted(

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// What was acknowledged and cannot be stored is said, to whom it concerns.
+    /// An acknowledged write that cannot be stored is reported to its writer.
     @Suite(.enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot))) struct LostWrites {
         @Test(
             "A write that only partly fits on the disk is reported by `fsync` or `close`",
@@ -41,7 +41,8 @@ extension MountTests {
         @Test("A write beyond the largest offset is reported once to each open file")
         func tooFar() throws {
             let fixture = try MountFixture()
-            // ext4 with blocks of 1 KiB takes 16 TiB and not more; a mount's largest offset is larger.
+            // A file on ext4 with blocks of 1 KiB ends at 16 TiB. A mount's largest offset is
+            // larger.
             let source = try fixture.source("a")
             try Command.shell("truncate -s 64M \"$1\"; mkfs.ext4 -q -b 1024 \"$1\"", fixture.base + "/disk").orThrow()
             try fixture.mountOther(["mount", "-o", "loop", fixture.base + "/disk"], at: source)

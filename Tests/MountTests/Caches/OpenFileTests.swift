@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// What a program that has a file open sees of what the host does to it, by every call that reads.
+    /// Changes of the host to an open file, seen by every call that reads.
     @Suite(.enabled(if: Command.exists("python3"), "needs python3"))
     struct AnOpenFileThatTheHostChanges {
         /// Arguments: the host's directory, the same in the mount, the cache mode, the number from which the changes are drawn.

@@ -22,12 +22,12 @@ extension MountTests {
 
             init(_ fixture: MountFixture) throws {
                 child = try Child([Programs.grantfs, "watch", "--json"], environment: fixture.environment)
-                // It shows what comes after it has begun; something that it must see is done until it does.
+                // It shows events after its start, so an event is repeated until it shows.
                 try fixture.wait(until: "it watches") {
                     try fixture.grantfs("coordinate", "read", "docs", "--", "true").orThrow()
                     return (try? take(within: 0.3)) == true
                 }
-                // What is behind them is theirs no more: events come in order.
+                // Events come in order, so later events follow these.
                 try fixture.grantfs("coordinate", "read", fixture.base + "/source/docs/a", "--", "true").orThrow()
                 try see("claimEnded") { $0.path == fixture.base + "/source/docs/a" }
                 events = []
@@ -146,7 +146,7 @@ extension MountTests {
 
         @Test("The watch loses no event when it falls behind")
         func leftBehind() throws {
-            // Long names, so that it takes few events to fill what is kept for who does not take them.
+            // Long names, so that few events fill the queue of a slow reader.
             let deep = source + String(repeating: "/" + String(repeating: "d", count: 200), count: 16)
             try FileManager.default.createDirectory(atPath: deep, withIntermediateDirectories: true)
             let watcher = try Watcher(fixture)

@@ -60,7 +60,7 @@ extension MountTests {
             try ask(one, "read \(source)/a", "granted")
             try ask(other, "read \(fixture.base)/mount/docs/a", "granted")
             #expect(try fixture.grantfs("coordinate", "write", "docs", "--timeout", "0", "--", "true").status == 1)
-            // Who holds a part would wait for itself.
+            // The holder of a part would wait for itself.
             try ask(other, "try \(source)", "error \(EDEADLK)")
             try ask(one, "end", "granted")
             try ask(other, "end", "granted")
@@ -263,7 +263,7 @@ extension MountTests {
             few.send("go")
             try few.expect("20 done, 1 at once, 0 failed", within: 180)
             let many = try wait(1000)
-            // As many threads as for twenty, whatever else a machine or a sanitizer adds.
+            // As many threads as for twenty, on any machine and under any sanitizer.
             try fixture.wait(until: "those who wait have no thread", within: 60) { try threads() <= before + 10 }
             #expect(try fixture.status().mounts.count == 1)
             many.send("go")

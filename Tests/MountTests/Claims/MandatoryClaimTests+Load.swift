@@ -12,7 +12,7 @@ extension MountTests.AMandatoryClaim {
         let mapper = try Child([Programs.claimProbe, "-", "map", mount + "/m"])
         try mapper.expect("mapped")
         try ask(claimant, "read \(source)")
-        // What was stored before has reached the file.
+        // Earlier stores have reached the file.
         #expect(try Data(contentsOf: URL(fileURLWithPath: source + "/m"))[0] == UInt8(ascii: "0"))
         mapper.send("1")
         #expect(mapper.line(within: 0.5) == nil)

@@ -80,8 +80,8 @@ extension MountTests {
         @Test("A query of the birth time waits for a mandatory claim", arguments: ["shared", "exclusive", "none"])
         func birth(cache: String) throws {
             let (fixture, source, mount, claimant) = try mounted(cache: cache)
-            // By descriptor, so that it is the request for attributes that waits and none for a name.
-            // With write-back, what is open keeps the size and the times that the kernel knows.
+            // By descriptor, so that the request for attributes waits and not a lookup. With
+            // write-back, an open file keeps the size and the times in the kernel.
             let look = cache == "exclusive" ? "%w %a" : "%w %s %y %a"
             let child = try Child([
                 "bash", "-c", "exec 9<\"$1\"; echo open; read word; stat -L -c \"$2\" - <&9", "bash", mount + "/a", look,

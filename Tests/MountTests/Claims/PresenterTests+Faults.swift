@@ -28,7 +28,7 @@ extension MountTests.APresenter {
         var asked = 0
         while asked < claims, let line = presenter.line() { asked += line == "asked relinquishToWriter \(source)/a" ? 1 : 0 }
         #expect(asked == claims, "what it was asked meanwhile")
-        // It has been heard, late as it was: so it is waited for again.
+        // Its late answer arrived, so the next claim waits for it again.
         try fixture.wait(until: "it is waited for again", within: 60) {
             try fixture.tell(presenter, "hold")
             defer { presenter.send("answer") }

@@ -55,7 +55,7 @@ extension MountTests {
             try ask(claimant, "end", "granted")
             try presenter.expect("told reacquired")
             try fixture.tell(presenter, "answering")
-            // What is not saved is read as it is.
+            // Unsaved data is read in its stored form.
             try ask(claimant, "peek \(fixture.base)/mount/docs/a", "granted")
             try presenter.expect("asked relinquishToReader \(source)/a")
             try ask(claimant, "end", "granted")
@@ -95,7 +95,7 @@ extension MountTests {
             try write("a", "--for", "moving", "--to", source + "/c", "--", "mv", source + "/a", source + "/c")
             try presenter.expect("told subitemMoved \(source)/a \(source)/c")
             try presenter.expect("told reacquired")
-            // Whoever says nothing of it is found out.
+            // A presenter that does not report a move is detected.
             try write("c", "--", "mv", source + "/c", source + "/d")
             try presenter.expect("told reacquired")
             try presenter.expect("told subitemMoved \(source)/c \(source)/d")
@@ -178,7 +178,7 @@ extension MountTests {
             try ask(own, "end", "granted")
             try fixture.tell(presenter, "hold")
             other.send("read \(source)/a")
-            // Neither its own claim nor the end of that was said to it.
+            // It was not told about its own claim or its end.
             try presenter.expect("asked relinquishToReader \(source)/a")
             try presenter.expect("asked save \(source)/a")
             try ask(own, "write \(source)/a", "granted")
@@ -201,7 +201,7 @@ extension MountTests {
             let claimant = try fixture.claimant()
             claimant.send("write \(source)/a")
             try claimant.expect("granted", within: 60)
-            // Who has answered counts it a moment later.
+            // An answer is counted a moment after it was sent.
             try fixture.wait(until: "all have answered") {
                 probe.send("count")
                 return probe.line() == "1000 answered"

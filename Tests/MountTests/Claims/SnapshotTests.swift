@@ -28,7 +28,8 @@ extension MountTests {
         /// All names in the place, hidden ones as well.
         private var left: [String] { get throws { try FileManager.default.contentsOfDirectory(atPath: place).sorted() } }
 
-        /// What a tree is, but for numbers of inodes and where the blocks are: sizes, holes, owners, modes, times, links, ACLs, attributes, data.
+        /// A description of a tree without inode numbers and block positions: sizes, holes, owners,
+        /// modes, times, links, ACLs, attributes, data.
         private func described(_ tree: String) throws -> String {
             try Command.shell(
                 """
@@ -176,7 +177,7 @@ extension MountTests {
             }
             let status = try #require(child.wait(within: 60))
             let expected = what == "SIGINT" ? -SIGINT : what == "SIGTERM" ? -SIGTERM : 1
-            // It may have been made by then, whole: the signal ends what comes after that, or the command.
+            // It may be complete by then: the signal ends the later steps, or the command.
             let left = try left
             if left == ["snap"] {
                 #expect(try FileManager.default.subpathsOfDirectory(atPath: place + "/snap").count == 4_009)
@@ -208,7 +209,7 @@ extension MountTests {
             let line = "\"\(Programs.grantfs)\" coordinate read docs --snapshot \"\(place)/snap\""
             let output = try Command.run(["script", "-qec", line, "/dev/null"], environment: fixture.environment).orThrow()
             #expect(output.text.contains("grantfs: copying ") && output.text.contains(" files, "), "\(output)")
-            // The line is cleared before what it prints.
+            // The line is cleared before the output.
             #expect(output.text.contains("\u{1B}[K\(place)/snap/docs"), "\(output)")
         }
 
@@ -226,7 +227,8 @@ extension MountTests {
             ])
             try swapper.expect("begun")
             var made = 0
-            // Those who do not coordinate change what is read: a copy may fail, and shows nothing that was not granted.
+            // Programs without coordination change the files during the copy. A copy may fail, but
+            // shows no ungranted data.
             for round in 0..<40 where try fixture.grantfs("coordinate", "read", "docs", "--snapshot", "\(place)/\(round)").status == 0 {
                 made += 1
             }

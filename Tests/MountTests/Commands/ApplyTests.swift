@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Files that say what is to be granted.
+    /// Files that declare grants.
     @Suite struct DeclaredGrants {
         private struct Applied: Decodable {
             struct Grant: Decodable {

@@ -16,7 +16,8 @@ extension MountTests {
             }
         }
 
-        /// `{}` stands for the fixture's directory; “a” is granted in two views, “b” in one that is mounted at {}/mount.
+        /// `{}` is the fixture's directory. “a” is granted in two views, “b” in one that is mounted
+        /// at {}/mount.
         static let table: [Wrong] = [
             Wrong(1, "grant", "{}/nowhere", says: "nowhere"),
             Wrong(1, "grant", "{}/file/below", says: "not a directory"),
@@ -135,7 +136,7 @@ extension MountTests {
                 "cd \"$1/source\"; export GRANTFS_STORE=\"$3\"; for d in ./*; do \"$2\" grant \"$d\" || exit; done", fixture.base,
                 Programs.grantfs, fixture.store
             ).orThrow()
-            // After `--` a word is an operand, whatever it looks like.
+            // After `--` every word is an operand.
             for name in ["--all", "-rf"] {
                 try Command.shell(
                     "cd \"$1/source\"; GRANTFS_STORE=\"$3\" \"$2\" grant --view v -- \"$4\"", fixture.base, Programs.grantfs, fixture.store,

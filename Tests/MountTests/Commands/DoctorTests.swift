@@ -21,7 +21,7 @@ extension MountTests {
 
         init() throws { fixture = try MountFixture() }
 
-        /// What it says of this fixture's store; the exit status goes with it.
+        /// The report about this fixture's store, with its exit status.
         private func examine(_ environment: [String: String] = [:]) throws -> Report {
             let output = try Command.run(
                 [Programs.grantfs, "doctor", "--json"], environment: fixture.environment.merging(environment) { $1 })
@@ -131,7 +131,7 @@ extension MountTests {
             let user = try #require(Machine.plainUser)
             let program = fixture.base + "/grantfs"
             try Command.run(["cp", Programs.grantfs, program]).orThrow()
-            // In a mount namespace of its own, so that nobody else is without the device.
+            // In a mount namespace of its own, so that other processes keep the device.
             let output = try Command.shell(
                 """
                 exec unshare -m sh -c 'touch "$1/closed"; chmod 600 "$1/closed"; mount --bind "$1/closed" /dev/fuse

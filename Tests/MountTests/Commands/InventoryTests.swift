@@ -77,7 +77,7 @@ extension MountTests {
         @Test("A link in a user's home leads `list --all-users` to no file of root")
         func links() throws {
             try machine.grantfs("grant", machine.fixture.source("secret")).orThrow()
-            // ann's store is root's, by a link; ben's own directory has root's files in it.
+            // ann's store is a link to root's. ben's own directory has root's files in it.
             try Command.shell(
                 """
                 mkdir -p "$1/ann/.local/share" "$1/ben/.local/share/grantfs"

@@ -13,12 +13,12 @@ extension MountTests {
             source = try fixture.source("a")
             try Data(repeating: 7, count: 100_000).write(to: URL(fileURLWithPath: source + "/file"))
             try fixture.grant(source)
-            // A name that has to be escaped, and one that is no UTF-8.
+            // A name that must be escaped, and one that is not UTF-8.
             try fixture.grant(try fixture.source("b"), name: "qu\"o\\te")
             mountpoint = try fixture.mount(options: "cache=none")
         }
 
-        /// `timeout`: a daemon that stands for a moment is waited for.
+        /// `timeout`: the time that a slow daemon has to answer.
         private func metrics(timeout: String = "20") throws -> OpenMetricsText {
             try OpenMetricsText(try fixture.grantfs("metrics", "--timeout", timeout).orThrow().text)
         }
@@ -26,7 +26,7 @@ extension MountTests {
         @Test("Metrics are OpenMetrics and count the operations of every live mount")
         func counting() throws {
             for _ in 0..<20 { try Command.run(["cat", mountpoint + "/a/file"]).orThrow() }
-            // The kernel forgets what nobody holds whenever it likes.
+            // The kernel may forget an unused inode at any time.
             let held = try FileHandle(forReadingFrom: URL(fileURLWithPath: mountpoint + "/a/file"))
             defer { try? held.close() }
             try Command.shell("head -c 5000 /dev/zero > \"$1\"", mountpoint + "/a/new").orThrow()

@@ -31,7 +31,7 @@ extension MountTests {
         @Test("`present` runs a command whose save completes before the claim is granted")
         func saving() throws {
             let (fixture, source) = try mounted()
-            // To save it claims, as whoever saves does.
+            // To save, it needs a claim like any other writer.
             let save = "sleep 0.3; \(Programs.grantfs) coordinate write note --timeout 30 -- sh -c 'echo saved > note'"
             let presenter = try presenting(
                 fixture, source + "/note", "--timeout", "60", "--on-relinquish", "true", "--on-save", "cd \(source); \(save)")
@@ -70,7 +70,7 @@ extension MountTests {
                 (try? String(contentsOfFile: log, encoding: .utf8).split(separator: "\n").count) == 7
             }
             let lines = try String(contentsOfFile: log, encoding: .utf8).split(separator: "\n")
-            // What is asked and what is told are two queues: each is in order.
+            // Questions and events are two queues. Each is in order.
             #expect(lines.first { !$0.hasPrefix("accommodate") } == "subitemMoved \(source) \(source)/note \(source)/other")
             #expect(lines.contains("accommodateDeletion \(source) \(source)/other "))
             #expect(lines.contains("released \(source) \(source) "))
@@ -171,11 +171,11 @@ extension MountTests {
             kill(presenters[1].pid, SIGSTOP)
             kill(presenters[2].pid, SIGKILL)
             var (grace, milliseconds) = (Graced.Grace?.none, 0.0)
-            // The one that does answer may stand for longer, on a busy machine.
+            // The answering presenter may take longer on a busy machine.
             for seconds in [1, 5, 15] where grace?.answered != 1 {
                 if grace != nil { try fixture.restore("docs") }
                 (grace, milliseconds, _) = try revoke(fixture, "--grace", "\(seconds)")
-                // The daemon hears of it later, on a busy machine, and has that much less.
+                // On a busy machine the daemon gets the request later and has that much less time.
                 #expect(milliseconds >= Double(seconds) * 1000 && grace?.milliseconds ?? 0 > 0)
             }
             // The dead one may have been forgotten by then.
@@ -192,12 +192,12 @@ extension MountTests {
             try fixture.restore("docs")
             let presenter = try fixture.presenting(source + "/a")
             try fixture.tell(presenter, "hold")
-            // Whoever were asked would not answer for a minute.
+            // A presenter would not answer for a minute.
             #expect(try revoke(fixture).grace == nil)
             try presenter.expect("told released")
             try fixture.restore("docs")
             try presenter.expect("told restored")
-            // Of other grants nobody is asked.
+            // Presenters of other grants get no question.
             try fixture.grant(try fixture.source("other"))
             let output = try fixture.grantfs("revoke", "other", "--grace", "1m", "--json").orThrow()
             let documents: [Graced] = try output.decoded()

@@ -28,7 +28,7 @@ extension MountTests {
             try grantfs(setting, fixture, "revoke", "docs").orThrow()
             try grantfs(setting, fixture, "restore", "docs").orThrow()
             let open = try Command.run(["find", fixture.store, "-perm", "/077", "!", "-type", "s", "!", "-type", "l"]).orThrow()
-            // Nobody gets there but by the directory.
+            // The directory is the only way there.
             #expect(!open.lines.contains(fixture.store), "\(open)")
             #expect(try Command.run(["stat", "-c", "%a", fixture.store]).trimmed == "700")
         }
@@ -80,7 +80,7 @@ extension MountTests {
             print(oct(os.stat('f').st_mode))
             """
 
-        /// In a mount namespace of its own, so that nobody else misses processes.
+        /// In a mount namespace of its own, so that other processes still see all of /proc.
         @Test(
             "A caller keeps its groups although /proc hides it",
             .enabled(if: Identity.isRoot && Machine.plainUser != nil, "needs root and a plain user to act as"))
@@ -95,7 +95,7 @@ extension MountTests {
                 for place in native mount/docs; do python3 -c "$5" "$1/$place" "$3" "$4"; done
                 umount "$1/mount"' bash "$@"
                 """, fixture.base, Programs.grantfs, "\(user.uid)", "\(user.gid)", Self.member)
-            // The bit would go if he were not of the group.
+            // Outside the group the bit would be cleared.
             #expect(output.status == 0 && output.lines == ["0o102644", "0o102644"], "\(output)")
         }
     }

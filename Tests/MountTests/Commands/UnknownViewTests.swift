@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// A view that nobody has granted anything to is a slip of the keyboard, more often than not.
+    /// A view without any grant is usually a typing error.
     @Suite struct AViewThatNoGrantNames {
         private func granted() throws -> MountFixture {
             let fixture = try MountFixture()

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Programs that everybody has. `make conformance` does so with more of them, in every cache mode.
+    /// Common programs. `make conformance` tests more of them, in every cache mode.
     @Suite struct ProgramsThatSave {
         private static let script = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../../.ci/conformance.d/saving.py")
             .standardized.path

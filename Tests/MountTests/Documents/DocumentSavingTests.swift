@@ -5,7 +5,8 @@ import Testing
 
 extension MountTests {
     @Suite struct SavingADocument {
-        /// The system calls by which programs save, as strace shows them, each step a line of Python. `D`: the document; `w`: writes a new one to a name.
+        /// The system calls of programs that save, as strace shows them, each step a line of
+        /// Python. `D` is the document, `w` writes a new one to a name.
         enum Way: String, CaseIterable {
             case gSetContents, gReplaceWithBackup, qSaveFile, vim, emacs, libreOffice, sedInPlace
 
@@ -226,7 +227,7 @@ extension MountTests {
             let document = try GrantedDocument(fixture)
             let docs = document.mountpoint + "/docs"
             try Command.run(["sh", "-c", "echo x > \(docs)/left.tmp"]).orThrow()
-            // By then the place of the document was looked at several times.
+            // By then the daemon has inspected the document's place several times.
             let other = document.directory + "/moved.txt"
             try FileManager.default.moveItem(atPath: document.host, toPath: other)
             try fixture.wait(until: "the document is followed") { try fixture.list().allSatisfy { $0.path == other } }
@@ -253,7 +254,7 @@ extension MountTests {
             try document.fixture.mount()
             try document.fixture.wait(until: "it is gone") { !document.workplaces.contains(place) }
             #expect(GrantedDocument.text(document.host) == "old\n" && GrantedDocument.text(document.held) == "old\n")
-            // Somebody puts a directory of his own where the next one was.
+            // A user puts another directory in the place of the next one.
             let second = try #require(document.workplaces.first)
             try document.fixture.killDaemon(at: document.mountpoint)
             try FileManager.default.removeItem(atPath: document.directory + "/" + second)

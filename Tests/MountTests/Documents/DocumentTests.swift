@@ -32,7 +32,7 @@ struct GrantedDocument {
         try Command.run(["/usr/bin/python3", "-c", script] + arguments, as: fixture.owner)
     }
 
-    /// What is in the document's directory on the host that was not there before the grant.
+    /// Files in the document's directory on the host that the grant added.
     var workplaces: [String] {
         ((try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []).filter { $0.hasPrefix(".grantfs-") }
     }

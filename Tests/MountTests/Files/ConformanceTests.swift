@@ -3,7 +3,8 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// A moment of each of what `make conformance` runs for long: exercisers of calls and of data, and suites that others wrote.
+    /// A moment of each part of `make conformance`: exercisers of calls and of data, and suites of
+    /// other projects.
     @Suite struct Conformance {
         private let fixture: MountFixture
         /// The same place through the mount and behind it.
@@ -24,7 +25,8 @@ extension MountTests {
             arguments: ["shared", "exclusive", "none"], [1, 2, 3])
         func data(cache: String, seed: Int) throws {
             let place = try Conformance(cache: cache)
-            // With write-back, syncfs(2) does not wait for what the kernel brings back: docs/conformance.md.
+            // With write-back, syncfs(2) does not wait for the kernel's write-back:
+            // docs/conformance.md.
             let without = cache == "exclusive" ? ["--without", "syncfs"] : []
             try Command.run(
                 [Programs.fileExerciser, "--seed", "\(seed)", "--operations", "2500"] + without
@@ -57,7 +59,7 @@ extension MountTests {
                 touch -d 2001-02-03 file; readlink link
                 """
             try Command.shell(script, place.through).orThrow()
-            // %w is the birth; inode and device numbers are the mount's own.
+            // %w is the birth time. Inode and device numbers are the mount's own.
             let look = "cd \"$1\"; stat -c '%n %w %f %u %g %h %s %b %B %t %T %X %Y %Z' file directory link fifo; stat -L -c '%w' link"
             // Twice, so that what the kernel keeps is the same.
             let shown = try (0..<2).map { _ in try Command.shell(look, place.through).orThrow().lines }

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// “what is tried | result”, and what a mount shows.
+    /// The table “attempt | result”, and the visible state of a mount.
     @Suite struct WhatIsTried {
         private func prepared(_ options: String? = nil) throws -> (MountFixture, String) {
             let fixture = try MountFixture()
@@ -113,7 +113,7 @@ extension MountTests {
             let daemon = try fixture.daemon(at: mount)
             switch program {
             case "unmount": try fixture.grantfs("unmount", mount).orThrow()
-            // Whoever looks at all mounts just now makes it busy for a moment.
+            // A process that reads all mounts keeps it busy for a moment.
             case "umount": try fixture.wait(until: "it is unmounted") { try Command.run(["umount", mount]).status == 0 }
             default: try fixture.wait(until: "it is unmounted") { try Command.run(["fusermount3", "-u", mount]).status == 0 }
             }

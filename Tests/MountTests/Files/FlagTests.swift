@@ -6,7 +6,8 @@ extension MountTests {
     /// File flags (chattr, lsattr, xfs_io): ioctl_iflags(2), ioctl_xfs_fsgetxattr(2).
     @Suite(.enabled(if: Identity.isRoot && Machine.plainUser != nil, Comment(rawValue: Machine.needsRoot)))
     struct Flags {
-        /// For a directory of its own, as root; the argument is the user. Prints what each attempt gives root, that user and a stranger.
+        /// For a directory of its own, as root. The argument is the user. Prints the result of each
+        /// attempt for root, that user and a stranger.
         private static let attempts = """
             import array, errno, fcntl, os, struct, sys
             user, stranger = int(sys.argv[1]), 65534
@@ -145,10 +146,12 @@ extension MountTests {
             #expect(expected.count == seen.count && expected.count > 300)
             // Something was set, and something refused.
             #expect(expected.contains { $0.hasPrefix("owner file bit 6 [") } && expected.contains("owner file bit 4 EPERM"))
-            // What docs/conformance.md lists: flags of FIFOs; with write-back the kernel does not ask before each write, and knows times only.
+            // The differences in docs/conformance.md: flags of FIFOs. With write-back the kernel
+            // does not ask before each write, and knows times only.
             let left = ["fifo"] + (cache == "exclusive" ? Self.leftUnderWriteBack : [])
             for (expected, seen) in zip(expected, seen) where expected != seen && !left.contains(where: expected.contains) {
-                // What was written by the descriptor from before is lost, and the next close(2) of any descriptor of the file says so, once: that may be the one the flags are cleared by.
+                // Data written by the earlier descriptor is lost. The next close(2) of any descriptor of the file reports that once,
+                // possibly that of the descriptor which clears the flags.
                 if cache == "exclusive", expected.contains("16 clear "), seen.hasSuffix(" EIO") { continue }
                 Issue.record("natively “\(expected)”, here “\(seen)”")
             }

@@ -26,7 +26,7 @@ extension MountTests {
         /// lsof and fuser ask every filesystem and wait up to 15 s for each that does not answer, as some of other tests' at times.
         private static let patience = 150.0
 
-        /// The last one's output; lsof and fuser exit with 1 where nothing is found.
+        /// The output of the last command. lsof and fuser exit with 1 if they find nothing.
         private func lines(_ words: String...) throws -> [String] { try Command.run(words, within: Self.patience).lines }
 
         @Test("`lsof` names open files of a view by their names in the mount")
@@ -35,7 +35,7 @@ extension MountTests {
             let fields = try lines("lsof", "-w", "-F", "pfn", "--", mountpoint)
             let own = fields.drop { $0 != "p\(holder.pid)" }.prefix { $0 == "p\(holder.pid)" || !$0.hasPrefix("p") }
             #expect(own.contains("n\(mountpoint)/documents/work") && own.contains("n\(mountpoint)/documents/letter"), "\(fields)")
-            // By the file, whoever asks: another one is nobody's.
+            // By the file, for any caller. Another file has no user.
             #expect(try lines("lsof", "-w", "-t", "--", mountpoint + "/documents/letter") == ["\(holder.pid)"])
             #expect(try lines("lsof", "-w", "-t", "--", mountpoint + "/documents/work/draft").isEmpty)
             let table = try lines("lsof", "-w", "-a", "-p", "\(holder.pid)", "-d", "3")

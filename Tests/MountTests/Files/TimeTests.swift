@@ -3,10 +3,10 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Times of files: what is shown is what is stored.
+    /// The shown times of files are the stored ones.
     @Suite struct Times {
-        /// Changes files in a directory in each way, each within a tick of the kernel's clock, and says the mtime of each when it is closed. Each is made, written
-        /// to and closed, and then changed once more.
+        /// Changes files in a directory in each way, within a tick of the kernel's clock, and prints the mtime of each at its close. Each
+        /// is made, written and closed, and then changed again.
         private static let changing = """
             import mmap, os, sys
             place = sys.argv[1]
@@ -72,7 +72,7 @@ extension MountTests {
             let mount = try fixture.mount(options: options) + "/a"
             let user = byUser ? try #require(Machine.plainUser) : .current
             _ = try python(Self.changing, mount, as: user)
-            // A mapping's end is not waited for by whoever closes the file before.
+            // A close does not wait for the end of a mapping.
             let shown = try times(in: mount)
             #expect(shown.count == 220)
             #expect(Set(try times(in: source)).symmetricDifference(shown).isEmpty, "stored, not shown")
@@ -143,7 +143,7 @@ extension MountTests {
             return (fixture, source, native)
         }
 
-        /// Without a cache each way of reading reaches the daemon; so does the first with one.
+        /// Without a cache each way to read reaches the daemon. With a cache the first does.
         @Test(
             "`noatime` keeps access times and `nodiratime` those of directories",
             arguments: ["shared", "exclusive", "none"], ["", "noatime", "nodiratime"])

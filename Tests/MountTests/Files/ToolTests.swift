@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Programs that know nothing of grantfs give byte for byte what they give in the directory itself.
+    /// Programs without support for grantfs give byte for byte their native output.
     @Suite struct UnmodifiedTools {
         private let fixture: MountFixture
         /// The same place through the mount and beside it.
@@ -37,7 +37,7 @@ extension MountTests {
             #expect(there.text == here.text)
             let (left, right) = (try manifest(through), try manifest(native))
             #expect(left == right)
-            // What the mount shows is what is in the directory behind it.
+            // The mount shows the contents of the directory behind it.
             #expect(try manifest(fixture.base + "/source/work") == left)
         }
 

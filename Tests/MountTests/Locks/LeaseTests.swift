@@ -3,7 +3,8 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Files on which a program of the host has a lease (fcntl(2), F_SETLEASE): whoever opens or truncates them waits until it has let go.
+    /// Files on which a program of the host has a lease (fcntl(2), F_SETLEASE). A caller that opens
+    /// or truncates one waits until the lease is released.
     @Suite(.serialized) struct ALeaseOfTheHost {
         /// A mount of two grants, and leases on so many files of the first.
         private func prepare(_ count: Int) throws -> (fixture: MountFixture, mountpoint: String, leases: Child) {

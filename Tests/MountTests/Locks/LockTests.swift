@@ -40,7 +40,8 @@ extension MountTests {
             try waiter.expect("OK")
         }
 
-        /// Locks are answered by threads that workers make, and a new thread shares the umask of the one that made it (clone(2), CLONE_FS).
+        /// Workers create the threads that answer locks, and a new thread shares the umask of its
+        /// creator (clone(2), CLONE_FS).
         @Test("Locks do not change the umask of concurrent creates", arguments: ["shared", "exclusive", "none"])
         func umaskBeside(cache: String) throws {
             let fixture = try MountFixture()
@@ -137,7 +138,8 @@ extension MountTests {
             #expect(try Command.run(["python3", "-c", script, mount + "/file", source + "/file"]).orThrow().lines == [])
         }
 
-        /// Six writers, 150 rows each; some may work in another place than the others. Gives what the database then holds.
+        /// Six writers of 150 rows each. Some may work at another place. Returns the database's
+        /// contents afterwards.
         private func written(_ fixture: MountFixture, _ first: String, _ second: String) throws -> [String] {
             let source = fixture.base + "/source/a"
             try Command.shell(

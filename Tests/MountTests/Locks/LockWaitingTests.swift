@@ -19,8 +19,8 @@ extension MountTests {
             }
         }
 
-        /// Each locks a range of its own and then waits for the next one's; the last closes the circle.
-        /// `waiting`: how many of them wait just now.
+        /// Each locks a range of its own and then waits for the next one's. The last request would
+        /// deadlock. `waiting`: the number of present waiters.
         private func expectDeadlock(_ fixture: MountFixture, _ path: String, _ count: Int, waiting: ([Child]) throws -> Int) throws {
             let lockers = try lockers(count, path)
             for (number, locker) in lockers.enumerated() {
@@ -30,7 +30,7 @@ extension MountTests {
             for (number, locker) in lockers.dropLast().enumerated() {
                 locker.send("wait \((number + 1) * 10)")
                 try locker.expect("waiting")
-                // In the order in which they close the circle, and not in the one in which they are served.
+                // In the order of their requests, not in that of the replies.
                 try fixture.wait(until: "\(number + 1) wait") { try waiting(lockers) == number + 1 }
             }
             let last = lockers[count - 1]
@@ -60,7 +60,7 @@ extension MountTests {
             try fixture.grant(source)
             if isNative {
                 try expectDeadlock(fixture, source + "/file", count) { lockers in
-                    // proc_locks(5): who waits has an arrow.
+                    // proc_locks(5): a waiter has an arrow.
                     Processes.kernelText("/proc/locks").split(separator: "\n").map { $0.split(separator: " ") }
                         .count { line in line.contains("->") && lockers.contains { line.contains("\($0.pid)") } }
                 }

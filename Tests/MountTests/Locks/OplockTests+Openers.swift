@@ -2,9 +2,10 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Whoever opens a file beside the mount waits for the mount's daemon: never for long, and never in vain.
+/// An opener beside the mount waits for the mount's daemon, but only briefly, and then sees all
+/// data.
 extension MountTests.Oplocks {
-    /// Opens the file on the host and says so.
+    /// Opens the file on the host and prints a line.
     private func opener(of place: LockedFile) throws -> Child {
         try Child(["python3", "-I", "-c", "import sys; open(sys.argv[1], 'rb'); print('opened', flush=True)", place.file])
     }
@@ -16,7 +17,7 @@ extension MountTests.Oplocks {
         try Command.shell("cd \"$1\"; for f in 0 1 2; do head -c 8192 /dev/zero > $f; done", source).orThrow()
         for name in ["a", "b"] { try fixture.grant(source, name: name) }
         let (first, second) = try (fixture.mount(), fixture.mount(at: "second"))
-        // Opened and closed all the time, so that files are somebody's alone again and again.
+        // Opened and closed constantly, so that a file has a single opener again and again.
         let script = """
             import fcntl, mmap, os, random, struct, sys, time
             lock, counts, end = getattr(fcntl, sys.argv[1]), [0, 0, 0], time.monotonic() + 3
@@ -62,7 +63,7 @@ extension MountTests.Oplocks {
             opener = try self.opener(of: place)
             #expect(opener.line(within: 0.5) == nil, "it waits")
             #expect(opener.line(within: 30) == "opened")
-            // And nobody after it.
+            // Later openers do not wait.
             try self.opener(of: place).expect("opened", within: 30)
         }
         try fixture.wait(until: "it is written down after all") { try place.onDisk() == "then" }
@@ -110,7 +111,8 @@ extension MountTests.Oplocks {
         let opener = "import sys; print(sum(1 for page in open(sys.argv[1], 'rb').read()[::4096] if page == 2))"
         let found = try Command.run(["python3", "-I", "-c", opener, place.file], within: 60).orThrow().trimmed
         let longest = try #require(volumeThatIsSlow.line(within: 60).flatMap { Double($0) })
-        // Who opens it waits two seconds for the next: where the machine itself stood for as long, none has come.
+        // An opener waits two seconds for the next write. On a machine that was suspended for as
+        // long, none has come.
         if longest < 1.5 { #expect(found == "3000") }
         holder.kill()
     }
@@ -141,7 +143,7 @@ extension MountTests.Oplocks {
                 turn += 1
             print('never failed', flush=True)
             """
-        // Locked so often that each opening is a look at who else has it open.
+        // Locked so often that each opening checks for other openers.
         let locking = """
             import fcntl, os, sys
             while True:
@@ -199,9 +201,9 @@ extension MountTests.Oplocks {
         try once()
         let before = try descriptors()
         for _ in 0..<5 { try once() }
-        // The thread that watches hears of it a moment later.
+        // The watching thread notices it a moment later.
         try place.fixture.wait(until: "all of them are closed") { zip(try descriptors(), before).allSatisfy { $0 <= $1 } }
-        // Whoever opens it now is not even asked about: the daemon can be stopped.
+        // A new opener does not involve the daemon, so the daemon can be stopped.
         kill(daemon, SIGSTOP)
         defer { kill(daemon, SIGCONT) }
         #expect(try opener(of: place).line() == "opened")

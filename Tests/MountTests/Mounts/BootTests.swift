@@ -3,7 +3,8 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// mount(8) finds its helpers in /sbin alone. Each script has a mount namespace of its own, in which the helper under test is there.
+    /// mount(8) finds its helpers in /sbin alone. Each script has a mount namespace of its own with
+    /// the helper under test.
     @Suite("System mount commands", .enabled(if: Identity.isRoot && Machine.offers("unshare"), "needs root")) struct Boot {
         private let fixture: MountFixture
         private let source: String

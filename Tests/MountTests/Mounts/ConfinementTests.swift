@@ -79,7 +79,7 @@ extension MountTests {
                 let workers = try self.threads(try fixture.daemon(at: mountpoint)).filter { $0["Name"] == "grantfs-worker" }
                 return !workers.isEmpty
                     && workers.allSatisfy {
-                        // Nor do they act with what is for those who may exceed limits.
+                        // They also lack the capabilities to exceed limits.
                         mask($0["CapPrm"]) & (1 << 21 | 1 << 23) == 0 && mask($0["CapEff"]) & (1 << 24) == 0
                     }
             }

@@ -67,7 +67,8 @@ extension MountTests {
             #expect(holder.line()?.hasPrefix("map read") == true)
             let usage = try #require(Int(Processes.kernelText(group + "/" + groups.usage).split(separator: "\n").first ?? ""))
             try Self.write("\(usage + 1_000_000)", to: group + "/" + groups.limit)
-            // Not where the holder's file is: whoever looks at that has the kernel ask for it again.
+            // Away from the holder's file, because a look at it would make the kernel request it
+            // again.
             _ = try Command.shell("find \"$1\"/a/d* -size +1 || true", mountpoint)
             try fixture.wait(until: "it is ended") { !Processes.isRunning(daemon) }
             try fixture.wait(until: "the mapping is gone") {

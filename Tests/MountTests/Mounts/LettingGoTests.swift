@@ -52,11 +52,12 @@ extension MountTests {
 
             let daemon = try fixture.daemon(at: mountpoint)
             try fixture.grantfs(way.rawValue, "a").orThrow()
-            // umount(8) is tried for some seconds, because of others; whoever was told that it is let go of need not wait.
+            // umount(8) is tried for some seconds, because of others. After a confirmed release
+            // there is no need to wait.
             if way == .release { #expect(try opened(by: daemon, onDeviceOf: volume.place) == []) }
             let unmounted = try volume.unmount()
             #expect(unmounted.status == 0, "\(unmounted)")
-            // A released grant's name is gone; what is held is refused in either case.
+            // The name of a released grant is gone. Held descriptors are refused in either case.
             let refused = try probe.attempt()
             ProbedMount.expectRefused(way == .revoke ? refused : held(refused), native, "after \(way)")
             ProbedMount.expectNative(try other.attempt(), native, "the other grant")
@@ -101,7 +102,7 @@ extension MountTests {
             let mountpoint = try fixture.mount()
             let daemon = try fixture.daemon(at: mountpoint)
             try fixture.grantfs("release", "a").orThrow()
-            // While it stands still it looks at nothing.
+            // A stopped daemon does not look.
             kill(daemon, SIGSTOP)
             #expect(try volume.unmount().status == 0)
             try volume.mount()

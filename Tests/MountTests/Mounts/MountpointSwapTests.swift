@@ -5,7 +5,8 @@ import Testing
 extension MountTests {
     /// A mountpoint below a directory that another user owns, who renames it and puts a link in its place.
     @Suite(.enabled(if: Identity.isRoot, "\(Machine.needsRoot)")) struct ASwappedMountpoint {
-        /// A view at `home/view`, where `home` is another user's; and a filesystem of somebody else's at `outside/view`.
+        /// A view at `home/view`, in a `home` of another user, and a filesystem of a third user at
+        /// `outside/view`.
         private struct Scene {
             let fixture: MountFixture
             let home: String

@@ -14,7 +14,7 @@ extension MountTests {
             try fixture.grant(source)
             let place = try fixture.directory("places")
             chown(place, fixture.owner.uid, fixture.owner.gid)
-            // Whatever fails, nothing stays mounted.
+            // After any failure, no mount is left.
             let script = """
                 export GRANTFS_STORE="$3"; at="$1"/$'a \\xff\\nb'; mkdir "$at"
                 "$2" mount default "$at" || exit
@@ -35,7 +35,7 @@ extension MountTests {
             try fixture.grant(try fixture.source("a"))
             let place = try fixture.mount()
             for _ in 0..<6 {
-                // Whoever looks at all mounts just now, as lsof does, makes it busy for a moment.
+                // A process that reads all mounts, like lsof, keeps it busy for a moment.
                 try fixture.wait(until: "it is unmounted") { try fixture.grantfs("unmount", place).status == 0 }
                 let commands = try (0..<5).map { _ in
                     try Child([Programs.grantfs, "mount", "default", place], environment: fixture.environment, separateErrors: true)

@@ -3,7 +3,8 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// /proc/self/mountinfo leaves out the mount that such a root lies on, so what it is has to be learned elsewhere.
+    /// /proc/self/mountinfo omits the mount of such a root, so another interface has to identify
+    /// it.
     @Suite(
         "A root directory that is not a mountpoint",
         .enabled(if: Identity.isRoot && Machine.offers("unshare") && Machine.offers("chroot"), "needs root")) struct ARootThatIsNoMountpoint
@@ -37,7 +38,8 @@ extension MountTests {
             return release.count > 1 && (release[0], release[1]) >= (6, 8)
         }()
 
-        /// Grants, is refused nothing, finds the directory after a rename, revokes what is open.
+        /// Grants, succeeds with each operation, finds the directory after a rename, revokes open
+        /// files.
         private let use = """
             awk '$5 == "/" { print "the root is a mountpoint" }' /proc/self/mountinfo
             grantfs grant /srv/docs >/dev/null && grantfs mount default /srv/view && cat /srv/view/docs/file

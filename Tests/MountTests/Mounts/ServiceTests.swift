@@ -19,7 +19,7 @@ final class DatagramSocket {
 
     deinit { close(descriptor) }
 
-    /// The next datagram as text; nil when none comes in time.
+    /// The next datagram as text, or nil if none comes in time.
     func next(within milliseconds: Int32 = 10_000) -> String? {
         var item = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
         guard poll(&item, 1, milliseconds) > 0 else { return nil }
@@ -80,8 +80,8 @@ extension MountTests {
         @Test("A service writes one journal entry with fields for each event", .enabled(if: Identity.isRoot, "needs root"))
         func journal() throws {
             let journal = try DatagramSocket(at: try fixture.directory("journal") + "/socket")
-            // A /run of its own, where the tests' socket is journald's. What other tests have mounted is let go of there: it would stay mounted for as long,
-            // and their daemons would not notice that it was unmounted.
+            // A /run of its own with the tests' socket as journald's. Mounts of other tests are detached there. Otherwise they would stay
+            // mounted and their daemons would not notice an unmount.
             let daemon = try Child(
                 [
                     "unshare", "-m", "sh", "-c",
@@ -159,7 +159,7 @@ extension MountTests {
                 #expect(lines.contains("MESSAGE_ID=6d4b3a9a1e2c4f57a0d1b3a3f6c0e10\(number)"), "\(text)")
                 return text
             }
-            // The kernel's word for who has logged in goes before sudo's.
+            // The kernel's login ID goes before that of sudo.
             let noted = UInt32(Processes.kernelText("/proc/self/loginuid").filter(\.isNumber)) ?? .max
             let login = noted == .max ? 4242 : noted
             try grantfs("grant", source, "--name", "b")

@@ -36,7 +36,7 @@ extension MountTests {
             #expect(try names("job-1") == ["held"] && names("job-2") == ["other"])
             #expect(try !shows("else") && !shows("job-3") && !shows("job-2/held"))
             #expect(try Command.run(["cat", mountpoint + "/job-1/held/file"]).text == "held")
-            // Tools that look for loops and hard links go by these.
+            // Tools that detect loops and hard links use these.
             let inodes = try Command.run(["find", mountpoint, "-maxdepth", "1", "-printf", "%i\n"]).orThrow().lines
             #expect(Set(inodes).count == 3)
             let listed = try Command.run(["ls", "-ai", mountpoint + "/job-1"]).orThrow().lines.map { $0.split(separator: " ") }
@@ -67,7 +67,7 @@ extension MountTests {
             #expect(try look() == "held")
             try fixture.grantfs("remove", "held", "--view", "job-1").orThrow()
             #expect(try names() == ["job-2"] && look() == "")
-            // Whoever was given the directory sees what is granted next.
+            // A process with the directory sees the next grant.
             try fixture.grant(fixture.base + "/source/held", name: "again", view: "job-1")
             #expect(try names() == ["job-1", "job-2"] && look() == "again")
             try fixture.grant(fixture.base + "/source/other", view: "job-3")
@@ -151,7 +151,8 @@ extension MountTests {
 }
 
 extension MountTests.AMountOfSeveralViews {
-    /// Mounts two views that have the same directory; a third has a directory in it, and the first one in that.
+    /// Mounts two views with the same directory. A third has a directory inside it, and the first
+    /// has one inside that.
     private func mountOverlapping() throws -> (one: String, other: String) {
         let source = try fixture.source("same")
         for number in 0..<50 { try Data("x".utf8).write(to: URL(fileURLWithPath: source + "/f\(number)")) }
@@ -181,7 +182,7 @@ extension MountTests.AMountOfSeveralViews {
                 return requests["LOOKUP", default: 0] + requests["GETATTR", default: 0]
             }
             let stat = ["sh", "-c", "cd \"$1\" && stat -c %s f*", "sh", directory]
-            // Whether views overlap is looked at after they are shown.
+            // Overlaps of views are detected after the views are shown.
             return try (0..<5).map { _ in
                 try Command.run(stat).orThrow()
                 let before = try now()
@@ -248,7 +249,7 @@ extension MountTests.AMountOfSeveralViews {
         #expect(try names() == ["0a1b2c3d", "4e5f6a7b", "by-app"] && names("by-app") == ["org.example.One"])
         #expect(try names("0a1b2c3d") == ["paper.txt"] && names("4e5f6a7b") == ["papers"])
         #expect(try names("by-app/org.example.One") == ["0a1b2c3d", "4e5f6a7b"])
-        // Whoever asks for one has it, and it is listed once there is something in it.
+        // A request for it succeeds, and it is listed once it has contents.
         let held = try Child([
             "sh", "-c", "cd \"$1\"; while read -r line; do echo \"$(ls -m .)\"; done", "sh", mountpoint + "/by-app/org.example.Two",
         ])
@@ -266,7 +267,7 @@ extension MountTests.AMountOfSeveralViews {
         let one = "by-app/org.example.One/"
         #expect(try hostPath(one + "0a1b2c3d/paper.txt").text == source + "/paper.txt")
         #expect(try hostPath(one + "4e5f6a7b/papers/paper.txt").text == source + "/paper.txt")
-        // What lies beside a document lies nowhere that an application should know.
+        // An application must not learn the siblings of a document.
         try Command.shell("touch \"$1\"", mountpoint + "/0a1b2c3d/beside").orThrow()
         #expect(try hostPath("0a1b2c3d/beside").status != 0 && hostPath("0a1b2c3d").status != 0)
         #expect(rename(source + "/paper.txt", source + "/renamed.txt") == 0)

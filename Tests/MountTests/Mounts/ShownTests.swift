@@ -16,7 +16,8 @@ extension MountTests {
             let mounts: [Mount]
         }
 
-        /// Five and a half hours before Greenwich's: no whole number of hours, and nobody's usual zone here.
+        /// Five and a half hours east of Greenwich: a fraction of an hour, and not the zone of a
+        /// test machine.
         private static let zone = ["TZ": "XXX-5:30"]
 
         private func grantfs(_ fixture: MountFixture, _ words: String...) throws -> Output {

@@ -25,7 +25,8 @@ extension MountTests {
             }
         }
 
-        /// Workers act for one caller after another: whose rights, groups, umask and set-id bits hold must not depend on what others do.
+        /// Workers act for one caller after another. The rights, groups, umask and set-id bits in
+        /// force must not depend on other callers.
         @Test("A script gives the same results while other scripts run", arguments: ParityPlan.besideOthers)
         func beside(plan: ParityPlan) throws { try expectSame(plan, beside: ParityCompany.scripts) }
 
@@ -90,7 +91,7 @@ struct ParityPlan: Sendable, CustomTestStringConvertible {
         return sources(or: .host).flatMap { source in caches.map { ParityPlan(source: source, cache: $0, seeds: seeds, count: count) } }
     }()
 
-    /// The scripts that are run beside others; `GRANTFS_PARITY_BESIDE` is how many.
+    /// The scripts that run beside others. `GRANTFS_PARITY_BESIDE` is their number.
     static let besideOthers: [ParityPlan] = {
         let environment = ProcessInfo.processInfo.environment
         let count = environment["GRANTFS_PARITY_BESIDE"].flatMap { UInt64($0) } ?? 6
@@ -100,7 +101,7 @@ struct ParityPlan: Sendable, CustomTestStringConvertible {
 
     func script(_ seed: UInt64) -> ParityScript { .random(seed: seed, count: count, traits) }
 
-    /// Whatever else is done while that script runs.
+    /// The other work during that script.
     func crowd(_ seed: UInt64) -> [ParityScript] {
         (1...3).map { .random(seed: seed &* 1000 + UInt64($0), count: 2 * count, traits) }
     }

@@ -234,7 +234,7 @@ extension MountTests {
             #expect(try ask(server, call("list_directories", "{}", id: 18)).result?.structuredContent?.directories?.count == 1)
             server.send(#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":20}}"#)
             #expect(try ask(server, #"{"jsonrpc":"2.0","id":21,"method":"ping"}"#).id == 21, "what was cancelled has no answer")
-            // Nobody answers, and the program goes.
+            // No user answers, and the program ends.
             server.send(request(other, id: 22))
             while let line = terminal.line(), !line.contains("asks for a directory") {}
             // Typed for the question that was withdrawn.

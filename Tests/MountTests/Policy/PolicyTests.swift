@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// What the administrator says of who may grant what.
+    /// The administrator's policy.
     @Suite(.enabled(if: Identity.isRoot, "needs root")) struct Policy {
         private struct Explained: Decodable {
             let allowed: Bool
@@ -45,7 +45,8 @@ extension MountTests {
             try machine.write(Self.site)
             try machine.grantfs("grant", machine.home(ann) + "/src", as: ann).orThrow()
             try machine.grantfs("grant", base + "/srv/projects", "--view", "other", as: ann).orThrow()
-            // The home itself, which `~/*` leaves out, another's, and what no rule names.
+            // The home itself, which `~/*` does not match, another's, and a directory without a
+            // rule.
             refused(try machine.grantfs("grant", machine.home(ann), "--name", "h", as: ann), "the store")
             refused(
                 try machine.grantfs("grant", machine.home(ben) + "/src", "--name", "b", as: ann),
@@ -178,7 +179,7 @@ extension MountTests {
             try Command.run(["chmod", "600", machine.policies + "/10-site.toml"])
             refused(try machine.grantfs("grant", source, "--name", "n", as: ann), "cannot be read")
             try machine.grantfs("grant", base + "/srv/projects", "--name", "n").orThrow()
-            // What is going on is taken away all the same.
+            // Existing access is withdrawn nevertheless.
             try machine.grantfs("revoke", "src", as: ann).orThrow()
             try Command.shell("rm \"$1\"/*", machine.policies)
             try machine.grantfs("restore", "src", as: ann).orThrow()

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Who holds something of a mount whose daemon has ended, and what is said of it.
+/// Holders of a mount whose daemon has ended, and the reports about them.
 extension MountTests.AfterTheDaemon {
     @Test(
         "`revoke --kill` ends the holders of a killed daemon's mount and no others",
@@ -143,7 +143,8 @@ extension MountTests.AfterTheDaemon {
         try scene.fixture.killDaemon(at: scene.mount)
         let detach = Identity.isRoot ? ["umount", "-l", scene.mount] : ["fusermount3", "-uz", scene.mount]
         try Command.run(detach).orThrow()
-        // The lowest free number is given: mostly this one. Its store is another, of which the first knows nothing.
+        // The lowest free number is given: mostly this one. Its store is another, without a record
+        // of the first.
         let later = try Scene()
         let bystander = try later.holder(["map", "fd", "cwd"])
         if Machine.tellsFilesystemsApart { #expect(try scene.fixture.status().mounts.isEmpty) }
@@ -170,7 +171,7 @@ extension MountTests.AfterTheDaemon {
                 metrics.contains("grantfs_up{")
                     && metrics.split(separator: "\n").contains { $0.hasPrefix("grantfs_up{") && $0.hasSuffix(" 0") })
             #expect(try scene.fixture.grantfs("top", "--delay", "0.1").orThrow().text.contains("dead: its daemon has ended"))
-            // The second time it stands nowhere any more, and is held all the same.
+            // The second time it is mounted nowhere, and still held.
             let detach = Identity.isRoot ? ["umount", "-l", scene.mount] : ["fusermount3", "-uz", scene.mount]
             _ = try Command.run(detach)
         }

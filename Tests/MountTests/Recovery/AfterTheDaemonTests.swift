@@ -80,7 +80,7 @@ extension MountTests {
             try scene.fixture.wait(until: "nothing is left of it") {
                 try Self.saidOfReads(holder) == "map SIGBUS fd ENOTCONN cwd ENOTCONN"
             }
-            // Nobody is left who would keep the connection, or the processes beside it.
+            // No process is left that would keep the connection, or the processes beside it.
             try scene.fixture.wait(until: "the keeper has ended") { Processes.keepers(of: scene.mount).isEmpty }
             #expect(holder.wait(within: 0) == nil, "nobody is ended")
         }
@@ -151,10 +151,11 @@ extension MountTests {
             let keepers = Processes.keepers(of: scene.mount)
             #expect(keepers.count == 1)
             for keeper in keepers { kill(keeper, SIGKILL) }
-            // It is busy, and stays; the connection is cut all the same.
+            // It is busy and stays mounted. The connection is cut nevertheless.
             _ = try Command.run(["umount", "-f", scene.mount])
             try scene.awaitEnd()
-            // After 6.18 the kernel keeps what is cached under write-back, and then nobody can tell it anything: docs/conformance.md, “What differs”.
+            // After 6.18 the kernel keeps cached data under write-back, and then no process can
+            // invalidate it: docs/conformance.md, “What differs”.
             let keeps = cache == "exclusive" && Machine.kernel > (6, 18)
             let said = try Self.said(holder)
             #expect(said.hasPrefix("map SIGBUS") || (keeps && said.hasPrefix("map read")), "\(said)")

@@ -32,7 +32,7 @@ extension MountTests.ADaemonThatDies {
         try load.expect("done")
         let text = { (name: String) in (try? String(contentsOfFile: name, encoding: .utf8)) ?? "" }
         let strange = text(scene.fixture.base + "/errors").split(separator: "\n").filter { line in
-            // What was done and could not be acknowledged shows later.
+            // A change that was made but not acknowledged shows later.
             !["Input/output error", "I/O error", "File exists", "No such file"].contains { line.contains($0) }
         }
         #expect(strange.isEmpty, "\(strange.prefix(5))")
@@ -165,7 +165,7 @@ extension MountTests.ADaemonThatDies {
         let renaming = "import os, sys\ntry: os.rename(*sys.argv[1:])\nexcept OSError as error: sys.exit(error.errno)"
         let rename: Child
         do {
-            // It is begun, cannot be done yet, and is done when nobody is left to say so.
+            // It begins, cannot proceed yet, and completes when no process is left to report it.
             defer { _ = try? Command.run(["fsfreeze", "--unfreeze", volume.place]) }
             rename = try Child(["python3", "-I", "-c", renaming, directory + "/old", directory + "/new"])
             try scene.fixture.wait(until: "the daemon waits for the filesystem") { Processes.isInKernel(daemon) }

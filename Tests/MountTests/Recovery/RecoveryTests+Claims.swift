@@ -78,7 +78,7 @@ extension MountTests.ADaemonThatDies {
         try asker.expect("granted")
         held.send("read \(item)")
         try scene.replaceDaemon()
-        // The presenter is waited for until it has come again.
+        // The claim waits for the presenter until it has reconnected.
         try scene.fixture.tell(presenter, "hold")
         asker.send("end")
         try asker.expect("granted")

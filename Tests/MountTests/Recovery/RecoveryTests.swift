@@ -4,7 +4,8 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// A daemon that dies while its mount is used, and is followed by another one: `mount -o recover`. What goes on is in `AnUpgrade`.
+    /// A daemon that dies while its mount is used, and is followed by another one: `mount -o
+    /// recover`. `AnUpgrade` tests the state that survives.
     @Suite struct ADaemonThatDies {
         static let deaths = [Succession.Way.death, .deathOnOldKernel]
 
@@ -30,7 +31,7 @@ extension MountTests {
             #expect(try scene.fixture.grantfs("revoke", "a").status == 0)
             for turn in 1...5 {
                 try scene.replaceDaemon()
-                // What is left of it is looked at every second.
+                // The daemon inspects the remains every second.
                 usleep(1_300_000)
                 #expect(try Succession.said(holder) == "map SIGBUS fd EACCES cwd EACCES", "after \(turn) deaths")
             }
@@ -169,7 +170,7 @@ extension MountTests {
             let first = try scene.fixture.daemon(at: scene.mount)
             kill(first, SIGKILL)
             #expect(try Succession.said(holder).hasPrefix("map read fd read cwd seen"))
-            // Who would start another one does so at once.
+            // A successor would start immediately.
             usleep(500_000)
             let daemons = try Command.run(["pgrep", "-f", "recover --store \(scene.fixture.base)/store"]).text.split(separator: "\n")
             // It, and its supervisor.

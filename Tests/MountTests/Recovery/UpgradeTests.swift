@@ -6,7 +6,7 @@ import Testing
 extension MountTests {
     /// A mount that goes from one daemon to the next while it is used: `grantfs upgrade`, or because the first one dies (`-o recover`).
     @Suite struct AnUpgrade {
-        /// fcntl(2) with an open-file-description lock of one byte; its result.
+        /// fcntl(2) with an open-file-description lock of one byte. Returns its result.
         private static func lock(_ descriptor: Int32, _ type: Int32, waits: Bool = false) -> Int32 {
             var wish = Glibc.flock()
             wish.l_type = Int16(type)
@@ -16,7 +16,7 @@ extension MountTests {
             return fcntl(descriptor, waits ? 38 : 37, &wish)
         }
 
-        // MARK: what goes on
+        // MARK: surviving state
 
         @Test(
             "An upgrade keeps open files, offsets, locks, listings and mappings",
@@ -75,7 +75,7 @@ extension MountTests {
             #expect(msync(memory, 4096, MS_SYNC) == 0 && close(mapped) == 0)
             #expect(try Data(contentsOf: URL(fileURLWithPath: scene.source + "/mapped")).prefix(4) == Data([1, 1, 2, 3]))
             #expect(try String(contentsOfFile: scene.source + "/log", encoding: .utf8) == "xxx")
-            // What is given up is given up for everybody.
+            // An unlocked range is free for all processes.
             #expect(Self.lock(locked, F_UNLCK) == 0 && Self.lock(other, F_WRLCK) == 0)
             #expect(flock(whole, LOCK_UN) == 0 && flock(otherWhole, LOCK_EX | LOCK_NB) == 0)
         }
@@ -223,7 +223,7 @@ extension MountTests {
             #expect(try Succession.said(after).hasPrefix("map read fd read cwd seen"))
             #expect(try scene.fixture.revoke("b").allSatisfy { $0.mounts.allSatisfy { $0.confirmed } })
             #expect(try Succession.said(after) == "map SIGBUS fd EACCES cwd EACCES")
-            // What is given again is another activation: what was held before stays refused.
+            // A restored grant is another activation: earlier descriptors stay refused.
             try scene.fixture.restore("a")
             try scene.fixture.wait(until: "it is there again") { access(scene.mount + "/a/file", R_OK) == 0 }
             #expect(try Succession.said(before) == "map SIGBUS fd EACCES cwd EACCES")

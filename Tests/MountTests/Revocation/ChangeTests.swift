@@ -4,7 +4,8 @@ import Testing
 
 extension MountTests {
     @Suite struct ALiveChange {
-        /// What opens for writing and changes nothing: under cache=exclusive the first write is what is refused (`WhoIsAlone/readOnly`).
+        /// Calls that open for writing and change nothing: under cache=exclusive the first write is
+        /// refused (`WhoIsAlone/readOnly`).
         private static let opening: Set<String> = [
             "open-proc-fd-for-writing", "openat-for-writing", "open-for-writing", "open-rdwr", "open-append",
         ]
@@ -17,7 +18,7 @@ extension MountTests {
             let native = try mount.native()
             let before = try mount.probe(mount.held)
             try mount.fixture.grantfs("set", "held", "--access", "read-only").orThrow()
-            // Mappings have a test of their own: what is refused there is the file, not the page.
+            // Mappings have a test of their own: there the file is refused, not the page.
             for result in try before.attempt() where !result.held.hasPrefix("map") && result.errno != "SKIP" {
                 if result.change && native[result.row] == "OK" {
                     let mayOpen = cache == "exclusive" && Self.opening.contains(result.kind)
@@ -133,7 +134,8 @@ extension MountTests {
             // Not before everything is held, however long that takes.
             try fixture.grantfs("set", "a", "--expires", "1s").orThrow()
             try fixture.wait(until: "the grant has expired") { try Command.run(["cat", mountpoint + "/a/read"]).status != 0 }
-            // The gate is shut before the kernel has forgotten everything, and nobody waits for the rest but the daemon.
+            // The gate is shut before the kernel's cache is invalidated, and only the daemon waits
+            // for the rest.
             try fixture.wait(until: "the withdrawal is over") {
                 try fixture.metrics().value("grantfs_withdrawal_duration_seconds_count", ["kind": "revocation"]) == 1
             }

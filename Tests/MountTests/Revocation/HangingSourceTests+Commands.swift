@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-// What is done beside it while it hangs.
+// Work beside it while it hangs.
 extension MountTests.AHangingSource {
     @Test("Every command ends while a source hangs")
     func commandsThatLook() throws {
@@ -47,12 +47,13 @@ extension MountTests.AHangingSource {
         try fixture.grantfs("unmount", mounted.mountpoint).orThrow()
         try mounted.source.hang()
         try fixture.mount()
-        // Whoever is behind one that hangs has a tenth of a second to be found before the mount is there, or is shown later.
+        // A grant behind a hanging one has a tenth of a second to be found before the mount is
+        // ready. Otherwise it shows later.
         try fixture.wait(until: "the other grant is shown") { try Command.run(["ls", mounted.mountpoint], within: 60).text == "good\n" }
         try mounted.expectOthersGoOn("mounted")
         try fixture.grant(try fixture.source("third"))
         try fixture.wait(until: "the new one is shown") { try Command.run(["ls", mounted.mountpoint], within: 60).text == "good\nthird\n" }
-        // Found again, and followed, by the thread that also looks for what hangs.
+        // The thread that also inspects hanging directories finds and follows it.
         let third = fixture.base + "/source/third"
         try FileManager.default.moveItem(atPath: third, toPath: third + "-moved")
         try fixture.wait(until: "the new place is recorded") {
@@ -73,7 +74,7 @@ extension MountTests.AHangingSource {
         let fixture = mounted.fixture
         let good = fixture.base + "/source/good"
         try mounted.source.hang()
-        // By now it is being looked at.
+        // By now the inspection is in progress.
         pause(milliseconds: 2500)
         try FileManager.default.moveItem(atPath: good, toPath: good + "-moved")
         try fixture.wait(until: "the new place is recorded") { try fixture.grantfs("log").orThrow().text.contains("good-moved") }
@@ -116,7 +117,8 @@ extension MountTests.AHangingSource {
             let done: Int
             let total: Int?
         }
-        // What is dirty cannot be written back, for which two seconds are given. A command that stands still for as long sees nothing of that.
+        // Dirty data cannot be written back within the two seconds that it has. A command that is
+        // stopped for as long does not see that.
         var isSaid = false
         for _ in 0..<4 where !isSaid {
             try mounted.source.hang("write")

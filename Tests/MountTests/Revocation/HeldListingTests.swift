@@ -15,7 +15,7 @@ extension MountTests.AHeldKernelLock {
             let output = try fixture.grantfs("revoke", "held", "--timeout", "2", "--json")
             let revoked: [RevocationDocument] = try output.decoded()
             #expect(output.status == 3 && revoked.first?.mounts.first?.unforgotten == ["listed0"], "turn \(turn): \(output)")
-            // What was before is nothing that a restoration waits for.
+            // A restoration does not wait for earlier listings.
             #expect(try fixture.grantfs("restore", "held", "--timeout", "2").status == 0)
         }
         #expect(try fixture.grantfs("remove", "held", "--timeout", "2").status == 3)

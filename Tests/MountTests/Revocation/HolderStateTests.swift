@@ -4,7 +4,8 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// A holder in a state in which it does nothing, or that the kernel treats in its own way, keeps nothing and holds nobody up.
+    /// A holder that is idle, or in a special state of the kernel, keeps no access and delays no
+    /// revocation.
     @Suite struct AHolder {
         @Test("A stopped or frozen holder is refused when it continues", arguments: ["stopped", "frozen"])
         func still(how: String) throws {

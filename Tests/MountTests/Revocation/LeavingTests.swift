@@ -34,7 +34,7 @@ extension MountTests {
             }
         }
 
-        /// What does not go by a path from the root, where the name is gone.
+        /// Results that do not use a path from the root, where the name is gone.
         private static func fromHandles(_ results: [AccessResult]) -> [AccessResult] {
             results.filter { !["path", "inotify"].contains($0.held) }
         }
@@ -198,7 +198,7 @@ extension MountTests {
             let place = try Place(Situation(cache: cache))
             try place.file("D/f")
             try place.fixture.grant(place.fixture.base + "/source", name: "outer")
-            // Grants show at once; that they overlap is found within a second.
+            // Grants show at once. Their overlap is found within a second.
             try place.fixture.wait(until: "the outer grant shows") {
                 FileManager.default.fileExists(atPath: place.mountpoint + "/outer/a/D/f")
             }
@@ -245,7 +245,7 @@ extension MountTests {
     }
 }
 
-/// A mount with one grant, and a directory beside what is granted.
+/// A mount with one grant, and a directory outside it.
 private struct Place {
     let fixture: MountFixture
     let situation: Situation
@@ -264,7 +264,7 @@ private struct Place {
         mountpoint = try fixture.mount(options: situation.options)
     }
 
-    /// Makes a file, and what is above it, as the caller's.
+    /// Makes a file, and its parent directories, as the caller's.
     func file(_ name: String, in directory: String? = nil) throws {
         let script = """
             cd "$1"
@@ -312,7 +312,7 @@ private final class Holder {
         ) { $1 }
     }
 
-    /// Everything but what is not there.
+    /// Everything but the missing file.
     var isFree: Bool { get throws { try look().allSatisfy { $0.key == "later" ? $0.value == "ENOENT" : $0.value == "OK" } } }
     var isRefused: Bool { get throws { try look().allSatisfy { $0.value == ($0.key == "map" ? "SIGBUS" : "EACCES") } } }
 }

@@ -16,7 +16,8 @@ extension MountTests {
             let reachable: [Way]
         }
 
-        /// “work” is of a directory, “again” of the same one, “part” of one inside; all in one view, and “other” in another.
+        /// “work” is of a directory, “again” of the same one, “part” of one inside. These are in
+        /// one view, and “other” is in another.
         private func granted() throws -> (MountFixture, work: String) {
             let fixture = try MountFixture()
             let work = try fixture.source("work")
@@ -40,7 +41,7 @@ extension MountTests {
             let above = try fixture.grantfs("grant", fixture.base + "/source").orThrow()
             #expect(above.errors.contains("“source” holds “again”, “part” and “work”"), "\(above)")
             #expect(above.errors.contains("grantfs revoke --path \(fixture.base)/source"))
-            // A name that begins in the same way is no parent.
+            // A name with the same beginning is not a parent.
             #expect(try fixture.grantfs("grant", try fixture.source("workshop"), "--view", "second").orThrow().errors.isEmpty)
         }
 

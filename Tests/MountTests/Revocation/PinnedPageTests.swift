@@ -4,8 +4,8 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// A program has a filesystem of its own write to pages of a granted file, through a mapping that is gone by then. Such pages are dirty when nobody
-    /// has the file open for writing, so the kernel keeps them when it is told to drop them.
+    /// A program makes its own filesystem write to pages of a granted file, through a mapping that no longer exists. Such pages are dirty
+    /// without an open writer, so the kernel keeps them when it is told to drop them.
     @Suite struct PagesThatNobodyCanWriteBack {
         /// How the mount stands.
         enum Standing: String, CaseIterable {
@@ -79,7 +79,8 @@ extension MountTests {
                 }
             }
 
-            /// Has all reads answered while the grant is revoked. Returns what is found then.
+            /// Lets all reads be answered while the grant is revoked. Returns the contents found
+            /// then.
             func revokeMeanwhile() throws -> String? {
                 let revoking = try Child(
                     [Programs.grantfs, "revoke", "a", "--json"], identity: fixture.owner, environment: fixture.environment)

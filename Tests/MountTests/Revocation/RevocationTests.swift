@@ -127,8 +127,8 @@ extension MountTests {
             try fixture.grant(small)
             try fixture.grant(large)
             let mountpoint = try fixture.mount()
-            // The best of several, because the machine has other work; wide limits, because this may be a debug build. The benchmarks
-            // hold the real ones.
+            // The best of several, because the machine has other work. The limits are wide, because
+            // this may be a debug build. The benchmarks have the real ones.
             var (plain, cached) = (Double.infinity, Double.infinity)
             for _ in 0..<10 where plain >= 100 || cached >= 1 {
                 let (listing, outcome) = try KernelCaches.kept {
@@ -138,7 +138,7 @@ extension MountTests {
                     return (listing, try fixture.revoke("large")[0].mounts[0])
                 }
                 #expect(outcome.invalidatedInodes >= 10_000)
-                // Of a second; on a machine that is slow, of what listing them has taken.
+                // Of a second. On a slow machine, of the time of the listing.
                 cached = min(cached, outcome.milliseconds / max(1000, listing.seconds * 1000))
                 try fixture.restore("small", "large")
             }
@@ -172,7 +172,7 @@ extension MountTests {
             try fixture.wait(until: "it is stuck", within: 30) {
                 try fixture.status().mounts[0].grants.contains { $0.name == "hanging" && $0.inFlight > 0 }
             }
-            // The source answers nobody: who waited for it would wait for ever.
+            // The source never answers: a caller of it would wait for ever.
             let revoked = try fixture.revoke("hanging", "--timeout", "20")
             #expect(revoked[0].isConfirmed)
             #expect(revoked[0].mounts[0].pending >= 1)
@@ -229,7 +229,7 @@ extension MountTests {
             let mountpoint = try fixture.mount()
             let probe = try Probe(below: mountpoint + "/a")
             var answered: StatusDocument.Mount?
-            // Of a daemon that stands for two seconds status says no more than that it is there.
+            // About a daemon that is stopped for two seconds, status reports only its existence.
             try fixture.wait(until: "the daemon says what it has", within: 30) {
                 answered = try fixture.status().mounts.first { !$0.requests.isEmpty }
                 return answered != nil

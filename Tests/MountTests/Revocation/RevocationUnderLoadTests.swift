@@ -11,7 +11,8 @@ extension MountTests {
             arguments: [Situation(), Situation(cache: "exclusive"), Situation(cache: "exclusive", prunes: true)])
         func revokeAndRestore(_ situation: Situation) throws {
             var idle: [String] = []
-            // On a busy machine a thread may not get its turn while the grant is there, or while it is not: then all of it again, with more time.
+            // On a busy machine a thread may miss its turn in one of the two states. Then the
+            // rounds run again, with more time.
             for patience in [1, 10, 40] {
                 idle = try rounds(situation, patience)
                 if idle.isEmpty { break }
@@ -127,7 +128,8 @@ extension MountTests {
             for worker in try other.stop() {
                 #expect(worker.failed == 0, "\(worker.worker) of the other grant failed with \(worker.failedWith)")
                 if worker.succeeded == 0 { idle.append("\(worker.worker) of the other grant") }
-                // Less than a revocation waits for what hangs; more than a thread stands.
+                // Less than a revocation waits for a hanging operation. More than a thread is
+                // delayed.
                 #expect(worker.longestMilliseconds < 9000, "\(worker.worker) of the other grant waited")
             }
             return idle

@@ -74,7 +74,7 @@ extension MountTests {
             let patch = try grantfs("diff", "--patch", id).orThrow().text
             #expect(patch.contains("number * 2") && patch.contains("+done") && patch.contains("notes"), "\(patch.prefix(2000))")
             #expect(try Command.run(["git", "-C", work + "/project", "fsck", "--full"]).status == 0)
-            // A look that writes nothing: what is changed after the session is left alone by the undo.
+            // A look without writes: undo keeps files that change after the session.
             #expect(try Command.run(["git", "--no-optional-locks", "-C", work + "/project", "status", "--porcelain"]).text == "")
 
             // The undo.

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Grants for writing of what grantfs itself obeys.
+    /// Grants for writing to files that grantfs itself obeys.
     @Suite struct ObeyedFiles {
         private let fixture: MountFixture
         private let home: String

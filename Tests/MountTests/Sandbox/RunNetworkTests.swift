@@ -14,7 +14,7 @@ extension MountTests {
         private let server: Child
         private let port: String
 
-        /// Answers every request with what was asked.
+        /// Answers every request with the request itself.
         private static let echo = """
             import socket, threading
             def serve(c):

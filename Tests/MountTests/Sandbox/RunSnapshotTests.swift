@@ -179,7 +179,7 @@ extension MountTests {
             #expect(FileManager.default.contents(atPath: source + "/new/below/f") == Data("mine".utf8))
             #expect(FileManager.default.contents(atPath: source + "/own") == Data("mine".utf8))
             #expect(FileManager.default.contents(atPath: source + "/a") == Data("one\n".utf8), "the rest is put back")
-            // What was put back is the user's own now.
+            // The restored file is the user's own now.
             try Data("again".utf8).write(to: URL(fileURLWithPath: source + "/a"))
             #expect(try fixture.grantfs("undo", id).status == 3)
             #expect(FileManager.default.contents(atPath: source + "/a") == Data("again".utf8))

@@ -16,7 +16,7 @@ extension MountTests {
             source = try fixture.source("docs")
         }
 
-        /// In a terminal that script(1) plays; what is typed is the child's input.
+        /// In a terminal that script(1) provides. The child's input is typed into it.
         private func start(_ script: String) throws -> Child {
             let file = fixture.base + "/script"
             try script.write(toFile: file, atomically: false, encoding: .utf8)

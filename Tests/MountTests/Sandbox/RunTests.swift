@@ -29,7 +29,8 @@ extension MountTests {
             #expect(left.isEmpty, "no file is left \(when)")
         }
 
-        /// A daemon notices the end of its mount a moment later; who unmounts waits two seconds for that.
+        /// A daemon notices the end of its mount a moment later. An unmount waits two seconds for
+        /// that.
         private func expectNoDaemon() throws {
             try fixture.wait(until: "no daemon is left", within: 30) { try fixture.status().mounts.isEmpty }
         }
@@ -99,7 +100,8 @@ extension MountTests {
 
         @Test("A program starts after its daemon is confined and has a keeper")
         func confinedBefore() throws {
-            // In the place of bwrap: stops the daemon, tries whether it may go on nevertheless, and waits for what bwrap waits for.
+            // In the place of bwrap: stops the daemon, checks whether it may go on nevertheless,
+            // and waits as bwrap does.
             let programs = try fixture.directory("programs")
             let script = """
                 #!/bin/sh
@@ -305,7 +307,7 @@ extension MountTests {
         @Test("Concurrent runs succeed while other commands clean up")
         func many() throws {
             try fixture.grantfs("run", "--grant", source, "--", "true").orThrow()
-            // Whoever finds a file unlocked takes it for left behind.
+            // A sweeper takes an unlocked file for left behind.
             let sweeper = try Child([Programs.attacker, "sweep", fixture.store + "/run"])
             try sweeper.expect("ready")
             let output = try Command.shell(

@@ -15,7 +15,7 @@ extension MountTests {
             fixture = try MountFixture()
             user = try #require(Machine.plainUser)
             let source = try fixture.source("docs")
-            // Enough for somebody to come in between.
+            // Enough for another user to intervene.
             try Command.shell("cd \"$1\"; seq 2000 | split -l 1 -a 4 -d -; mkdir own; echo own >own/file", source).orThrow()
             try fixture.grant(source)
             try fixture.mount()
@@ -39,7 +39,7 @@ extension MountTests {
         @Test(
             "A snapshot of root in a foreign directory removes no files of others")
         func removal() throws {
-            // As /tmp: everybody may make names there, and others' are protected.
+            // As /tmp: all users may make names there, and others' are protected.
             let shared = try fixture.directory("shared")
             chmod(shared, 0o1777)
             let canary = try fixture.directory("shared/etc") + "/shadow"

@@ -63,7 +63,7 @@ extension MountTests {
             for (name, mode) in [("closed", 0o700), ("open", 0o755)] as [(String, mode_t)] {
                 mkdir(source + "/" + name, mode)
                 try make(name + "/file", "of \(name)")
-                // Of somebody who is neither the user nor root.
+                // Of a third user, neither the caller nor root.
                 for path in [name, name + "/file"] { chown(source + "/" + path, 54_321, 54_321) }
             }
             let id = try run("touch made")

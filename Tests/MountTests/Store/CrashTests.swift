@@ -37,7 +37,8 @@ extension MountTests {
             pause(milliseconds: milliseconds)
             kill(daemon, SIGKILL)
             let status = try #require(command.wait(), "the command hangs when its daemon dies")
-            // Whatever it says, what it recorded holds; 0 and 3 say that it is recorded.
+            // A recorded revocation holds after any exit. Statuses 0 and 3 mean that it is
+            // recorded.
             try fixture.wait(until: "the daemon is gone") { !Processes.isRunning(daemon) }
             try fixture.mount()
             let recorded = try fixture.list("--all").map(\.state) == ["revoked"]
@@ -54,7 +55,7 @@ extension MountTests {
             _ = command.wait()
             let recorded = try fixture.list("--all").map(\.state) == ["revoked"]
             if recorded {
-                // Recorded but perhaps told to nobody: the daemon notices by itself.
+                // Recorded but perhaps reported to no daemon: the daemon notices by itself.
                 try fixture.wait(until: "a recorded revocation is in force") {
                     try Command.run(["cat", mountpoint + "/a/x"]).status != 0
                 }
@@ -76,7 +77,8 @@ extension MountTests {
             let mountpoint = try fixture.mount()
             try fixture.killDaemon(at: mountpoint)
             var listing = try Command.run(["ls", mountpoint])
-            // A request that was on its way as the connection ended gets ECONNABORTED (fs/fuse/dev.c); the next one does not.
+            // A request in progress at the end of the connection gets ECONNABORTED (fs/fuse/dev.c).
+            // The next one does not.
             if listing.errors.contains("connection abort") {
                 #expect(listing.text.isEmpty)
                 listing = try Command.run(["ls", mountpoint])

@@ -91,7 +91,7 @@ extension MountTests.Hazards {
         guard try Command.run(["mount", "-o", "loop", image, volume]).status == 0 else { return }
         try Command.shell("mkdir \"$1/d\"; echo text > \"$1/d/x\"", volume).orThrow()
         try fixture.grant(volume + "/d")
-        // Whoever looks at all mounts just now makes it busy for a moment.
+        // A process that reads all mounts keeps it busy for a moment.
         try fixture.wait(until: "the volume is unmounted") { try Command.run(["umount", volume]).status == 0 }
         let mount = try fixture.mount()
         try expectCall("stat", mount + "/d", gives: "ENOENT")
@@ -156,7 +156,8 @@ extension MountTests.Hazards {
         try fixture.grant(source)
         let mount = try fixture.mount(options: "allow_other") + "/a"
         try Command.shell("chmod 1777 \"$1\"", mount).orThrow()
-        // Bursts of what takes its time, so that workers which act for one user make the workers that then act for the other.
+        // Bursts of slow operations, so that workers which act for one user make the workers that
+        // then act for the other.
         let burst = """
             cd "$1"; for turn in $(seq 8); do
               for n in $(seq 12); do

@@ -46,8 +46,8 @@ extension MountTests {
             let user = Machine.plainUser!
             let fixture = try MountFixture()
             let source = try fixture.source("a")
-            // Open to everybody, below a directory that is closed: who follows the link by path gets nowhere, and whoever is led there by the daemon
-            // meets no permission that keeps him out.
+            // Open to all users, below a closed directory: a caller that follows the link by path
+            // is refused, but a daemon that followed it would meet no refusal.
             let outside = try fixture.directory("outside/closed/open")
             try Command.shell(
                 """
@@ -181,7 +181,7 @@ extension MountTests {
                 let probe = try mount.probe(mount.held)
                 try mount.fixture.revoke("held")
                 try mount.fixture.restore("held")
-                // Even with the scope open again, the handle belongs to the one that was closed.
+                // Even with the scope open again, the handle belongs to the closed scope.
                 let result = try probe.attempt().first { $0.kind == "open_by_handle_at" }
                 #expect(result.map { $0.errno != "OK" } ?? false)
             }

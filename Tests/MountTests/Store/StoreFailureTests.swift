@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// A daemon believes the store and nothing else: without it, nobody gets anything.
+    /// A daemon trusts only the store: without it, every access is refused.
     @Suite struct WithoutItsStore {
         private func prepared(_ fixture: MountFixture) throws -> String {
             let source = try fixture.source("a")

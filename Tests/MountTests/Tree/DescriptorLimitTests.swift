@@ -27,7 +27,7 @@ extension MountTests {
             return (source, mountpoint)
         }
 
-        /// Walks all of it, which takes every descriptor from what was known before.
+        /// Walks all of it, which takes every descriptor from earlier nodes.
         private func walk(_ mountpoint: String, _ fixture: MountFixture) throws -> Output {
             try Command.shell(
                 "cd \"$1/a\"; find . -type f -links 1 | wc -l; ls -lR > /dev/null", mountpoint, as: fixture.owner, within: 1500)
@@ -42,7 +42,8 @@ extension MountTests {
             let read = try Command.shell("cd \"$1/a\"; cat d?/f1 d??/f1 | wc -l; cat d*/f* | wc -l", mountpoint, as: owner)
             #expect(read.lines == ["20", "20"], "\(read)")
 
-            // What is held and loses its name, a name that changes here, one that changes on the host.
+            // Held files that lose their names, a name that changes here, and one that changes on
+            // the host.
             let holder = try Child(
                 [
                     "bash", "-c",

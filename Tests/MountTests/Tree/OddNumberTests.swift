@@ -4,9 +4,11 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Numbers at their limits, from programs and from filesystems below a grant: each call gets an answer, and nobody else notices.
+    /// Numbers at their limits, from programs and from filesystems below a grant: each call gets an
+    /// answer, and other callers do not notice.
     @Suite(.enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot))) struct OddNumbers {
-        /// A view with a grant that somebody reads all the time while `body` runs. The daemon is the same afterwards, and every reading succeeded.
+        /// A view with a grant that a process reads all the time while `body` runs. The daemon is
+        /// the same afterwards, and every read succeeded.
         private func beside(_ fixture: MountFixture, options: String? = nil, _ body: (String) throws -> Void) throws {
             let innocent = try fixture.source("innocent")
             try Data("text".utf8).write(to: URL(fileURLWithPath: innocent + "/file"))
@@ -30,7 +32,8 @@ extension MountTests {
             let fixture = try MountFixture()
             let source = try fixture.source("memory")
             try fixture.mountOther(["mount", "-t", "tmpfs", "none"], at: source)
-            // The last byte that a file can have: its page ends behind what can be counted, and there the filesystem finds the hole.
+            // The last possible byte of a file: its page ends beyond the largest offset, and there
+            // the filesystem finds the hole.
             let last = open(source + "/file", O_RDWR | O_CREAT | O_CLOEXEC, 0o666)
             try #require(last >= 0 && pwrite(last, [1], 1, .max - 1) == 1)
             close(last)
