@@ -122,7 +122,7 @@ extension GrantFleetTests {
             #expect(try fleet.administer("fleet", "hosts").orThrow().text.contains(version))
         }
 
-        @Test("A host that leaves disappears from etcd, and other hosts stay")
+        @Test("A host that leaves the fleet is gone, and no other host is silenced")
         func leaving() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2", "h3"], lease: "6s")
             try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()

@@ -311,7 +311,7 @@ extension GrantFleetTests {
             #expect(again.status == 1 && again.errors.contains("an agent runs here already"))
         }
 
-        @Test("An agent ignores a fleet of a newer version and withdraws invalid grants")
+        @Test("An agent closes grants of a newer fleet version and withdraws invalid ones")
         func nonsense() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let mount = try fleet.mount("h1")

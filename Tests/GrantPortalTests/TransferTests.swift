@@ -53,7 +53,7 @@ extension GrantPortalTests {
             }
         }
 
-        @Test("A transfer refuses files of others, unproven files and missing rights")
+        @Test("A transfer refuses foreign callers, unproven files and missing rights")
         func refused() throws {
             let session = try PortalSession.started()
             let file = try session.file()

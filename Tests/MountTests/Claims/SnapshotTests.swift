@@ -163,7 +163,7 @@ extension MountTests {
             try Command.shell("cd \"$1\"; for d in $(seq 8); do mkdir $d; seq 500 | split -l 1 -a 3 -d - $d/; done", source).orThrow()
         }
 
-        @Test("An interrupted snapshot leaves no files", arguments: ["SIGINT", "SIGTERM", "revoke", "daemon"])
+        @Test("An interrupted snapshot is complete or leaves no files", arguments: ["SIGINT", "SIGTERM", "revoke", "daemon"])
         func interrupted(by what: String) throws {
             try fill()
             let words = [Programs.grantfs, "coordinate", "read", "docs", "--snapshot", place + "/snap", "--json", "--", "echo", "done"]

@@ -143,7 +143,7 @@ extension MountTests {
         }
 
         @Test(
-            "A cut connection leaves no cached data to its holders",
+            "A revocation finds and ends holders of a cut connection",
             .enabled(if: Identity.isRoot), arguments: ["shared", "exclusive"])
         func cut(cache: String) throws {
             let scene = try Scene(cache: cache)

@@ -111,7 +111,7 @@ extension MountTests.ADaemonThatDies {
     }
 
     @Test(
-        "The result of a change that gave EIO shows immediately", arguments: deaths
+        "The result of a change that gave EIO shows in the mount", arguments: deaths
     )
     func afterAnError(_ way: Succession.Way) throws {
         let scene = try Succession(way, cache: "exclusive", switches: ["GRANTFS_TEST_CRASHES": "1000"])
