@@ -114,7 +114,7 @@ private func failure(_ text: String) -> GrantError? {
             #expect(lines.count { $0.hasPrefix("  \(command.name) ") } == (command.isHidden ? 0 : 1), "\(command.name)")
         }
         for line in lines { #expect(line.count <= 80, "\(line)") }
-        // Names that no command has would be left out without a word.
+        // A group would silently omit names that no command has.
         #expect(program.groups.flatMap(\.commands).allSatisfy { program.command(named: $0) != nil })
     }
 
@@ -148,18 +148,18 @@ private func failure(_ text: String) -> GrantError? {
         }
     }
 
-    /// Before the command, whether an option takes a value is asked of all commands at once.
+    /// Before the command, all commands decide together whether an option takes a value.
     @Test func anOptionMeansTheSameInEveryCommand() {
         let program = CommandLineProgram.declaration
         var known: [String: Bool] = [:]
-        // What these mean before the command is found by what comes behind them.
+        // The words after these options decide their meaning before the command.
         for option in program.commands.flatMap(\.options) + program.commonOptions where option.long != "snapshot" {
             #expect((known[option.long] ?? (option.value != nil)) == (option.value != nil), "--\(option.long)")
             known[option.long] = option.value != nil
         }
     }
 
-    @Test("An option that takes a value in one command and none in another is known by what comes next, also before the command")
+    @Test("The next word decides whether `--snapshot` takes a value")
     func oneNameTwoMeanings() throws {
         let parser = ArgumentParser(program: CommandLineProgram.declaration)
         for line in ["--snapshot /d coordinate read /x", "--snapshot=/d coordinate read /x", "coordinate --snapshot /d read /x"] {

@@ -41,7 +41,7 @@ import Testing
         #expect(Completion(program: CommandLineProgram.declaration).answer(to: line) { _, _, _ in [] } == expected)
     }
 
-    /// Where one fails, `make manual` writes the page anew.
+    /// If one fails, `make manual` regenerates the page.
     @Test func theManualSaysWhatIsDeclared() throws {
         let page = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../docs/man/grantfs.1").standardized
         let text = try String(contentsOf: page, encoding: .utf8)

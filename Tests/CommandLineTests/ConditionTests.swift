@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// What `make test` says at once of what it skips goes by the same conditions as the tests.
+/// The list of skipped tests in `make test` uses the same conditions as the tests.
 @Suite struct ConditionTests {
     private static let script = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../.ci/test-skips").standardized.path
 

@@ -34,7 +34,7 @@ import Testing
         for _ in 0..<3 * EventRing.capacity { _ = ring.add(.claimWaits, [], pid: 3) }
         let (events, hasMissed) = ring.after(mark)
         #expect(hasMissed)
-        // What is still there comes, in order and without a gap, up to the last.
+        // The remaining events come in order and without a gap, up to the last.
         let first = try #require(events.first?.event.number)
         #expect(events.map(\.event.number) == Array(first...ring.last) && events.count >= EventRing.capacity / 2)
         // The oldest that is kept can be gone on from.

@@ -3,7 +3,7 @@ import Testing
 @testable import grantfs
 
 @Suite struct JSONReaderTests {
-    @Test("A text with more values than are wanted is not parsed")
+    @Test("The JSON reader rejects a text with more values than its limit")
     func bound() throws {
         let reader = try #require(JSONReader())
         let ones = { (count: Int) in Array(("[" + Array(repeating: "1", count: count).joined(separator: ",") + "]").utf8) }
@@ -13,7 +13,7 @@ import Testing
         #expect(reader.read(Array(#"{"a":{"b":[1,2]},"c":"}"#.utf8), most: 3) == nil)
     }
 
-    @Test("Separators in strings count as no values")
+    @Test("The JSON reader does not count separators inside strings as values")
     func strings() throws {
         let reader = try #require(JSONReader())
         #expect(reader.read(Array(#"{"path":"/a,b,[c],{d},\",,\\"}"#.utf8), most: 2) != nil)

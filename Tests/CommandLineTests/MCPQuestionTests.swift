@@ -18,7 +18,7 @@ import Testing
         }
     }
 
-    @Test("A program's words begin no line of the question on a terminal", arguments: [24, 40, 79, 80, 81, 200])
+    @Test("A program's words never begin a line of a question on a terminal", arguments: [24, 40, 79, 80, 81, 200])
     func words(columns: Int) {
         let posing = "grantfs: may it read and change this directory and all below it?     /home/ann/src"
         for filler in 0..<(2 * columns) {
@@ -33,7 +33,7 @@ import Testing
         }
     }
 
-    @Test("The path stands last, on a line of its own")
+    @Test("A question on a terminal ends with the path on its own line")
     func path() {
         let lines = question("to build\n/home/ann/src\r\u{1B}[2A", client: "editor").text(columns: 80).split(separator: "\n")
         #expect(lines.last == "    /home/ann/.ssh")

@@ -29,7 +29,7 @@ import Testing
         #expect(result.status == 0)
     }
 
-    @Test("A view with the name of a file in the working directory is mounted by its name")
+    @Test("The mount helper takes the name of a file in the working directory as a view")
     func aPathIsANameAgain() throws {
         let place = NSTemporaryDirectory() + "/grantfs-helper-\(UUID().uuidString)"
         defer { try? FileManager.default.removeItem(atPath: place) }

@@ -32,7 +32,7 @@ import Testing
         """#
 
     @Test(
-        "bash offers commands, grants, views and values, quoted as it needs them",
+        "Completion in bash offers commands, grants, views and values with quotes",
         arguments: [
             (["rel"], ["release"]), (["revoke", "d"], ["docs"]), (["revoke", "m"], [#"my\ files"#]),
             (["revoke", #"my\ f"#], [#"my\ files"#]),
@@ -50,7 +50,7 @@ import Testing
         """#
 
     @Test(
-        "fish offers them with what they are", .enabled(if: Machine.offers("fish"), "fish is not installed"),
+        "Completion in fish offers candidates with a description", .enabled(if: Machine.offers("fish"), "fish is not installed"),
         arguments: [
             ("rel", ["release"]), ("revoke d", ["docs"]), ("revoke --view=w", ["--view=web"]), ("set docs --access read-o", ["read-only"]),
         ])
@@ -60,7 +60,7 @@ import Testing
         if line == "revoke d" { #expect(offered.first?.contains("/source/docs") == true) }
     }
 
-    /// Completion in zsh needs a line editor; what is handed to it is looked at here.
+    /// Completion in zsh needs a line editor. This test inspects the words passed to it.
     private static let zsh = #"""
         compdef() { :; }
         compadd() {
@@ -73,7 +73,7 @@ import Testing
         """#
 
     @Test(
-        "zsh offers them", .enabled(if: Machine.offers("zsh"), "zsh is not installed"),
+        "Completion in zsh offers commands, grants and views", .enabled(if: Machine.offers("zsh"), "zsh is not installed"),
         arguments: [
             (["rel"], ["release"]), (["revoke", "d"], ["docs"]), (["revoke", #"my\ f"#], ["my files"]),
             (["revoke", "--view=w"], ["--view=web"]),

@@ -11,7 +11,8 @@ import Testing
 
     /// Runs `body` with a directory of its own.
     private func inDirectory<Result>(_ body: (String) throws -> Result) throws -> Result {
-        // Not where temporary files are: other packages' units have sockets in it, whose paths may not be long.
+        // Outside the directory of temporary files: units of other packages have sockets in it with
+        // a limited path length.
         let directory = "/tmp/grantfs-units-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: directory) }
@@ -29,7 +30,7 @@ import Testing
     }
 
     private func analyze(_ kind: String, _ words: [String], in directory: String) throws -> (status: Int32, text: String) {
-        // A program that is there, under the name that the unit has.
+        // An existing program, under the name in the unit.
         try FileManager.default.createSymbolicLink(atPath: directory + "/grantfs", withDestinationPath: "/bin/true")
         for name in ["grantfs@.service", "grantfs-apply.service"] {
             let unit = try String(contentsOfFile: "\(Self.units)/\(kind)/\(name)", encoding: .utf8)
@@ -60,7 +61,7 @@ import Testing
         }
     }
 
-    /// Threshold in tenths; what is left open is what a mount that others are to see, for all users, needs.
+    /// Threshold in tenths. The rest is open because a mount that all users see needs it.
     @Test(.enabled(if: isThere, "systemd-analyze is not installed")) func theDaemonHasLittleThatItDoesNotNeed() throws {
         let result = try analyze("system", ["security", "--offline=yes", "--threshold=50"])
         #expect(result.status == 0, "\(result.text.split(separator: "\n").last ?? "")")
@@ -85,7 +86,7 @@ import Testing
         }
     }
 
-    /// With a mount namespace of the service's own, nobody else would see its mount.
+    /// With a mount namespace of the service's own, no other process would see its mount.
     @Test(arguments: ["system", "user"]) func noUnitHasAMountNamespaceOfItsOwn(_ kind: String) throws {
         let unit = try String(contentsOfFile: "\(Self.units)/\(kind)/grantfs@.service", encoding: .utf8)
         let settings = unit.split(separator: "\n").filter { !$0.hasPrefix("#") }.map { String($0.prefix { $0 != "=" }) }

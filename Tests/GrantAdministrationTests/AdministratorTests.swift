@@ -160,7 +160,7 @@ import Testing
         #expect(place("/mnt/v/x").device != covered.device)
     }
 
-    @Test("What mounts inside a directory show is found through further mounts")
+    @Test("The mount table finds the filesystems below a directory through nested mounts")
     func reachedPlaces() throws {
         let table = MountTable(
             parsing: Array(

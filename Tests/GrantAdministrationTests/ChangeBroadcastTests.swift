@@ -37,7 +37,8 @@ import Testing
         defer { for server in servers { server.stop() } }
         for name in ["good", "slow", "absent"] { _ = try bench.register(socket: name) }
         let start = Clock.monotonic
-        // Time enough for who answers; who does not is waited for all that time, and not for as long as it usually is.
+        // Enough time for a daemon that answers. The command waits this long for a silent one,
+        // instead of the usual time.
         let change = try #require(try bench.administrator.revoke([grant], timeout: 4).first)
         #expect(Clock.monotonic - start < Int64(GrantAdministrator.standardTimeout * 1e9))
         #expect(!change.isConfirmed)
@@ -47,7 +48,7 @@ import Testing
         #expect(try bench.store.mounts().count == 3)
     }
 
-    @Test("a command that knows a mount by the daemon that it had asks the one that has taken it over, and takes nothing for dead")
+    @Test("A command asks the new daemon of a mount that was handed over")
     func aMountThatWasHandedOver() throws {
         let bench = try Bench()
         let server = try ControlServer(directory: bench.store.runDirectory, name: "a", handler: Confirming())
@@ -82,7 +83,7 @@ import Testing
         #expect(try bench.store.mounts().isEmpty)
     }
 
-    /// In another PID namespace the number means nothing, but who answers is alive.
+    /// In another PID namespace the number is meaningless, but a daemon that answers is alive.
     @Test func aDaemonThatAnswersIsAliveWhateverItsNumber() throws {
         let bench = try Bench()
         let grant = try bench.grant("a")
@@ -122,8 +123,8 @@ import Testing
 }
 
 @Suite struct HolderTests {
-    /// The search goes by device, so any filesystem will do: this process holds things on the one of its own directory. Of btrfs, whose
-    /// subvolumes have devices of their own, /proc/PID/maps shows another.
+    /// The search uses the device, so any filesystem will do: this process holds files on that of
+    /// its own directory. On btrfs, /proc/PID/maps shows another device than the subvolume's.
     @Test func aProcessIsFoundByWhatItHolds() throws {
         let bench = try Bench()
         let path = bench.root + "/held\n"
@@ -152,7 +153,7 @@ import Testing
         let device = try DeviceNumber.withoutAsking("/")
         let search = Holder.search(of: [device], until: Clock.monotonic)
         #expect(!search.unseen.isEmpty && search.unseen.allSatisfy(\.wasSkipped))
-        // Of no process: another test may have one of those that is not to be looked at again.
+        // IDs of no process: another test may have a process that must not be inspected again.
         let pids = (1...1000).map { Int32.max - $0 }
         let outcome = ProcessInspector.inspect(pids, until: Clock.deadline(seconds: 0.1)) { _, _ in usleep(20_000) }
         #expect(outcome.found.count < 1000 && outcome.found.count + outcome.unseen.count == 1000)

@@ -91,7 +91,7 @@ import Testing
         let frame = [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: UInt32(writer.bytes.count) >> $0) } + writer.bytes
         let answer = frame.map { "\\0" + String($0, radix: 8) }.joined()
         let works = "end=$((SECONDS + 3)); while ((SECONDS < end)); do :; done"
-        // The kernel's mount table is nobody's filesystem: whoever waits for it may.
+        // The kernel's mount table belongs to no filesystem, so any caller may wait for it.
         let mounts = "printf '\\0\\0\\0\\2\\0\\1' >&3; sleep 3"
         for (wait, expected) in [
             (works, ProbeAnswer.canonical(directory)), (mounts, .canonical(directory)), ("exec sleep 30", .unresponsive),

@@ -4,14 +4,14 @@ import Testing
 
 @testable import GrantAdministration
 
-/// Where a directory of a filesystem is looked for. Mounts are asked for nothing.
+/// Places in which the search looks for a directory of a filesystem. It sends no request to mounts.
 @Suite struct ASharedDirectory {
     private func places(_ filesystem: String, _ path: String, _ lines: String) throws -> [String] {
         let place = SharedDirectory(filesystem: try #require(FilesystemName(filesystem)), path: path)
         return place.candidates(in: MountTable(parsing: Array(lines.utf8))).map { String(decoding: $0.path, as: UTF8.self) }
     }
 
-    @Test("is looked for in each mount of its filesystem that shows it, and not below what covers it")
+    @Test("A shared directory is found in each mount that shows it uncovered")
     func mounts() throws {
         let lines = """
             20 1 8:1 / / rw - ext4 /dev/sda1 rw
@@ -29,7 +29,7 @@ import Testing
         #expect(try places("nas:/none", "/projects/x", lines).isEmpty)
     }
 
-    @Test("is not looked for in what a user has mounted under the name of its filesystem")
+    @Test("A shared directory is not found in a filesystem that a user has mounted")
     func usersMounts() throws {
         let lines = """
             20 1 8:1 / / rw - ext4 /dev/sda1 rw
@@ -40,7 +40,7 @@ import Testing
         #expect(try places("nas:/export", "/x", lines) == ["/mnt/nas/x"])
     }
 
-    @Test("has a filesystem by a UUID in whatever case, or by a source that is no device")
+    @Test("A filesystem name is a UUID in either case or a source that is not a device")
     func names() throws {
         #expect(FilesystemName("UUID=0D3B2F4C-1111-2222-3333-444455556666")?.description == "UUID=0d3b2f4c-1111-2222-3333-444455556666")
         #expect(FilesystemName("UUID=ABCD-1234")?.description == "UUID=abcd-1234")
@@ -50,7 +50,7 @@ import Testing
         #expect(FilesystemName(try #require(FilesystemName("nas:/export")).description) == FilesystemName("nas:/export"))
     }
 
-    @Test("is the one that was granted if what both know of it is the same")
+    @Test("Two file identities agree if their common fields are equal")
     func identity() {
         let (one, born) = (FileIdentity(inode: 7), Instant(nanoseconds: 5))
         #expect(one.agrees(with: FileIdentity(inode: 7, generation: 3, birthTime: born)))

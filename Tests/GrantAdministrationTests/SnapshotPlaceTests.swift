@@ -5,7 +5,7 @@ import Testing
 
 @testable import GrantAdministration
 
-/// Where a snapshot may be made, and what becomes of names that somebody else has put something behind.
+/// Permitted places of a snapshot, and names that another process replaced.
 @Suite struct APlaceOfASnapshot {
     private let bench: Bench
     private let source: String
@@ -47,7 +47,7 @@ import Testing
     private func isWhole(_ other: String) -> Bool { access(other + "/kept", F_OK) == 0 && access(other + "/below/kept", F_OK) == 0 }
 
     @Test(
-        "keeps another directory that stands under the name of one under way, whether it fails or is to be published",
+        "A snapshot keeps a foreign directory that took the name of its staging directory",
         arguments: [true, false])
     func exchanged(fails: Bool) throws {
         let other = try other()
@@ -65,7 +65,7 @@ import Testing
         #expect(try FileManager.default.contentsOfDirectory(atPath: place + "/aside").isEmpty, "what was made is removed wherever it is")
     }
 
-    @Test("keeps what lies beside a directory that was moved out of the tree while it is removed")
+    @Test("The removal of a snapshot spares the siblings of a directory that was moved away")
     func moved() throws {
         // The tree to be removed has names that also lie where its directory comes to be.
         let top = try bench.directory("place/top")
@@ -79,7 +79,7 @@ import Testing
         #expect(access(top, F_OK) != 0)
     }
 
-    @Test("is emptied also where its tree is deep, or closed to its owner, with few descriptors")
+    @Test("The removal of a snapshot empties deep and unreadable trees")
     func deep() throws {
         let top = try bench.directory("place/top")
         let way = String(repeating: "/d", count: 600)
@@ -93,7 +93,7 @@ import Testing
         #expect(access(top, F_OK) != 0)
     }
 
-    @Test("leaves a removed snapshot's successor of the same name alone")
+    @Test("The removal of a snapshot spares a successor with the same name")
     func successor() throws {
         let made = try make(at: place + "/snap")
         #expect(rename(place + "/snap", place + "/aside") == 0)
@@ -109,7 +109,7 @@ import Testing
         #expect(isWhole(place + "/snap") && access(place + "/aside/source", F_OK) == 0)
     }
 
-    @Test("may be in a directory that this user alone may write to, or in a sticky one of root's or this user's")
+    @Test("A snapshot requires a directory that is private or sticky")
     func modes() throws {
         for (number, mode) in [0o755, 0o700, 0o1777, 0o1775].enumerated() {
             chmod(place, mode_t(mode))
@@ -122,14 +122,14 @@ import Testing
         }
     }
 
-    @Test("may be in a directory of this user's own group, and of no other", .enabled(if: geteuid() == 0, "needs root"))
+    @Test("A snapshot may be in a directory of the user's own group only", .enabled(if: geteuid() == 0, "needs root"))
     func groups() throws {
         chmod(place, 0o775)
         chown(place, 0, 0)
         #expect(code { () throws(GrantError) in try make(at: place + "/own") } == nil)
         chown(place, 0, 12_345)
         #expect(code { () throws(GrantError) in try make(at: place + "/snap") } == .permission)
-        // Of its own group again, with a list that names somebody.
+        // Of its own group again, with a list that names a user.
         chown(place, 0, 0)
         // acl(5), as in linux/posix_acl_xattr.h: a version, then tag, permissions and id of each entry.
         func entry(_ tag: UInt8, _ permissions: UInt8, _ id: UInt32 = .max) -> [UInt8] {
@@ -143,7 +143,7 @@ import Testing
     }
 
     @Test(
-        "of root's has no way there that others can change: directories of theirs, links of theirs",
+        "A snapshot of root is refused if another user can change the path to it",
         .enabled(if: geteuid() == 0, "needs root"))
     func ways() throws {
         _ = try bench.directory("place/theirs/roots")

@@ -5,7 +5,8 @@ import Testing
 
 @testable import GrantAdministration
 
-/// Snapshots without a claim: what is copied, and what is left when it is not. `MountTests` has those of claimed items.
+/// Snapshots without a claim: their contents, and leftovers of a failure. `MountTests` tests
+/// snapshots of claimed items.
 @Suite struct ASnapshot {
     private let bench: Bench
     private let source: String
@@ -34,7 +35,7 @@ import Testing
         FileManager.default.contents(atPath: path).map { String(decoding: $0, as: UTF8.self) }
     }
 
-    @Test("has each item under its own name, and says where and how much it is")
+    @Test("A snapshot has each item under its own name and reports its place and size")
     func items() throws {
         let other = try bench.directory("other")
         let made = try make(source, other, source + "/b/c")
@@ -47,7 +48,7 @@ import Testing
         #expect(left.isEmpty)
     }
 
-    @Test("that is given up leaves nothing, whenever that happens", arguments: [1, 2, 5])
+    @Test("A cancelled snapshot leaves no files", arguments: [1, 2, 5])
     func givenUp(after looks: Int) throws {
         var count = 0
         // Long enough for several looks.
@@ -66,7 +67,7 @@ import Testing
         }
     }
 
-    @Test("that cannot be made leaves nothing, and never replaces anything")
+    @Test("A failed snapshot leaves no files and replaces none")
     func failures() throws {
         func code(_ body: () throws(GrantError) -> Snapshot.Made) -> GrantError.Code? {
             do throws(GrantError) {
@@ -84,14 +85,14 @@ import Testing
         #expect(left.isEmpty, "\(left)")
         try Data("kept".utf8).write(to: URL(fileURLWithPath: place + "/snap"))
         #expect(code { () throws(GrantError) in try make(source) } == .alreadyExists)
-        // What comes to stand there meanwhile is kept as well.
+        // A file that appears there in the meantime is kept as well.
         unlink(place + "/snap")
         let late = { () throws(GrantError) in try self.make(self.source) { () throws(GrantError) in mkdir(self.place + "/snap", 0o755) } }
         #expect(code(late) == .alreadyExists)
         #expect(left == ["snap"] && rmdir(place + "/snap") == 0)
     }
 
-    @Test("takes what a killed process has left behind with it, and nobody's that is under way")
+    @Test("A snapshot removes leftovers of killed processes and spares those in progress")
     func leftovers() throws {
         for name in [".grantfs-snapshot-dead/x/y", ".grantfs-snapshot-alive"] { _ = try bench.directory("place/" + name) }
         for name in ["dead", "alive"] { chmod("\(place)/.grantfs-snapshot-\(name)", 0o700) }
@@ -104,7 +105,7 @@ import Testing
         withExtendedLifetime(alive) {}
     }
 
-    @Test("follows no link, nor does its removal")
+    @Test("A snapshot and its removal follow no symbolic links")
     func links() throws {
         symlink("/etc", source + "/directory")
         symlink("/etc/passwd", source + "/file")

@@ -5,7 +5,7 @@ import Testing
 
 @testable import GrantBookmarks
 
-/// What can happen to a directory while nothing is mounted.
+/// Events that can happen to a directory without a mount.
 private enum Event: String, CaseIterable {
     case nothing = "nothing"
     case renamed = "renamed"
@@ -28,7 +28,8 @@ private enum Event: String, CaseIterable {
     case unmounted = "its filesystem unmounted"
     case remounted = "… and mounted again under another device number"
 
-    /// The directory is none any more, or out of reach: whatever is found then would be another one.
+    /// The directory no longer exists or is unreachable, so any found directory would be another
+    /// one.
     var isEnd: Bool {
         switch self {
         case .nothing, .renamed, .moved, .ancestorRenamed, .taggedAndCopied, .readOnly, .remounted, .snapshot: false
@@ -198,7 +199,7 @@ private final class Ground {
         return (mark, device)
     }
 
-    /// Saves the directory elsewhere, deletes it, and brings it back.
+    /// Saves the directory elsewhere, deletes it and restores it.
     private func restore(_ path: String, to places: [String]? = nil, _ ground: Ground, _ command: String...) throws {
         let backup = ground.scratch.path + "/backup-\(UUID())"
         try run(command[0], command[1], path + "/", backup)
@@ -210,8 +211,8 @@ private final class Ground {
         try FileDescriptor.open(path.utf8, OpenFlags.path).status().st.st_dev
     }
 
-    /// The finding as root and as a user, once when they agree. What is opened is always the bookmarked directory,
-    /// on the filesystem with that device number where it has kept it.
+    /// The finding as root and as a user, once if they agree. Only the bookmarked directory is ever
+    /// opened, on the filesystem with that device number if it has kept it.
     private func cell(_ mark: Bookmark, _ event: Event, _ device: dev_t?) -> String {
         let findings = [resolve(mark), resolveAsUser(mark)].map { outcome in
             #expect((outcome.inode != nil) == outcome.finding.isUsable, "\(event): \(outcome)")

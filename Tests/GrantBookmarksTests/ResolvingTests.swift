@@ -149,8 +149,8 @@ import Testing
         make(scratch.path + "/top")
         var marks: [Bookmark] = []
         let maker = BookmarkResolver()
-        // A hundred in each: whose names the kernel has forgotten, because somebody made it drop its caches, it looks up again by reading the
-        // directory above from the beginning (fs/exportfs/expfs.c).
+        // A hundred in each: the kernel looks up forgotten names by reading the parent directory
+        // from its start (fs/exportfs/expfs.c).
         for group in 0..<100 {
             make(scratch.path + "/top/\(group)")
             for number in 0..<100 {

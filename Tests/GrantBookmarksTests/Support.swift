@@ -82,8 +82,8 @@ final class Disk {
         try GrantBookmarksTests.unmount(place)
         #expect(MountTable(parsing: try File.contents(of: "/proc/self/mountinfo".utf8)).entry(mountpoint: Array(place.utf8)) == nil)
         mountpoint = nil
-        // A sandbox that another test has just begun has all mounts of that moment, and keeps this filesystem as it was mounted until it
-        // is gone; the kernel lets go of a loop device a moment after its filesystem.
+        // A sandbox of another test may still have this filesystem mounted. The kernel releases a
+        // loop device a moment after its filesystem.
         if !isElsewhere { try eventually("nobody has \(image) mounted") { !isAttached } }
     }
 
@@ -104,7 +104,7 @@ func run(_ command: String...) throws {
     try Command.run(["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"] + command, within: 120).orThrow()
 }
 
-/// Waits until it is so; a failure of the test after a minute.
+/// Waits until the condition holds. After a minute the test fails.
 func eventually(_ what: String, _ condition: () throws -> Bool) throws {
     let deadline = Clock.monotonic + 60_000_000_000
     while try !condition() {
@@ -113,7 +113,7 @@ func eventually(_ what: String, _ condition: () throws -> Bool) throws {
     }
 }
 
-/// Somebody else who looks at all mounts just now, or a child that was just forked and has not run its program yet, makes it busy for a moment.
+/// A process that reads all mounts, or a forked child before its exec, keeps it busy for a moment.
 func unmount(_ place: String) throws {
     try eventually("\(place) is unmounted") {
         if umount2(place, 0) == 0 { return true }
@@ -122,8 +122,8 @@ func unmount(_ place: String) throws {
     }
 }
 
-/// Waits until the clock by which the kernel dates new files has gone on, which it does in steps of some milliseconds: what is made now has
-/// another birth time than what was made before.
+/// Waits until the clock of the kernel's file times has advanced. It moves in steps of
+/// milliseconds, and a file made afterwards has another birth time.
 func waitForAnotherBirthTime() {
     func now() -> Int {
         var time = timespec()
@@ -134,8 +134,8 @@ func waitForAnotherBirthTime() {
     while now() == start { usleep(1_000) }
 }
 
-/// Makes a directory at `path`, until it has the inode number, and removes it again if it has not. ext4 and xfs use a number again soon, though xfs not before
-/// a thread of the kernel's has cleared it away; elsewhere some tries are made. `look` sees each one.
+/// Makes and removes a directory at `path` until it has the inode number. ext4 and xfs reuse a number soon, xfs only after a kernel
+/// thread has freed it. Other filesystems get a few tries. `look` sees each directory.
 func remake(_ path: String, until inode: UInt64, on kind: String, _ look: () throws -> Void = {}) throws -> Bool {
     let isSure = ["ext4", "xfs"].contains(kind)
     let deadline = Clock.monotonic + 60_000_000_000
@@ -165,7 +165,7 @@ struct Outcome: Equatable, CustomStringConvertible {
     var renewedPath: String?
     /// Where another directory carries the tag.
     var copy: String?
-    /// Of what was opened: tells a directory from the same one in a snapshot or a copy of its filesystem.
+    /// The device of the opened directory. It differs in a snapshot or a copy of the filesystem.
     var device: dev_t?
 
     static func == (left: Outcome, right: Outcome) -> Bool {

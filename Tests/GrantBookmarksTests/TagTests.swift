@@ -66,7 +66,7 @@ import Testing
         #expect(resolve(mark) == Outcome(mark, is: .unavailable))
         try run("cp", "-a", scratch.path + "/backup", top + "/a")
         #expect(resolve(mark) == Outcome(copyAt: top + "/a"))
-        // The volume itself is what counts, as soon as it is there.
+        // The volume itself counts once it is mounted.
         try other.unmount()
         _ = try disk.mount(at: "mnt")
         #expect(resolve(mark) == Outcome(mark, is: .ok))
@@ -106,7 +106,8 @@ import Testing
 
     @Test func thatWasMovedFarIsGoneInto() throws {
         let mark = try made("1", "1/2", "1/2/3", "1/2/3/4", "1/up", "1/up/b", "1/up/b/a")
-        // Four levels below the nearest that is still there is the farthest that a search looks; the directory itself is deeper.
+        // A search looks four levels below the nearest remaining directory. This directory is
+        // deeper.
         move(scratch.path + "/1/up", scratch.path + "/1/2/3/4/up")
         #expect(resolveAsUser(mark) == Outcome(mark, movedTo: scratch.path + "/1/2/3/4/up/b/a"))
         // Renamed in there as well: it is searched for below.

@@ -18,7 +18,7 @@ import Testing
         try disk.unmount()
         #expect(resolve(mark) == Outcome(mark, is: .unavailable))
         #expect(resolve(whole) == Outcome(whole, is: .unavailable))
-        // What lies below the mountpoint is another directory.
+        // The directory below the mountpoint is another one.
         make(top + "/a")
         #expect(resolve(mark) == Outcome(mark, is: .unavailable))
         #expect(resolveAsUser(mark) == Outcome(mark, is: .unavailable))

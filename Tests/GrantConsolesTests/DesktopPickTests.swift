@@ -2,7 +2,8 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The desktop's file chooser, played by a program on a session bus of its own: one that starts nothing by itself, whatever the machine has installed.
+/// The desktop's file chooser, played by a program on its own session bus. That bus starts no other
+/// service of the machine.
 @Suite(.enabled(if: Machine.offers("dbus-daemon"), Comment(rawValue: Machine.needs("dbus-daemon"))))
 struct DesktopPickTests {
     @Test func whatIsChosenIsGranted() throws {
@@ -18,7 +19,7 @@ struct DesktopPickTests {
         #expect(grants.map(\.path) == [one, two] && grants.allSatisfy { $0.access == "read-only" && $0.view == "ci" })
     }
 
-    @Test("Files are chosen with --files, and each is granted as a file, or in a directory of its own")
+    @Test("`pick --desktop --files` grants each chosen file, or its own directory")
     func filesAreGranted() throws {
         let desktop = try FakeDesktop()
         let file = try desktop.fixture.source("papers") + "/two words.txt"
@@ -33,7 +34,7 @@ struct DesktopPickTests {
         #expect(try desktop.fixture.grantfs("pick", "--desktop", "--as-directory").status == 2)
     }
 
-    @Test("What a program asks for by grantfs mcp is granted when somebody chooses it, and the chooser begins there and says who asks")
+    @Test("A request by `grantfs mcp` is granted once a user chooses the directory")
     func aProgramsQuestionIsAnswered() throws {
         let desktop = try FakeDesktop()
         let one = try desktop.fixture.source("one")
@@ -50,7 +51,7 @@ struct DesktopPickTests {
         #expect(try desktop.fixture.list("--all").isEmpty)
     }
 
-    @Test("No is an answer to a program as well, and the end of its session is one to the question")
+    @Test("A cancelled dialog refuses the request of a program")
     func aProgramsQuestionIsRefused() throws {
         let desktop = try FakeDesktop()
         let one = try desktop.fixture.source("one")

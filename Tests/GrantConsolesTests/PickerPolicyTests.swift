@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The picker where an administrator says who may grant what.
+/// The picker under a policy of an administrator.
 @Suite(
     .enabled(if: Machine.offers("tmux"), Comment(rawValue: Machine.needs("tmux"))),
     .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
@@ -22,7 +22,7 @@ struct PickerPolicyTests {
         try terminal.send("Enter")
         try terminal.waitFor("no rule of the administrator allows “ann”")
         #expect(try machine.grantfs("list", "--json", as: PolicyMachine.ann).text.contains("[]"))
-        // The one that is allowed, for more than it is allowed for, and as it is.
+        // The permitted directory, with too many rights and with the permitted ones.
         try terminal.send("d", "Enter")
         try terminal.waitFor("allows it read-only alone")
         try terminal.send("a", "Enter")

@@ -56,7 +56,7 @@ import GrantTerminal
         #expect(picker.text.contains("being looked at…"))
         expect([], from: &picker, .enter)
         picker.handle(.looked(bytes("/d/a"), .fine))
-        // Whoever went back and came again gets a fresh look.
+        // Leaving and entering the page again looks again.
         picker.hit("", .escape, .tab)
         expect([], from: &picker, .enter)
     }

@@ -74,7 +74,7 @@ struct PickerSessionTests {
         try terminal.waitFor("Space mark")
         try terminal.send("Escape")
         #expect(try terminal.status() == 1)
-        // The page is gone, and the line that was there before is not.
+        // The page is gone, and the earlier line has not returned.
         try fixture.wait(until: "the line is all that is to be seen") { try terminal.screen() == "grantfs: nothing was granted\n" }
         #expect(!FileManager.default.fileExists(atPath: fixture.store))
     }
@@ -154,7 +154,8 @@ struct PickerSessionTests {
         try terminal.send("hangs")
         try terminal.waitFor("1 of ")
         try terminal.send("Enter")
-        // The page says so for as long as a directory is given to answer, a second, and not only when that is over: who looks twice in half of that sees it.
+        // The page shows this during the second that a directory has to answer, not only after it.
+        // Two looks in half a second see it.
         var (seen, before, now) = ("", Machine.milliseconds, Machine.milliseconds)
         try fixture.wait(until: "it is being read", within: 60) {
             (before, now) = (now, Machine.milliseconds)

@@ -24,7 +24,7 @@ func listed(_ path: String, _ directories: [String], _ links: [String] = [], num
 }
 
 extension Picker {
-    /// Types a text and hits keys; what the last one asked for.
+    /// Types a text and hits keys. Returns the request of the last key.
     @discardableResult
     mutating func hit(_ text: String = "", _ keys: Key...) -> [Effect] {
         var effects: [Effect] = []

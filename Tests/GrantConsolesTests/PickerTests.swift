@@ -50,7 +50,7 @@ import GrantTerminal
         picker.hit("~/x")
         expect([.list(bytes("/home/ann/x"), number: 4)], from: &picker, .enter)
         picker.handle(listed("/home/ann/x", ["~"], number: 4))
-        // Without a slash it is the name of one that is listed, or nobody's home.
+        // Without a slash it is the name of a listed directory, or the home of no user.
         picker.hit("~")
         expect([.list(bytes("/home/ann"), number: 5)], from: &picker, .enter)
     }

@@ -66,7 +66,7 @@ struct TopSessionTests {
         try terminal.send("u", "n")
         try terminal.waitFor("nothing was changed")
         #expect(fixture.mountpoints.count == 1)
-        // Whoever looks at it just now keeps it in use for a moment.
+        // A process that looks at it keeps it in use for a moment.
         try fixture.wait(until: "it is unmounted", within: 60) {
             try terminal.send("u", "y")
             try fixture.wait(until: "something came of it", within: 60) {

@@ -76,7 +76,7 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
         top.handle(
             .seen(try snapshot(seconds: 12, requests: 1_015) { $0[0].readBytes = 4096 }))
         #expect(top.line("at /m").contains("7.5 op/s"))
-        // A mount that was made anew counts from 0.
+        // A new mount at the same place counts from 0.
         top.handle(.seen(try snapshot(seconds: 14, requests: 3)))
         #expect(top.line("at /m").contains(" 0 op/s"))
         #expect(TopRates.bytes(1536) == "1.5 KiB" && TopRates.bytes(0) == "0 B" && TopRates.bytes(3e9) == "2.8 GiB")
@@ -110,7 +110,7 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
         expect([], from: &top, .character("/"), .character("G"), .character("a"))
         #expect(top.page.contains("show: Ga_") && top.page.contains("2 hidden"))
         #expect(top.rows.compactMap { top.row(of: $0)?.name.description } == ["gamma"])
-        // A key of the list's is a letter here; those that move it are none.
+        // A key of the list is a letter here. Keys that move the selection are not.
         expect([], from: &top, .character("q"), .backspace, .down, .enter)
         #expect(top.line("gamma").hasPrefix("> "))
         expect([.act(.revoke(GrantID(high: 7, low: 3)))], from: &top, .character("r"), .character("y"))

@@ -6,7 +6,8 @@ import Testing
 
 /// The bytes of the samples as they have been since a release: a daemon of one release and a command of another understand each other.
 ///
-/// `GRANTFS_RECORD_MESSAGES=1` adds lines for samples that have none. It changes none that is there: bytes that differ are a mistake.
+/// `GRANTFS_RECORD_MESSAGES=1` adds lines for new samples and changes no existing line: different
+/// bytes are a mistake.
 @Suite struct BytesOnTheWire {
     private static let path = URL(fileURLWithPath: #filePath).appendingPathComponent("../../Fixtures/messages.txt").standardized.path
 
@@ -74,7 +75,8 @@ import Testing
         }
     }
 
-    /// How many properties the records in the samples have, by their type, and how many fields they are said to have on the wire.
+    /// The number of properties of each record type in the samples, and the number of its fields on
+    /// the wire.
     private static func countRecords(in value: Any, into counts: inout [String: (properties: Int, fields: Int)]) {
         if let record = value as? any WireRecord { count(record, into: &counts) }
         for child in Mirror(reflecting: value).children { countRecords(in: child.value, into: &counts) }
@@ -88,7 +90,7 @@ import Testing
         var counts: [String: (properties: Int, fields: Int)] = [:]
         for type in sampledMessages { for sample in try Self.samples(of: type) { Self.countRecords(in: sample.message, into: &counts) } }
         #expect(counts.count >= 20)
-        // A number is no record to look into. Later properties of these are in messages of their own.
+        // A number has no fields. Later properties of these are in messages of their own.
         counts["Double"] = nil
         counts["GrantOutcome"]?.properties -= 2
         counts["GrantStatus"]?.properties -= 1

@@ -56,7 +56,8 @@ import Testing
         #expect(throws: CodingFlaw.badValue) { try ControlReply.decode(denial[..<place] + name + denial[(place + 5)...]) }
     }
 
-    /// Bytes by chance, and real messages with some bytes changed: never a trap, and what is accepted is written the same way.
+    /// Random bytes, and real messages with some bytes changed: decoding never traps, and accepted
+    /// messages encode to the same bytes.
     @Test func noInputTraps() throws {
         var random = SplitMix(seed: 42)
         for type in sampledMessages {
@@ -81,7 +82,8 @@ import Testing
         guard let message = try? Message.decode(bytes) else { return }
         let again = message.encoded
         if again == bytes { return }
-        // Two kinds hold what may be said more shortly, or is put right as it is read.
+        // Two kinds contain values that have a shorter form, or that are corrected as they are
+        // read.
         let isHandover = Message.self == HandoverMessage.self && [1, 4].contains(bytes[1])
         let isWhole = Message.self == ControlReply.self && bytes[1] == 8
         #expect(isHandover || isWhole, "\(bytes) is written otherwise")

@@ -32,7 +32,7 @@ private struct Echo: ControlHandler {
     }
 }
 
-/// Holds every request until it is let go.
+/// Holds every request until it is released.
 private final class Holding: ControlHandler {
     let gate = DispatchSemaphore(value: 0)
 
@@ -133,7 +133,7 @@ private final class Holding: ControlHandler {
         let handler = Holding()
         let server = try ControlServer(directory: directory.path, name: "a.sock", handler: handler)
         defer { server.stop() }
-        // Whoever waits longer than that gets an answer in the end.
+        // A client that waits longer gets an answer in the end.
         let isLeft = DispatchSemaphore(value: 0)
         let answering = try WorkerThread.start("late") {
             _ = isLeft.wait(timeout: .now() + 30)
@@ -148,7 +148,8 @@ private final class Holding: ControlHandler {
         answering.join()
     }
 
-    /// As a daemon that was stopped: the kernel takes the connection, nobody reads; and when its queue is full, not even that.
+    /// Like a stopped daemon: the kernel accepts the connection and no process reads. Once its
+    /// queue is full, it accepts none.
     @Test func aServerThatNeverAcceptsIsLeftInTime() throws {
         let directory = try Directory()
         let opened = try FileDescriptor.open(directory.path.utf8, OpenFlags.path | O_DIRECTORY)
@@ -181,7 +182,8 @@ private final class Holding: ControlHandler {
         #expect(try ControlClient.send(.ping, to: "a.sock", in: directory.path, timeout: 60) == .done)
     }
 
-    /// The queue of the socket is full of them as well, so what is asked goes by how fast they are ended, not by their patience of 10 s.
+    /// They also fill the socket's queue, so the time depends on how fast the server ends them, not
+    /// on their timeout of 10 s.
     @Test func clientsThatSendHalfARequestKeepNobodyFromBeingAnswered() throws {
         let directory = try Directory()
         let server = try ControlServer(directory: directory.path, name: "a.sock", handler: Echo())
@@ -218,7 +220,7 @@ private final class Holding: ControlHandler {
         #expect(answered.withLock { $0 } == 100)
     }
 
-    /// An `unmount` request ends with `stop` called from within its own handler; its answer still goes out.
+    /// An `unmount` request calls `stop` within its own handler. Its answer still goes out.
     @Test func stopMayBeCalledByAHandler() throws {
         final class Stopping: ControlHandler {
             let server = Lock<ControlServer?>(nil)

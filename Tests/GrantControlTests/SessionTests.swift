@@ -5,7 +5,7 @@ import Testing
 
 @testable import GrantControl
 
-/// Answers each question that is given back by saying so, and notes who is gone.
+/// Echoes each question, and records sessions that ended.
 private final class Sessions: SessionHandler {
     let ended = Lock(0)
 

@@ -30,7 +30,7 @@ private struct Model {
         let family = entries.filter { other in
             other.isHeld && (other.claimant == entry.claimant || (other.purpose != nil && other.purpose == entry.purpose))
         }
-        // Whoever asks somebody of the purpose waits for that one.
+        // A claim that asks a presenter waits for claims of its purpose.
         var stuck = entries.filter { other in other.awaited?.contains { $0 == entry.purpose } == true }
         var grows = true
         while grows {
@@ -56,7 +56,8 @@ private struct Model {
         return granted
     }
 
-    /// Whether a claim is granted in the end, if everybody who waits for nothing ends all that he holds.
+    /// Whether a claim is granted in the end, if each claimant that waits for none ends all of its
+    /// claims.
     func comesTrue(_ id: ClaimID) -> Bool {
         var model = self
         // Presenters answer, or their time is over.
@@ -92,7 +93,7 @@ private struct Model {
     }
 
     @Test(
-        "keeps the rules, step by step as the model does: exclusion, order, whole batches, deadlocks, presenters asked, nothing lost",
+        "The claim table agrees with a model under random schedules",
         arguments: 0..<8)
     func schedules(part: Int) throws {
         for seed in 0..<250 {
@@ -111,7 +112,7 @@ private struct Model {
             if Int.random(in: 0..<4, using: &random) == 0 {
                 askOrAnswer(&table, &model, &random, "schedule \(name), step \(step)")
             } else if isWaiting || (!own.isEmpty && Bool.random(using: &random)) {
-                // Whoever waits can only give up; others end something.
+                // A waiting claimant can only give up. Others end a claim.
                 let gone = isWaiting ? own.first { !$0.isHeld } : own.randomElement(using: &random)
                 guard let gone, !isWaiting || Int.random(in: 0..<4, using: &random) == 0 else { continue }
                 let effect = table.remove(gone.id)
@@ -124,7 +125,8 @@ private struct Model {
             Self.check(table.claims.map(\.isHeld) == model.entries.map(\.isHeld), "schedule \(name), step \(step): others are held")
         }
         for entry in model.entries where entry.awaited != nil { answer(entry.id, &table, &model, "schedule \(name), at the end") }
-        // Nothing is lost: everybody who waits for nothing ends what he holds, until all have had their turn.
+        // No claim is lost: each claimant that waits for none ends its claims, until all have had
+        // their turn.
         while !model.entries.isEmpty {
             let waiting = Set(model.entries.filter { !$0.isHeld }.map(\.claimant))
             let ready = model.entries.filter { !waiting.contains($0.claimant) }
@@ -139,7 +141,7 @@ private struct Model {
         if let asking = model.entries.filter({ $0.awaited != nil }).randomElement(using: &random) {
             return answer(asking.id, &table, &model, place)
         }
-        // Only the last comer: what was granted before has begun.
+        // Only the last entry: earlier granted work has begun.
         guard let last = model.entries.last, last.isHeld else { return }
         let purposes = Set((0..<3).filter { _ in Bool.random(using: &random) })
         model.entries[model.entries.count - 1].isHeld = false

@@ -1,7 +1,7 @@
 import GrantCoordinator
 import Testing
 
-/// Items as paths in a tree that never changes: what stands at a path is named by its hash.
+/// Items as paths in a tree that never changes. The hash of its path identifies an item.
 func item(_ path: String) -> ClaimedItem {
     func id(_ path: some StringProtocol) -> ItemID { ItemID(UInt64(bitPattern: Int64(path.hashValue)), 0, 0) }
     let parts = path.split(separator: "/")
@@ -25,7 +25,7 @@ extension ClaimTable.Answer {
 }
 
 @Suite struct AClaimTable {
-    @Test("lets readers share, and a writer have the item alone")
+    @Test("The claim table lets readers share an item and gives a writer the item alone")
     func sharing() throws {
         var table = ClaimTable()
         let first = try #require(table.add("a", .readContent, by: 1).granted)
@@ -37,7 +37,7 @@ extension ClaimTable.Answer {
         #expect(table.add("a", .readContent, by: 1).waiting != nil)
     }
 
-    @Test("A claim of work that was begun under another claim passes those who wait for that one")
+    @Test("A claim of work begun under another claim passes the waiters for that claim")
     func begunWork() throws {
         var table = ClaimTable()
         _ = try #require(table.add("a", .readContent, by: 1).granted)
@@ -47,7 +47,7 @@ extension ClaimTable.Answer {
         #expect(table.add("a", .readContent, by: 4).waiting != nil)
     }
 
-    @Test("A claim that the work which has begun it waits for is refused if it would wait for that work, and waits otherwise")
+    @Test("A claim that would deadlock with the work that waits for it is refused")
     func awaitedWork() throws {
         var table = ClaimTable()
         _ = try #require(table.add("a", .readContent, by: 1).granted)
@@ -59,7 +59,7 @@ extension ClaimTable.Answer {
         #expect(table.add("a", .writeContent, by: 4).waiting != nil)
     }
 
-    @Test("keeps the order of arrival: a reader does not pass a writer that waits")
+    @Test("A reader does not pass a waiting writer")
     func order() throws {
         var table = ClaimTable()
         let reader = try #require(table.add("a", .readContent, by: 1).granted)
@@ -69,7 +69,7 @@ extension ClaimTable.Answer {
         #expect(table.remove(writer).granted == [late])
     }
 
-    @Test("covers with a directory all that lies below it, and nothing beside it")
+    @Test("A claim of a directory covers everything below it and nothing beside it")
     func covering() throws {
         var table = ClaimTable()
         _ = try #require(table.add("a/b", .writeContent, by: 1).granted)
@@ -79,7 +79,7 @@ extension ClaimTable.Answer {
         #expect(table.add("x", .writeContent, by: 5).granted != nil)
     }
 
-    @Test("follows what was claimed when it is renamed, and when another is put in its place")
+    @Test("A claim follows a rename and a replacement of its item")
     func renaming() throws {
         var table = ClaimTable()
         let id = try #require(table.add("a/file", .writeContent, by: 1).granted)
@@ -88,7 +88,7 @@ extension ClaimTable.Answer {
         replaced.identities = [ItemID(7, 7, 7)]
         let saved = table.add([ItemAccess(replaced, .readContent)], claimant: claimant(2), purpose: nil)
         let reader = try #require(saved.waiting)
-        // Moved into another directory: whoever claims that has to wait.
+        // Moved into another directory: a claim of that directory has to wait.
         var moved = item("b/file")
         moved.identities += item("a/file").identities
         _ = table.update([id: [ItemAccess(moved, .writeContent)]])
@@ -96,7 +96,7 @@ extension ClaimTable.Answer {
         #expect(table[reader]?.isHeld == true, "the old place is free, so its reader goes on")
     }
 
-    @Test("never lets a claim wait for its own purpose, nor for who waits for that")
+    @Test("A claim never waits for a claim of the same purpose")
     func purposes() throws {
         var table = ClaimTable()
         let outer = try #require(table.add("a", .readContent, by: 1, purpose: "p").granted)
@@ -106,7 +106,7 @@ extension ClaimTable.Answer {
         #expect(table.remove(inner).granted == [writer])
     }
 
-    @Test("says deadlock to who closes a circle, and to nobody else")
+    @Test("A claim that would deadlock is refused, and other waiters are unaffected")
     func deadlock() throws {
         var table = ClaimTable()
         _ = try #require(table.add("a", .writeContent, by: 1).granted)
@@ -118,7 +118,7 @@ extension ClaimTable.Answer {
         #expect(table.add("a/b", .readContent, by: 1) == .deadlock, "it would wait for itself")
     }
 
-    @Test("grants a batch whole or not at all")
+    @Test("A batch of claims is granted as a whole or not at all")
     func batches() throws {
         var table = ClaimTable()
         let both = [ItemAccess(item("a"), .writeContent), ItemAccess(item("b"), .writeContent)]
@@ -130,7 +130,7 @@ extension ClaimTable.Answer {
         #expect(table.remove(first).granted == [second])
     }
 
-    @Test("lets what is about metadata meet metadata, and whatever displaces the item")
+    @Test("A metadata reader passes a content writer but not a displacement")
     func metadata() throws {
         var table = ClaimTable()
         _ = try #require(table.add("a", .writeContent, by: 1).granted)
@@ -140,7 +140,7 @@ extension ClaimTable.Answer {
         #expect(table.add("b", .readMetadata, by: 4).waiting != nil)
     }
 
-    @Test("holds a thousand that wait, and grants them one by one in their order")
+    @Test("A thousand waiting claims are granted in order of arrival")
     func many() throws {
         var table = ClaimTable()
         var ids = [try #require(table.add("a", .writeContent, by: 0).granted)]

@@ -4,7 +4,7 @@ import Synchronization
 import Testing
 
 @Suite struct AGate {
-    @Test("lets in what it does not refuse, and says which refusal it is")
+    @Test("The gate admits every permitted operation and names the refusal of others")
     func verdicts() throws {
         let coordinator = Coordinator(slotCount: 4)
         let open = try #require(coordinator.makeScope(refusing: .none))
@@ -27,7 +27,7 @@ import Testing
         #expect(coordinator.occupants(of: open).isEmpty)
     }
 
-    @Test("sends whoever reads or writes to the claims that are held, and nobody who gives something back")
+    @Test("The gate sends reads and writes to held claims, and admits a close")
     func claims() throws {
         let coordinator = Coordinator(slotCount: 2)
         let scope = try #require(coordinator.makeScope(refusing: .readOnly))
@@ -49,7 +49,7 @@ import Testing
         #expect(coordinator.enter(scope, for: .closing, slot: 1) == .revoked)
     }
 
-    @Test("a crowd sends everybody who may come in to look for room, and nobody else")
+    @Test("The gate of a congested scope sends permitted entries to look for room")
     func crowds() throws {
         let coordinator = Coordinator(slotCount: 2)
         let scope = try #require(coordinator.makeScope(refusing: .none))
@@ -66,7 +66,7 @@ import Testing
         coordinator.setClaimed(scope, true)
         #expect(coordinator.enter(scope, for: .read, slot: 0) == .congested)
         coordinator.leave(slot: 0)
-        // It is no refusal: whoever asks what is refused does not see it.
+        // Congestion does not count as a refusal: a refused entry does not see it.
         #expect(coordinator.gate(scope).pointee.refused == .claimed)
         coordinator.close(scope, .readOnly)
         #expect(coordinator.enter(scope, for: .write, slot: 0) == .readOnly)
@@ -80,7 +80,7 @@ import Testing
         #expect(coordinator.enter(scope, for: .read, slot: 0) == .revoked)
     }
 
-    @Test("counts what it lets in, and no refusal, for each scope by itself, however many scopes there are and whoever looks meanwhile")
+    @Test("The gate counts admitted operations for each scope")
     func counts() throws {
         let coordinator = Coordinator(slotCount: 3)
         // More than a worker has room for at once.
@@ -89,7 +89,7 @@ import Testing
         let isOver = Atomic<Bool>(false)
         DispatchQueue.concurrentPerform(iterations: 3) { slot in
             if slot == 2 {
-                // At no time more is seen than there will be, but for what is just changing hands.
+                // A count never exceeds the final one, except for entries that just change hands.
                 while !isOver.load(ordering: .relaxed) { #expect(coordinator.counts(of: scopes[7]).operations <= UInt64(4 * turns)) }
                 return
             }
@@ -112,7 +112,7 @@ import Testing
         }
     }
 
-    @Test("is widened again when it was narrowed, and never when it was revoked")
+    @Test("A narrowed gate can be widened, a revoked gate cannot")
     func widening() throws {
         let coordinator = Coordinator(slotCount: 1)
         let scope = try #require(coordinator.makeScope(refusing: .readOnly))
@@ -124,7 +124,7 @@ import Testing
         #expect(coordinator.enter(scope, for: .read, slot: 0) == .revoked)
     }
 
-    @Test("tells who is inside, what for, and when exactly that visit has ended")
+    @Test("The gate reports the occupants of a scope and the end of each visit")
     func visits() throws {
         let coordinator = Coordinator(slotCount: 3)
         let (one, other) = (try #require(coordinator.makeScope(refusing: .none)), try #require(coordinator.makeScope(refusing: .none)))
@@ -141,17 +141,17 @@ import Testing
         #expect(coordinator.isInside(visits[1]))
     }
 
-    @Test("ids of scopes are never used twice, over many chunks")
+    @Test("Scope IDs are never used twice")
     func ids() throws {
         let coordinator = Coordinator(slotCount: 1)
         var seen: Set<ScopeID> = []
         for _ in 0..<5_000 { #expect(seen.insert(try #require(coordinator.makeScope(refusing: .none))).inserted) }
     }
 
-    /// The litmus test of the protocol: of a worker that enters and a revoker that closes at the same moment, at least one sees the
-    /// other. Built for release it fails when the mark is stored with anything weaker than sequential consistency (thousands of
-    /// times in each run); built for debugging there is too much code between the two accesses to see it.
-    @Test("a worker and a revoker never miss each other")
+    /// Litmus test of the protocol: of a worker that enters and a revoker that closes, at least one
+    /// sees the other. With a weaker store than sequential consistency a release build fails
+    /// thousands of times. A debug build has too much code between the two accesses.
+    @Test("A worker and a revocation never miss each other")
     func litmus() throws {
         let rounds = 200_000
         // Each round needs both threads: where others have the processors, as many rounds as there are in this time.

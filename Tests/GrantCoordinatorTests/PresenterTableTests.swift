@@ -20,7 +20,7 @@ extension PresenterTable {
 private func required(_ round: PresenterTable.Round?) throws -> PresenterTable.Round { try #require(round) }
 
 @Suite struct APresenterTable {
-    @Test("asks those whose item is the claimed one, above it or below it, for a writer rather than a reader, each once")
+    @Test("A claim asks each presenter of the item, its parents and its children once")
     func concerned() throws {
         var table = PresenterTable()
         let (above, own, below, beside) = (table.add("a"), table.add("a/b"), table.add("a/b/c"), table.add("a/d"))
@@ -38,7 +38,7 @@ private func required(_ round: PresenterTable.Round?) throws -> PresenterTable.R
         #expect(none == nil)
     }
 
-    @Test("asks nobody of the claim's purpose, and nobody to whom no grant leads")
+    @Test("A claim does not ask presenters of its own purpose or without a grant")
     func exempt() throws {
         var table = PresenterTable()
         let (one, other) = (table.add("a", purpose: "p"), table.add("a"))
@@ -52,7 +52,7 @@ private func required(_ round: PresenterTable.Round?) throws -> PresenterTable.R
         #expect(table.ask("a", .writeContent)?.questions.map(\.presenter) == [one, other])
     }
 
-    @Test("is over once, with the last answer; an answer that is given twice, or by another, ends nothing")
+    @Test("A round of questions ends once, with the last answer")
     func answers() throws {
         var table = PresenterTable()
         let (one, other) = (table.add("a"), table.add("a"))
@@ -70,7 +70,7 @@ private func required(_ round: PresenterTable.Round?) throws -> PresenterTable.R
         #expect(table.end(round.id) == [one, other] && table.end(round.id).isEmpty)
     }
 
-    @Test("passes over who lets its time go by, and does not wait for it again until it answers something")
+    @Test("A presenter that misses its deadline is passed over until it answers again")
     func late() throws {
         var table = PresenterTable()
         let (slow, patient) = (table.add("a", patience: 5), table.add("a", patience: 9))
@@ -91,7 +91,7 @@ private func required(_ round: PresenterTable.Round?) throws -> PresenterTable.R
         #expect(table.end(alone.id) == [slow], "it is told nevertheless")
     }
 
-    @Test("waits for nobody who has gone or lost its grant, and passes over who had something to answer when it went")
+    @Test("A round does not wait for a presenter that left or lost its grant")
     func gone() throws {
         var table = PresenterTable()
         let (one, other, third) = (table.add("a"), table.add("a"), table.add("a"))
@@ -102,7 +102,7 @@ private func required(_ round: PresenterTable.Round?) throws -> PresenterTable.R
         #expect(table.end(round.id) == [other])
     }
 
-    @Test("waits before a revocation for all it is said to, late ones as well, until one moment")
+    @Test("A revocation waits for the answers of all its presenters until a deadline")
     func revocation() throws {
         var table = PresenterTable()
         let (late, other) = (table.add("a"), table.add("b"))
@@ -116,7 +116,7 @@ private func required(_ round: PresenterTable.Round?) throws -> PresenterTable.R
         #expect(nobody == nil)
     }
 
-    @Test("ends each round exactly once, whatever comes in which order", arguments: 0..<200)
+    @Test("Each round ends exactly once, in any order of events", arguments: 0..<200)
     func anyOrder(seed: Int) throws {
         var random = SplitMix(seed: UInt64(seed))
         var table = PresenterTable()
@@ -154,7 +154,7 @@ private func required(_ round: PresenterTable.Round?) throws -> PresenterTable.R
         table.add([ItemAccess(item("a"), .writeContent)], claimant: claimant(number), purpose: purpose.map { Array($0.utf8) })
     }
 
-    @Test("waits like any other, lets those go before it whom it asks, and then waits for them")
+    @Test("A claim lets the presenters that it asks go first, and waits for them")
     func asking() throws {
         var table = ClaimTable()
         guard case .granted(let id) = claim(&table, 1) else { throw Unexpected() }
@@ -169,7 +169,7 @@ private func required(_ round: PresenterTable.Round?) throws -> PresenterTable.R
         #expect(table.answered(id) == .init() && table.ask(id, of: []) == .init(), "it is gone")
     }
 
-    @Test("lets those go on at once who wait for it and whom it asks, and no others once they have answered")
+    @Test("A claim that asks a waiting presenter lets it go on immediately")
     func waiting() throws {
         var table = ClaimTable()
         guard case .granted(let id) = claim(&table, 1) else { throw Unexpected() }
@@ -182,7 +182,7 @@ private func required(_ round: PresenterTable.Round?) throws -> PresenterTable.R
         #expect(table.remove(id).granted == [late])
     }
 
-    @Test("that gives up while it asks lets the others on")
+    @Test("A claim that is given up while it asks lets the next claim go on")
     func givingUp() throws {
         var table = ClaimTable()
         guard case .granted(let id) = claim(&table, 1) else { throw Unexpected() }
@@ -191,7 +191,7 @@ private func required(_ round: PresenterTable.Round?) throws -> PresenterTable.R
         #expect(table.remove(id).granted == [next])
     }
 
-    @Test("is found out when it would wait for who waits for it")
+    @Test("A claim that would deadlock with a presenter is reported as a deadlock")
     func circle() throws {
         var table = ClaimTable()
         let other = [ItemAccess(item("b"), .writeContent)]

@@ -10,7 +10,7 @@ import Testing
         return policy
     }
 
-    @Test("has what is never granted, and rules with users, groups, directories, views and the most access, each with its line")
+    @Test("A policy is read with its rules, and each has its line number")
     func reads() throws {
         let policy = try read(
             """
@@ -42,7 +42,7 @@ import Testing
     }
 
     @Test(
-        "is refused when it makes no sense, with the line",
+        "An invalid policy is refused with the number of the line",
         arguments: [
             "\nallow = 1", "\nnever = \"/etc\"", "\nnever = [\"etc\"]", "\nnever = [\"/a/../b\"]", "\nnever = [\"/a*/b\"]",
             "\nnever = [\"~ann/x\"]",

@@ -2,7 +2,7 @@ import GrantFiles
 import GrantModel
 import Testing
 
-/// What a person has decided beforehand about the requests of programs.
+/// Decisions of a user about requests of programs, made in advance.
 @Suite struct RequestPolicyTests {
     private func read(_ text: String) throws -> RequestPolicy {
         try RequestPolicy(Array(text.utf8), file: "policy", home: Array("/home/ann".utf8))
@@ -12,7 +12,7 @@ import Testing
         policy.verdict(on: Array(path.utf8), access)
     }
 
-    @Test("allows what lies in an allowed directory, for no more than is allowed, and leaves the rest to be asked")
+    @Test("A request policy allows access below its directories up to its rights")
     func allows() throws {
         let policy = try read("[[allow]]\npath = \"~/src\"\naccess = \"read-only\"\n[[allow]]\npath = \"/srv/out\"\n")
         for (path, access, wanted) in [
@@ -24,7 +24,7 @@ import Testing
         }
     }
 
-    @Test("denies what is denied, all below it and all that holds it, whatever else allows it")
+    @Test("A denied directory is denied with its parents and children, despite any rule")
     func denies() throws {
         let policy = try read("deny = [\"~/.ssh\"]\n[[allow]]\npath = \"/\"\n")
         for path in ["/home/ann/.ssh", "/home/ann/.ssh/keys", "/home/ann", "/"] { #expect(verdict(policy, path) == .denied, "\(path)") }
@@ -32,7 +32,7 @@ import Testing
     }
 
     @Test(
-        "is refused when it makes no sense, with the line",
+        "An invalid request policy is refused",
         arguments: [
             "allow = 1", "[[allow]]\naccess = \"read-only\"", "deny = [\"relative\"]", "[[allow]]\npath = \"/a\"\naccess = \"all\"",
             "denies = []", "deny = [",

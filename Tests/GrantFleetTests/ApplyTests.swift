@@ -16,7 +16,7 @@ extension GrantFleetTests {
             var actions: [String] { grants.map { "\($0.action) \($0.name)" } }
         }
 
-        @Test("is what a file says, after the difference was shown: made, changed, put elsewhere, withdrawn, and what was revoked stays so")
+        @Test("`fleet apply` makes the fleet match a file and keeps revocations")
         func applies() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2"])
             let mounts = try ["h1", "h2"].map { try fleet.mount($0) }
@@ -78,7 +78,7 @@ extension GrantFleetTests {
             #expect(open(mounts[0] + "/c/new", O_WRONLY | O_CREAT, 0o600) < 0 && errno == EROFS)
         }
 
-        @Test("is not touched by a file in which something is wrong, which is said with the line")
+        @Test("`fleet apply` rejects a file with a flaw and changes nothing")
         func flaws() throws {
             let fleet = try FleetFixture(hosts: [])
             let source = try fleet.source()

@@ -6,7 +6,7 @@ import Testing
 extension GrantFleetTests {
     @Suite struct BadInput {
         @Test(
-            "says of a directory that is not there, no directory, or reached by a link why it is not granted on that host, and opens it when it can"
+            "A host reports why it cannot open the directory of a grant"
         )
         func locators() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
@@ -33,7 +33,7 @@ extension GrantFleetTests {
             #expect(FleetFixture.reading(mount + "/nowhere/file") == ENOENT)
         }
 
-        @Test("says what is wrong with an invitation, a password, and what is typed")
+        @Test("A bad invitation or password is refused with a reason")
         func words() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let file = fleet.files.base + "/bad.invitation"
@@ -75,7 +75,7 @@ extension GrantFleetTests {
         }
 
         @Test(
-            "opens no grant that expires on a host whose clock is a year wrong, and says so; others open, and their fence is the same",
+            "A host whose clock is a year wrong opens no grant that expires",
             .enabled(if: Command.exists("clang"), "needs clang"), arguments: [-31_536_000, 31_536_000])
         func clocks(shift: Int) throws {
             let fleet = try FleetFixture(hosts: [])
@@ -99,7 +99,7 @@ extension GrantFleetTests {
             for name in ["lasting", "passing"] { try fleet.awaitReading("\(mount)/\(name)/file", 0) }
         }
 
-        @Test("refuses grants when the database of etcd is full, and says why; a revocation still works")
+        @Test("A full etcd database refuses grants and permits a revocation")
         func fullDatabase() throws {
             let fleet = try FleetFixture(hosts: ["h1"], options: ["--quota-backend-bytes", "2000000"])
             let mount = try fleet.mount("h1")

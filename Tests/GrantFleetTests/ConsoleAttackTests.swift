@@ -6,7 +6,7 @@ import Testing
 extension GrantFleetTests {
     @Suite(.enabled(if: Machine.offers("curl"), "\(Machine.needs("curl"))"))
     struct AnAttackerOfTheConsole {
-        @Test("comes in neither without the token nor with half of a session, and changes nothing")
+        @Test("The console admits no client without a token and a whole session")
         func sessions() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "20s")
             let id = try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow().trimmed
@@ -42,7 +42,7 @@ extension GrantFleetTests {
             #expect(try fleet.administer("list", "--fleet").orThrow().text.contains("active"))
         }
 
-        @Test("who has a page on another origin, or a name that leads here, is refused whatever it sends")
+        @Test("The console refuses requests of another origin or host name")
         func origins() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "20s")
             let id = try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow().trimmed
@@ -98,7 +98,7 @@ extension GrantFleetTests {
             #expect(try fleet.administer("list", "--fleet").orThrow().text.contains("active"), "nothing of all that has changed anything")
         }
 
-        @Test("who sends too much, or what is no request, is refused, and the console goes on")
+        @Test("The console refuses oversized and malformed requests and goes on")
         func sizes() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "20s")
             let console = try ConsoleFixture(fleet)
@@ -157,7 +157,7 @@ extension GrantFleetTests {
             return nil
         }
 
-        @Test("who holds connections open, a byte now and then, keeps nobody out, and is cut off")
+        @Test("The console cuts off slow clients and serves others")
         func slowClients() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "20s")
             let console = try ConsoleFixture(fleet)

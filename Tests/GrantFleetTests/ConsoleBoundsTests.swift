@@ -7,7 +7,7 @@ import Testing
 extension GrantFleetTests {
     @Suite(.enabled(if: Machine.offers("curl"), "\(Machine.needs("curl"))"))
     struct AConsoleThatIsUnderAttack {
-        @Test("records further revocations while a host, whose lease lasts, confirms none")
+        @Test("The console records more revocations while a host confirms none")
         func silentHost() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2"], lease: "60s")
             let source = try fleet.source()
@@ -40,7 +40,7 @@ extension GrantFleetTests {
             return 503
         }
 
-        @Test("says of a restoration that restored nothing that it did, and records none")
+        @Test("The console reports a restoration without effect and records none")
         func nothingToRestore() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "20s")
             let id = try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow().trimmed
@@ -57,7 +57,7 @@ extension GrantFleetTests {
             #expect(again.hasPrefix("active already: x "), "\(again)")
         }
 
-        @Test("writes a line a second of refused logins, however many there are")
+        @Test("The console logs refused logins once a second")
         func refusedLogins() throws {
             let fleet = try FleetFixture(hosts: [], lease: "20s")
             let console = try ConsoleFixture(fleet)
@@ -82,7 +82,7 @@ extension GrantFleetTests {
             ).text.split(separator: "\n").map(String.init)
         }
 
-        @Test("goes on when nobody reads what it says, drops lines, and says then how many")
+        @Test("The console drops log lines while its output blocks, and counts them")
         func nobodyReads() throws {
             let fleet = try FleetFixture(hosts: [], lease: "20s")
             let pipe = fleet.files.base + "/errors"
@@ -106,13 +106,13 @@ extension GrantFleetTests {
             let dropped = Int(said.firstMatch(of: /console: ([0-9]+) lines were dropped here/)?.1 ?? "") ?? 0
             let came = said.split(separator: "\n").count { $0.hasSuffix("the token came in from 127.0.0.1") }
             #expect(dropped > 100 && dropped + came == count + 1, "\(dropped) dropped, \(came) said")
-            // It ends though nobody reads.
+            // It ends although no process reads its output.
             #expect(try Self.logins(console, token, count: 300).count { $0 == "200" } == 300)
             kill(console.child.pid, SIGTERM)
             #expect(console.child.wait(within: 20) == 0)
         }
 
-        @Test("gives each console of a machine, and each tunnel, a cookie of its own, which is worth nothing at another")
+        @Test("Each console of a machine and each tunnel has its own session cookie")
         func cookies() throws {
             let fleet = try FleetFixture(hosts: [], lease: "20s")
             let consoles = [try ConsoleFixture(fleet), try ConsoleFixture(fleet)]
@@ -142,7 +142,7 @@ extension GrantFleetTests {
         }
 
         @Test(
-            "answers others while one address, or somebody on this machine, connects without pause",
+            "The console answers other clients during a flood of connections",
             .enabled(if: Flood.address != nil, "needs an address that is not the machine's own"), arguments: [false, true])
         func flood(isLocal: Bool) throws {
             let fleet = try FleetFixture(hosts: [], lease: "20s", .certificates)
@@ -166,12 +166,12 @@ extension GrantFleetTests {
             pause(milliseconds: 500)
             let statuses = try (0..<20).map { _ in try console.ask(target).status }
             #expect(flood.count > 200)
-            // Some may be late on a machine that has other work; without the bounds nearly all are.
+            // Some may be late on a busy machine. Without the limits nearly all are.
             #expect(statuses.count { $0 == 200 } >= 15, "\(statuses), \(flood.count) connections")
         }
 
         @Test(
-            "keeps few connections of one address, accepts few new ones a second, and takes from nobody what somebody else holds",
+            "The console limits the connections of each address",
             .enabled(if: Flood.address != nil, "needs an address that is not the machine's own"))
         func parts() throws {
             let fleet = try FleetFixture(hosts: [], lease: "20s", .certificates)
@@ -186,7 +186,8 @@ extension GrantFleetTests {
             let hold = { (address: String, count: Int) in
                 held += (0..<count).compactMap { _ in Flood.connected(address, console.port) }
             }
-            // Somebody who says nothing for a while, and is the oldest when the machine's own users take all that is there.
+            // A client that is silent for a while, and the oldest one when the machine's own users
+            // take every connection.
             hold(address, 1)
             pause(milliseconds: 100)
             hold("127.0.0.1", 120)
@@ -221,7 +222,7 @@ extension GrantFleetTests {
             #expect(Flood.isOpen(try #require(held.first), within: 300))
         }
 
-        @Test("takes an address of IPv6 for its network, and all of the machine's own for one")
+        @Test("The console counts an IPv6 address by its network")
         func clients() throws {
             let cases: [(String, String, Bool)] = [
                 ("192.0.2.1", "192.0.2.1", true), ("192.0.2.1", "192.0.2.2", false), ("127.0.0.1", "127.9.9.9", true),
@@ -238,7 +239,7 @@ extension GrantFleetTests {
     }
 }
 
-/// Somebody who connects again and again, as fast as can be, and holds the newest of what he gets.
+/// A client that connects without pause and keeps its newest connections.
 private final class Flood: @unchecked Sendable {
     private let lock = NSLock()
     private var (isEnding, made, running) = (false, 0, 0)

@@ -57,7 +57,7 @@ final class ConsoleFixture {
                 path.hasPrefix("http") ? path : url + path
             ])
         var rest = output.text[...]
-        // What comes before the answer: 100 Continue.
+        // The line before the answer: 100 Continue.
         while rest.hasPrefix("HTTP/1.1 100") { rest = rest.range(of: "\r\n\r\n").map { rest[$0.upperBound...] } ?? "" }
         guard let end = rest.range(of: "\r\n\r\n") else { return Answer(status: 0, headers: [:], body: output.errors) }
         let lines = rest[..<end.lowerBound].components(separatedBy: "\r\n")
@@ -75,7 +75,7 @@ final class ConsoleFixture {
 
     var origin: [String] { ["--header", "Origin: \(url)"] }
 
-    /// Comes in. The key of the session, which the page keeps; the cookie is in the jar.
+    /// Logs in. Returns the session key, which the page keeps. The cookie is in the jar.
     func logIn(_ token: String? = nil) throws -> String {
         let answer = try ask("/api/login", Self.post("{\"token\":\"\(token ?? self.token ?? "")\"}", origin + ["--cookie-jar", cookies]))
         struct Body: Decodable { let key: String }

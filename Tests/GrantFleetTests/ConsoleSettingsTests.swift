@@ -6,7 +6,7 @@ import Testing
 extension GrantFleetTests {
     @Suite(.enabled(if: Machine.offers("curl"), "\(Machine.needs("curl"))"))
     struct AConsoleWithTLS {
-        @Test("lets in whoever has a certificate of the authority, and says in the log who that was; nobody else sees even the page")
+        @Test("The console admits only clients with a certificate of its authority")
         func certificates() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "20s", .certificates)
             let place = fleet.servers.directory
@@ -45,7 +45,7 @@ extension GrantFleetTests {
             #expect(try console.ask("/").status == 0, "curl does not know the authority")
             #expect(try console.ask("http://127.0.0.1:\(console.port)/").status != 200)
 
-            // Both are needed where both are asked for.
+            // If both are required, a client needs both.
             let file = fleet.files.base + "/token"
             let token = String(repeating: "k3", count: 20)
             try (token + "\n").write(toFile: file, atomically: false, encoding: .utf8)
@@ -62,7 +62,7 @@ extension GrantFleetTests {
 
     @Suite(.enabled(if: Machine.offers("curl"), "\(Machine.needs("curl"))"))
     struct ACertificateWithoutAName {
-        @Test("lets nobody in, nor does one whose name is too long to be told from others: all of them would be one person")
+        @Test("The console refuses a certificate whose name is too long to be unique")
         func subjects() throws {
             let fleet = try FleetFixture(hosts: [], lease: "20s", .certificates)
             let place = fleet.servers.directory
@@ -90,7 +90,7 @@ extension GrantFleetTests {
 
     @Suite struct ASettingOfTheConsole {
         @Test(
-            "by which the key of another user would be used is refused, by every command, with what to do",
+            "The console refuses settings that point to the key of another user",
             .enabled(if: geteuid() == 0, "needs root"))
         func othersKey() throws {
             let fleet = try FleetFixture(hosts: [], lease: "20s", .certificates)
@@ -102,7 +102,8 @@ extension GrantFleetTests {
                     ["invite", "a/b", "--cert", place + "/client.pem"],
                     ["init", "--endpoints", "https://127.0.0.1:1", "--cert", place + "/named.pem"],
                 ] {
-                    // What is wrong besides is said where the key is right: nothing is begun.
+                    // With a correct key, the other error is reported and the console does not
+                    // start.
                     let output = try Command.run(
                         [Programs.grantfs, "fleet"] + words.map { $0 == "127.0.0.1:-" ? "127.0.0.1:0" : $0 }
                             + ["--key", place + "/server.key"] + (words[0] == "console" ? ["--client-ca", "/nowhere"] : []),
@@ -115,7 +116,7 @@ extension GrantFleetTests {
             }
         }
 
-        @Test("that would leave it open, or makes no sense, is refused before anything is served")
+        @Test("Unsafe or invalid settings of the console are refused before it serves")
         func refused() throws {
             let fleet = try FleetFixture(hosts: [], lease: "20s", .certificates)
             let place = fleet.servers.directory

@@ -6,7 +6,7 @@ import Testing
 extension GrantFleetTests {
     @Suite(.enabled(if: Machine.offers("curl"), "\(Machine.needs("curl"))"))
     struct TheConsole {
-        @Test("revokes and restores on every host, shows which have confirmed it and how fast, and the log says who it was")
+        @Test("The console revokes and restores on every host and shows confirmations")
         func spreads() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2"], lease: "20s")
             let mounts = try ["h1", "h2"].map { try fleet.mount($0) }
@@ -30,7 +30,7 @@ extension GrantFleetTests {
             #expect(shown.grant(id)?.waiting == 0)
             let log = try fleet.administer("log", "--fleet", "--json").orThrow().text
             #expect(log.contains("grantfs fleet console, for the token"), "\(log)")
-            // What somebody has changed since it was looked at is not restored.
+            // A grant that changed since the page read it is not restored.
             #expect(try console.change("restore", id, revision: revision, key: key).status == 202)
             let refused = try console.awaitState(key, "over") { $0.changes.count == 2 && $0.changes.last?.over == true }
             #expect(refused.changes.last?.failure?.contains("somebody has changed it since") == true, "\(refused.changes)")
@@ -41,7 +41,7 @@ extension GrantFleetTests {
             if let token = console.token { #expect(!console.said.contains(token)) }
         }
 
-        @Test("shows a host that hears of nothing as one that may still serve, until when, and as gone when its lease is")
+        @Test("The console shows how long an unreachable host may still serve")
         func waits() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2"], lease: "6s")
             let id = try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow().trimmed
@@ -59,14 +59,14 @@ extension GrantFleetTests {
             #expect(waiting.standing == "waiting" && waiting.behind > 0 && left > 0 && left < 9, "\(waiting), \(left) s left")
             let after = try console.awaitState(key, "over") { $0.changes.last?.over == true }
             #expect(after.changes.last?.hosts.first { $0.host == "h2" }?.state == "fenced", "\(after.changes)")
-            // The change hears of it before the next look does.
+            // The change gets the result before the next refresh does.
             _ = try console.awaitState(key, "gone") { $0.grant(id)?.gone == 1 }
             standings = try console.ask("/api/grant?id=\(id)", console.keyed(key)).decoded()
             #expect(standings.row("h2")?.standing == "gone")
             fleet.signalAgent("h2", SIGCONT)
         }
 
-        @Test("says that the fleet is not heard, with what was seen last, and goes on when it is heard again")
+        @Test("The console reports a silent etcd and goes on when it answers again")
         func etcdStops() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "20s")
             let id = try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow().trimmed
@@ -85,7 +85,7 @@ extension GrantFleetTests {
             _ = try console.awaitState(key, "heard") { $0.failure == nil && $0.grant(id)?.state == "active" }
         }
 
-        @Test("tells names of strangers as text, with what could turn or break a line written out")
+        @Test("The console sends foreign names as text with control characters escaped")
         func names() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "20s")
             let bad = "<script>alert(1)<\u{2044}script>\"'&\u{202E}x"
@@ -96,7 +96,8 @@ extension GrantFleetTests {
             #expect(state.fleet?.grants[0].name == bad.replacingOccurrences(of: "\u{202E}", with: "\\u{202e}"))
             let answer = try console.ask("/api/state", console.keyed(key))
             #expect(answer.headers["content-type"] == ["application/json"] && answer.headers["x-content-type-options"] == ["nosniff"])
-            // A host may say what it likes of itself: numbers that do not fit, and more than anybody reads.
+            // A host may report anything about itself: numbers out of range, and more text than a
+            // page shows.
             let root = try fleet.rootOfEtcd()
             fleet.signalAgent("h1", SIGSTOP)
             let id = try #require(state.fleet?.grants[0].id)

@@ -13,7 +13,7 @@ struct AnEtcdClient {
         return nil
     }
 
-    @Test("of two who change the same thing at once lets one win")
+    @Test("Of two concurrent changes of one etcd key, one wins")
     func comparing() throws {
         let scratch = try MountFixture()
         let servers = try EtcdServers(in: scratch.base)
@@ -24,7 +24,7 @@ struct AnEtcdClient {
         let second = try clients[1].transaction([.modified("key", seen[1])], then: [.put("key", [2])], otherwise: [.read("key")])
         #expect(!second.succeeded && second.found.first?.first?.value == [1])
 
-        // Whoever loses tries again: none of a hundred is lost.
+        // The loser tries again, so none of a hundred is lost.
         DispatchQueue.concurrentPerform(iterations: 4) { _ in
             do {
                 let client = try EtcdClient(settings)
@@ -66,7 +66,7 @@ struct AnEtcdClient {
         try scratch.wait(until: "the client has its answer") { found.withLock { $0 } == true }
     }
 
-    @Test("goes on with a watch behind what it brought last, when the server was killed meanwhile")
+    @Test("A watch continues after its last event when the server was killed")
     func watching() throws {
         let scratch = try MountFixture()
         let servers = try EtcdServers(in: scratch.base)
@@ -97,7 +97,7 @@ struct AnEtcdClient {
         #expect(deleted == ["watched/0"])
     }
 
-    @Test("says of a watch from a forgotten revision where it can begin anew")
+    @Test("A watch from a compacted revision fails with the revision to start from")
     func compaction() throws {
         let scratch = try MountFixture()
         let servers = try EtcdServers(in: scratch.base)
@@ -109,7 +109,7 @@ struct AnEtcdClient {
         #expect(failure == .compacted(revision))
     }
 
-    @Test("does not wait for an endpoint that answers a byte at a time for longer than for one that is silent")
+    @Test("An endpoint that answers slowly is given up like a silent one")
     func dripping() throws {
         let scratch = try MountFixture()
         let servers = try EtcdServers(in: scratch.base)
@@ -140,7 +140,7 @@ struct AnEtcdClient {
         #expect(Machine.milliseconds - start < 50_000)
     }
 
-    @Test("asks the next endpoint when one is dead, silent, or no etcd")
+    @Test("The client asks the next endpoint if one is dead, silent or not etcd")
     func failingOver() throws {
         let scratch = try MountFixture()
         let servers = try EtcdServers(in: scratch.base)
@@ -172,7 +172,7 @@ struct AnEtcdClient {
         }
     }
 
-    @Test("leaves a watch that gets no word in the time of any answer, and watches at the next endpoint")
+    @Test("The client moves a silent watch to the next endpoint")
     func silentWatch() throws {
         let scratch = try MountFixture()
         let servers = try EtcdServers(in: scratch.base)
@@ -191,7 +191,7 @@ struct AnEtcdClient {
         #expect(seen == ["watched/1"])
     }
 
-    @Test("trusts nobody whom its authority has not signed, and shows a certificate of its own")
+    @Test("The client trusts only servers that its authority has signed")
     func certificates() throws {
         let scratch = try MountFixture()
         let servers = try EtcdServers(in: scratch.base, .certificates)
@@ -220,7 +220,7 @@ struct AnEtcdClient {
         }
     }
 
-    @Test("logs in again when its token is worth nothing any more, and says when the password is wrong")
+    @Test("The client logs in again when its token is invalid")
     func passwords() throws {
         let scratch = try MountFixture()
         let servers = try EtcdServers(in: scratch.base)
@@ -240,7 +240,7 @@ struct AnEtcdClient {
         #expect(Self.failure { () throws(EtcdFailure) in _ = try nobody.read("a") } == .needsLogin)
     }
 
-    @Test("renews leases, and says when one is gone")
+    @Test("The client renews leases and reports an expired lease")
     func leases() throws {
         let scratch = try MountFixture()
         let servers = try EtcdServers(in: scratch.base)
@@ -256,7 +256,7 @@ struct AnEtcdClient {
         #expect(try client.read("leased").entry == nil)
         #expect(Self.failure { () throws(EtcdFailure) in _ = try client.renewLease(4711) } == .noSuchLease)
         #expect(Self.failure { () throws(EtcdFailure) in _ = try client.timeLeft(ofLease: 4711) } == .noSuchLease)
-        // One that has less than a second is there.
+        // A lease of less than a second still exists.
         _ = try client.grantLease(4712, seconds: 2)
         var seen: [Int64] = []
         try scratch.wait(until: "the lease has ended", within: 30) {

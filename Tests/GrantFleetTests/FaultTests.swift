@@ -3,8 +3,9 @@ import TestSupport
 import Testing
 
 extension GrantFleetTests {
-    /// A short form of what `make conformance FLEET=SCHEDULES` does for long: three members of etcd, three hosts in network namespaces, an administrator for each grant, and programs that read without pause.
-    /// How much goes wrong in so short a time depends on the machine, so it runs alone, after the other tests.
+    /// A short form of `make conformance FLEET=SCHEDULES`: three members of etcd, three hosts in network namespaces, an administrator for
+    /// each grant, and constant readers. The number of faults in this time depends on the machine, so it runs alone, after the other
+    /// tests.
     @Suite(.enabled(if: ProcessInfo.processInfo.environment["GRANTFS_ALONE"] != nil, "needs GRANTFS_ALONE")) struct AFleetWithFaults {
         private static func run(_ words: String...) throws -> Output? {
             let root = URL(fileURLWithPath: #filePath).appendingPathComponent("../../..").standardized.path
@@ -19,7 +20,7 @@ extension GrantFleetTests {
             return nil
         }
 
-        @Test("shows nothing after a confirmation or a lease, brings nothing back, and loses nothing, whatever dies, stops, or is cut off")
+        @Test("A fleet keeps its promises under random faults")
         func holds() throws {
             guard let output = try Self.run("--schedules", "2", "--time", "10", "--seed", "1") else { return }
             #expect(output.status == 0, "\(output)")
@@ -27,14 +28,14 @@ extension GrantFleetTests {
         }
 
         @Test(
-            "is not passed by a daemon without a fence, nor by an agent that says too early that mounts have confirmed",
+            "The fault test detects a daemon without a fence and an early confirmation",
             arguments: ["no-fence", "early-watermark"])
         func planted(fault: String) throws {
             guard let output = try Self.run("--schedules", "4", "--time", "20", "--seed", "1", "--plant", fault) else { return }
             #expect(output.status == 1 && output.text.contains(" could be read "), "\(output)")
         }
 
-        @Test("is shown by a script that a reader can run: a grant, a cut link, a revocation, the fence")
+        @Test("The demonstration script shows a cut link, a revocation and the fence")
         func demonstration() throws {
             let script = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../docs/guides/fleet-demo").standardized.path
             let programs = URL(fileURLWithPath: Programs.grantfs).deletingLastPathComponent().path

@@ -6,7 +6,7 @@ import Testing
 
 extension GrantFleetTests {
     @Suite struct TheFence {
-        @Test("shuts what the fleet granted on a host of which the agent stands still, and only then it is called fenced")
+        @Test("The fence closes the fleet's grants on a host whose agent is stopped")
         func stoppedAgent() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2"])
             let mounts = try ["h1", "h2"].map { try fleet.mount($0) }
@@ -23,7 +23,7 @@ extension GrantFleetTests {
             let soon = try fleet.administer("revoke", "--fleet", "x", "--timeout", "0.2", "--json")
             let first = try soon.decoded(as: [FleetRevocation].self)[0]
             #expect(soon.status == 3 && first.state("h1") == "confirmed", "\(soon)")
-            // On a machine that stood still its lease may be gone by now.
+            // On a machine that was suspended its lease may have ended.
             let host = try #require(first.hosts.first { $0.host == "h2" })
             if host.state == "waiting" {
                 #expect(host.until != nil && soon.errors.contains("“h2” has not confirmed it"))
@@ -41,7 +41,7 @@ extension GrantFleetTests {
             #expect(FleetFixture.reading(held) == EACCES, "a fresh scope")
         }
 
-        @Test("lets no host be called fenced while its lease is there, also in the last second of it")
+        @Test("A host is not reported as fenced before its lease has ended")
         func lastSecond() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
@@ -55,13 +55,14 @@ extension GrantFleetTests {
             }
         }
 
-        @Test("is not held open by a member of etcd that renews leases and leads no longer")
+        @Test("A deposed etcd leader that renews leases does not keep the fence open")
         func staleLeader() throws {
             let fleet = try FleetFixture(hosts: [])
             let mount = fleet.files.base + "/m"
             try fleet.invite("h1")
             try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
-            // It stands between the host and etcd, and says of renewals alone that they are of the term before.
+            // A proxy between the host and etcd. It reports only renewals as being of the previous
+            // term.
             let (socket, port) = try EtcdServers.listening(backlog: nil)
             close(socket)
             let code = """
@@ -107,7 +108,7 @@ extension GrantFleetTests {
         }
 
         @Test(
-            "loses nothing that a write had acknowledged, and opens again by itself when etcd is back", arguments: ["shared", "exclusive"])
+            "The fence loses no acknowledged write and opens again when etcd is back", arguments: ["shared", "exclusive"])
         func etcdStops(cache: String) throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let source = try fleet.source()
@@ -130,7 +131,7 @@ extension GrantFleetTests {
                 return false
             }
             #expect(count > 0)
-            // Refused is who comes new; what was acknowledged before is on its way.
+            // New callers are refused. Acknowledged writes are still in progress.
             try fleet.files.wait(until: "all that was acknowledged is in the file") {
                 try Data(contentsOf: URL(fileURLWithPath: source + "/written")).count == count * line.count
             }
@@ -140,7 +141,7 @@ extension GrantFleetTests {
             #expect(FleetFixture.reading(file) == EACCES)
         }
 
-        @Test("stands before a mount that is made, or upgraded, while nobody says that the fleet's grants are valid")
+        @Test("The fence covers new and upgraded mounts until the fleet's grants are valid")
         func newMounts() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
@@ -160,7 +161,7 @@ extension GrantFleetTests {
             for mount in [early, late] { try fleet.awaitReading(mount + "/x/file", 0) }
         }
 
-        @Test("is not opened by an etcd that was restored from a backup, until somebody begins the fleet again")
+        @Test("An etcd restored from a backup does not open the fence")
         func backup() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let mount = try fleet.mount("h1")

@@ -6,9 +6,10 @@ import TestSupport
 import Testing
 
 extension GrantFleetTests {
-    /// etcd bounds nobody's share of its database and of its time, so a host that is taken over can use up both.
+    /// etcd does not limit the share of a user in its database and its time, so a compromised host
+    /// can use up both.
     @Suite struct AHostThatFillsEtcd {
-        @Test("keeps the fleet from granting, and not from taking back; when it is taken out and there is room again, all is as before")
+        @Test("A host that fills etcd blocks grants but not revocations")
         func fills() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2"], lease: "6s", options: ["--quota-backend-bytes", "2000000"])
             let mount = try fleet.mount("h2")
@@ -33,7 +34,7 @@ extension GrantFleetTests {
             #expect(revoked.status == 3, "\(revoked)")
             try fleet.awaitReading(mount + "/x/file", ENOENT)
 
-            // What the guide says is to be done.
+            // The steps of the guide.
             let full = try fleet.administer("fleet", "leave", "h1")
             #expect(full.status == 1 && full.errors.contains("not taken out wholly: the database of etcd is full"), "\(full)")
             #expect(throws: (any Error).self) { try client.transaction(then: [.delete("grantfs/hosts/h1/more0")]) }
@@ -63,7 +64,7 @@ extension GrantFleetTests {
 
         /// It takes all of the machine's time, from other tests as well.
         @Test(
-            "or writes to it without pause, delays a revocation on another host, and does not keep it from being confirmed",
+            "A revocation is confirmed while another host writes without pause",
             .enabled(if: ProcessInfo.processInfo.environment["GRANTFS_LONG_TESTS"] != nil, "with GRANTFS_LONG_TESTS only"))
         func writesWithoutPause() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2"], lease: "60s")

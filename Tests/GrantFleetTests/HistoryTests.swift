@@ -15,7 +15,7 @@ extension GrantFleetTests {
             let hosts: String?
         }
 
-        @Test("says who granted, revoked and invited, on whatever machine, and each host's own log says it too")
+        @Test("The history names the user of each grant, revocation and invitation")
         func entries() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let id = try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow().trimmed
@@ -50,7 +50,7 @@ extension GrantFleetTests {
             #expect(resolved.text.contains("by second on") && resolved.text.contains("as the fleet says"), "\(resolved)")
         }
 
-        @Test("is followed as it grows, and a watch tells of hosts that go and come, and of what they cannot do")
+        @Test("The log and the watch of a fleet follow new events")
         func follows() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let outputs = try ["log", "watch"].map { command in
@@ -63,7 +63,7 @@ extension GrantFleetTests {
             defer { outputs.forEach { $0.1.kill() } }
             let text = { (index: Int) in (try? String(contentsOfFile: outputs[index].0, encoding: .utf8)) ?? "" }
             try fleet.files.wait(until: "the log is read") { text(0).contains("invited host h1") }
-            // Whoever watches says nothing at first.
+            // The watch prints no lines at first.
             pause(milliseconds: 1_000)
             let id = try fleet.administer("grant", "--fleet", fleet.files.base + "/nowhere", "--view", "v", "--name", "x").trimmed
             try fleet.files.wait(until: "both tell of the grant: \(text(0)) \(text(1))") {

@@ -6,7 +6,7 @@ import Testing
 extension GrantFleetTests {
     /// What administrators of a fleet and of its hosts are told.
     @Suite struct HostReportTests {
-        @Test("The fleet sees what a host's administrator has revoked there")
+        @Test("The fleet shows a revocation by a host's administrator")
         func revokedThere() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let mount = try fleet.mount("h1")
@@ -24,7 +24,7 @@ extension GrantFleetTests {
             try fleet.awaitReading(mount + "/x/file", 0)
         }
 
-        @Test("list marks what the fleet granted, and on a fenced host that it is unavailable")
+        @Test("`list` marks grants of the fleet, and on a fenced host as unavailable")
         func list() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
@@ -53,7 +53,7 @@ extension GrantFleetTests {
             #expect(output.status == 3 && output.errors.contains("no host can show it"), "\(output)")
         }
 
-        @Test("revoke --timeout holds while etcd is silent, and says that nothing was revoked")
+        @Test("`revoke --timeout` returns while etcd is silent and reports no revocation")
         func timeout() throws {
             let fleet = try FleetFixture(hosts: [])
             try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
@@ -65,7 +65,7 @@ extension GrantFleetTests {
             #expect(Machine.milliseconds - start < 4_500 * Machine.slowness)
         }
 
-        @Test("fleet init at the store that administers the fleet leaves it as it is")
+        @Test("`fleet init` keeps an existing fleet")
         func again() throws {
             let fleet = try FleetFixture(hosts: [])
             let output = try fleet.administer("fleet", "init", "--endpoints", fleet.servers.list)

@@ -33,7 +33,7 @@ extension GrantFleetTests {
 
         private static func credentials(_ fleet: FleetFixture, _ host: String) -> String { fleet.store(host) + "/fleet/host.json" }
 
-        @Test("besides its word, however much it is, is read by nobody")
+        @Test("Extra keys of a hostile host are never read")
         func besides() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "60s")
             try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
@@ -52,7 +52,7 @@ extension GrantFleetTests {
             #expect(peak < 128 << 10, "\(peak) KiB")
         }
 
-        @Test("as its word is read of few at a time: an answer of etcd with all of them would be more than is taken")
+        @Test("Long reports of hosts are read a few at a time")
         func longWords() throws {
             let fleet = try FleetFixture(hosts: [], lease: "60s")
             let root = fleet.store("administrator") + "/fleet/administrator.json"
@@ -63,7 +63,7 @@ extension GrantFleetTests {
 
         private static let large = String(repeating: "x", count: 1_400_000)
 
-        @Test("is cut by scalars: a letter may have any number of marks")
+        @Test("A report of a hostile host is cut by Unicode scalars")
         func marks() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "60s")
             let id = try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow().trimmed
@@ -88,7 +88,7 @@ extension GrantFleetTests {
             }
         }
 
-        @Test("and administrators name is shown with what nobody would see of it, in the browser and on terminals")
+        @Test("Invisible characters in names of hosts and grants are shown as escapes")
         func names() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "60s")
             let source = try fleet.source()
@@ -122,7 +122,7 @@ extension GrantFleetTests {
             #expect(try fleet.administer("fleet", "hosts").orThrow().text.contains(version))
         }
 
-        @Test("goes when it leaves, or is taken out, with whatever lease; nobody else is silenced")
+        @Test("A host that leaves the fleet is gone, and no other host is silenced")
         func leaving() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2", "h3"], lease: "6s")
             try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()

@@ -7,7 +7,7 @@ extension GrantFleetTests {
     @Suite struct TheMetrics {
         private func metrics(_ output: Output) throws -> OpenMetricsText { try OpenMetricsText(output.orThrow().text) }
 
-        @Test("of an agent say how far it is, how long its lease lasts, and since when the mounts are fenced")
+        @Test("The metrics of an agent report its revision, its lease and the fence")
         func agent() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "6s")
             let mount = try fleet.mount("h1")
@@ -45,12 +45,12 @@ extension GrantFleetTests {
             #expect(abs(try #require(text.value("grantfs_agent_last_fence_time_seconds")) - Date().timeIntervalSince1970) < 60)
             fleet.killAgent("h1")
             #expect(try metrics(try fleet.on("h1", "metrics")).value("grantfs_agent_up") == 0)
-            // Where there is no agent nothing is said of one.
+            // A machine without an agent reports none.
             try fleet.on("h9", "grant", try fleet.source("own"), "--view", "v").orThrow()
             #expect(try metrics(try fleet.on("h9", "metrics")).family("grantfs_agent_up") == nil)
         }
 
-        @Test("of a fleet say how many hosts are there and lag, and how many grants are in which state; top says it for people")
+        @Test("The metrics of a fleet count hosts and grants by state")
         func fleet() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2"], lease: "20s")
             for name in ["x", "y"] {
@@ -81,7 +81,7 @@ extension GrantFleetTests {
     @Suite(.enabled(if: Command.exists("chromium"), "\(Machine.needs("chromium"))"))
     struct ABrowser {
         @Test(
-            "shows a fleet, revokes and restores by the keyboard alone, and runs nothing that a stranger has named", .timeLimit(.minutes(5))
+            "The page of the console works by keyboard and runs no foreign script", .timeLimit(.minutes(5))
         )
         func page() throws {
             let script = URL(fileURLWithPath: #filePath).deletingLastPathComponent().path + "/../../.ci/console-browser"

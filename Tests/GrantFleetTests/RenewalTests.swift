@@ -3,7 +3,7 @@ import Testing
 @testable import GrantFleet
 
 @Suite struct ARenewal {
-    @Test("comes a fifth of a lease after the one before, within a minute, and soon after a failure")
+    @Test("An agent renews its lease after a fifth of it, at most a minute")
     func pause() {
         let pauses = [5, 15, 60, 3600].map { FleetAgent.pause(ofLease: $0, hasFailed: false) }
         #expect(pauses == [1, 3, 12, 60])

@@ -6,7 +6,7 @@ import Testing
 
 extension GrantFleetTests {
     @Suite struct AGrantOfTheFleet {
-        @Test("opens on every host that it is for, and is taken back on all of them, whatever is open")
+        @Test("A fleet grant opens on each of its hosts and is revoked on all of them")
         func everywhere() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2", "h3"])
             let source = try fleet.source()
@@ -39,7 +39,7 @@ extension GrantFleetTests {
             #expect(try fleet.administer("revoke", "--fleet", "x").status == 1, "it is forgotten")
         }
 
-        @Test("is not made on a host whose administrator's policy does not allow it, which the host says, and on the others it is")
+        @Test("A fleet grant that a host's policy forbids opens on other hosts only")
         func policyOfAHost() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2"])
             let machine = try PolicyMachine()
@@ -57,7 +57,7 @@ extension GrantFleetTests {
             #expect(FleetFixture.reading(mounts[0] + "/x/file") != 0)
         }
 
-        @Test("is what two administrators make of it one after the other, and of two with one name one is made")
+        @Test("Of several fleet grants with one name, one is made")
         func races() throws {
             let fleet = try FleetFixture(hosts: [])
             let source = try fleet.source()
@@ -77,7 +77,7 @@ extension GrantFleetTests {
             #expect(listed.contains("\"state\":\"revoked\""), "\(listed)")
         }
 
-        @Test("says beforehand on which hosts it would be, and changes nothing")
+        @Test("A dry run of a fleet grant lists its hosts and changes nothing")
         func dryRun() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2"])
             let source = try fleet.source()
@@ -86,7 +86,7 @@ extension GrantFleetTests {
             #expect(try fleet.administer("list", "--fleet", "--all", "--json").orThrow().trimmed == "[]")
         }
 
-        @Test("stays taken back when a restoration comes late that had begun before, also where it was revoked already")
+        @Test("A revocation prevails over a restoration that began earlier")
         func lateRestoration() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let mount = try fleet.mount("h1")
@@ -106,7 +106,7 @@ extension GrantFleetTests {
             #expect(FleetFixture.reading(mount + "/x/file") == EACCES)
         }
 
-        @Test("that was revoked and restored while a host heard of nothing is refused there to whoever had it open before")
+        @Test("A descriptor opened before a missed revocation is refused after the restoration")
         func missedRevocation() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "60s")
             let mount = try fleet.mount("h1")
@@ -124,7 +124,7 @@ extension GrantFleetTests {
             try fleet.awaitReading(mount + "/x/file", 0)
         }
 
-        @Test("is taken back though a member of etcd has died, the leader included")
+        @Test("A revocation succeeds after the leader of etcd has died")
         func memberDies() throws {
             let fleet = try FleetFixture(hosts: ["h1"], members: 3, lease: "20s")
             let mount = try fleet.mount("h1")
@@ -140,7 +140,7 @@ extension GrantFleetTests {
             let status = try fleet.administer("fleet", "status", "--json").orThrow().decoded(as: Status.self)
             let leader = try #require(status.members.first { $0.leads })
             fleet.servers.kill(try #require(fleet.servers.members.first { leader.endpoint.hasSuffix(":\($0.client)") }))
-            // Until another one leads nothing can be recorded, which is said.
+            // Until there is a new leader no change can be recorded, and the command reports that.
             try fleet.files.wait(until: "the revocation is confirmed", within: 60) {
                 try fleet.administer("revoke", "--fleet", "x").status == 0
             }
@@ -150,7 +150,7 @@ extension GrantFleetTests {
     }
 
     @Suite struct AnAgent {
-        @Test("goes on with its lease when it was killed, and nothing is shut")
+        @Test("A killed agent keeps its lease and its grants stay open")
         func killed() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "30s")
             let mount = try fleet.mount("h1")
@@ -170,7 +170,7 @@ extension GrantFleetTests {
             #expect(FleetFixture.reading(held) == EACCES)
         }
 
-        @Test("says of what another one has stored before it that it is so only when the mounts have confirmed it")
+        @Test("An agent confirms a stored revocation only after its mounts have")
         func killedBetween() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "60s")
             let mount = try fleet.mount("h1")
@@ -206,7 +206,7 @@ extension GrantFleetTests {
             return mount.pid
         }
 
-        @Test("starts before etcd answers, and what was revoked while it was away is shut before anything opens")
+        @Test("An agent that starts before etcd closes grants revoked in the meantime first")
         func startsFirst() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let source = try fleet.source()
@@ -227,7 +227,7 @@ extension GrantFleetTests {
             #expect(FleetFixture.reading(mount + "/x/file") == EACCES)
         }
 
-        @Test("says again how far it is when an older word of its own has come late")
+        @Test("An agent repeats its report after an older one arrives late")
         func lateWord() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
@@ -237,13 +237,13 @@ extension GrantFleetTests {
             try fleet.files.wait(until: "it is where it was", within: 20) { try (fleet.host("h1")?.revision ?? 0) >= last }
         }
 
-        @Test("gives a name to the fleet's next grant when the one before it is withdrawn from all mounts, and says until then why not")
+        @Test("A fleet grant gets its name once the previous grant is withdrawn")
         func nameOfOneBefore() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "60s")
             let mount = try fleet.mount("h1")
             try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
             try fleet.awaitReading(mount + "/x/file", 0)
-            // It hears of both at once.
+            // It receives both at once.
             fleet.signalAgent("h1", SIGSTOP)
             #expect(try fleet.administer("remove", "--fleet", "x", "--timeout", "0.3").status == 3)
             let other = try fleet.source("other")
@@ -260,7 +260,7 @@ extension GrantFleetTests {
             try fleet.awaitReading(mount + "/x/next", 0)
         }
 
-        @Test("hears of changes again when etcd was killed, and has forgotten the revisions in between")
+        @Test("An agent follows changes again after etcd was killed and compacted")
         func compacted() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "30s")
             let mount = try fleet.mount("h1")
@@ -268,7 +268,8 @@ extension GrantFleetTests {
             try fleet.awaitReading(mount + "/x/file", 0)
             let member = fleet.servers.members[0]
             let root = try fleet.rootOfEtcd()
-            // It hears of nothing while it stands still, and goes on from a revision that is gone then.
+            // It receives no events while it is stopped, and continues from a revision that has
+            // been compacted.
             fleet.signalAgent("h1", SIGSTOP)
             fleet.servers.kill(member)
             try fleet.servers.start(member)
@@ -289,7 +290,7 @@ extension GrantFleetTests {
             }
         }
 
-        @Test("opens nothing where another speaks for its host, and says so")
+        @Test("An agent opens no grants if another agent reports for its host")
         func twins() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
@@ -310,7 +311,7 @@ extension GrantFleetTests {
             #expect(again.status == 1 && again.errors.contains("an agent runs here already"))
         }
 
-        @Test("does nothing for a fleet of a newer version, and withdraws what is no grant any more")
+        @Test("An agent closes grants of a newer fleet version and withdraws invalid ones")
         func nonsense() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let mount = try fleet.mount("h1")

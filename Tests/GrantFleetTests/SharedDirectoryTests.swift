@@ -4,8 +4,8 @@ import TestSupport
 import Testing
 
 extension GrantFleetTests {
-    /// Directories that are named by their filesystem: a real one of a loop device, and, for want of an NFS server in this kernel, an overlay
-    /// whose source is the name of an export.
+    /// Directories named by their filesystem: a real one on a loop device, and an overlay with the
+    /// name of an export, because this kernel has no NFS server.
     @Suite(.enabled(if: Identity.isRoot && Volume.kinds.contains(.ext4), Comment(rawValue: Machine.needs("root and mkfs.ext4"))))
     struct ADirectoryOfASharedFilesystem {
         private func uuid(of volume: String, _ fleet: FleetFixture) throws -> String {
@@ -20,7 +20,7 @@ extension GrantFleetTests {
             try fleet.host(host)?.problems.values.first ?? ""
         }
 
-        @Test("is found wherever a host has it mounted, also where that shows a part of it, and stays found when that changes")
+        @Test("A shared directory is found in any mount of its filesystem on a host")
         func found() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2"])
             let volume = try Volume(.ext4, at: "vol", in: fleet.files)
@@ -38,7 +38,8 @@ extension GrantFleetTests {
             try fleet.on("h1", "release", "x", "--view", "v").orThrow()
             try volume.unmount().orThrow()
             try fleet.files.wait(until: "it is not shown without its filesystem") { FleetFixture.reading(one + "/x/file") == ENOENT }
-            // Elsewhere, and the directory above it by itself; of several mounts the one with the shortest path is taken.
+            // Elsewhere, and the directory above it by itself. Of several mounts, that with the
+            // shortest path is used.
             let elsewhere = try fleet.files.directory("part")
             let whole = try fleet.files.directory("whole-of-it")
             try fleet.files.mountOther(["mount", "-o", "loop", fleet.files.base + "/vol.image"], at: whole)
@@ -52,7 +53,7 @@ extension GrantFleetTests {
             #expect(FleetFixture.reading(two + "/x/file") == EACCES && FleetFixture.reading(one + "/x/file") == EACCES)
         }
 
-        @Test("is refused on a host where another directory has its place, and shown when it is back")
+        @Test("A shared directory replaced by another is refused until it returns")
         func replaced() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let volume = try Volume(.ext4, at: "vol", in: fleet.files)
@@ -71,7 +72,7 @@ extension GrantFleetTests {
             #expect(try String(contentsOfFile: mount + "/x/file", encoding: .utf8) == "hello")
         }
 
-        @Test("is waited for until its filesystem is mounted; an export's name is that of its mount, and two mounts of one name are none")
+        @Test("A shared directory waits until its filesystem is mounted")
         func sources() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let mount = try fleet.mount("h1")
@@ -95,7 +96,7 @@ extension GrantFleetTests {
             #expect(try String(contentsOfFile: mount + "/x/file", encoding: .utf8) == "1", "a host that has found it keeps it")
         }
 
-        @Test("is declared in files, and what names no filesystem is refused")
+        @Test("A declared shared directory is granted, and an invalid filesystem is refused")
         func declared() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let volume = try Volume(.ext4, at: "vol", in: fleet.files)

@@ -4,7 +4,7 @@ import GrantFleet
 import TestSupport
 import Testing
 
-/// Stands between a command and etcd, and lets nothing through once etcd has said, or been asked, something.
+/// A proxy between a command and etcd. It drops all traffic after a given request or answer.
 private final class EtcdRelay {
     enum Fault: String {
         /// After the answer to the first change, for some seconds.
@@ -87,7 +87,7 @@ extension GrantFleetTests {
             return (fleet, mount, id)
         }
 
-        @Test("after it has recorded a revocation is asked for the hosts again until it answers")
+        @Test("A server silent after a recorded revocation is asked again until it answers")
         func forAWhile() throws {
             let (fleet, mount, _) = try fleet()
             let relay = try EtcdRelay(fleet, .afterTheCommit, seconds: 5)
@@ -98,7 +98,7 @@ extension GrantFleetTests {
         }
 
         @Test(
-            "for good after it has recorded a revocation leaves it recorded, which is said, with what is not known",
+            "A revocation is reported as recorded if etcd stays silent afterwards",
             arguments: [false, true])
         func forGood(isJSON: Bool) throws {
             let (fleet, mount, id) = try fleet()
@@ -116,7 +116,7 @@ extension GrantFleetTests {
             try fleet.awaitReading(mount + "/x/file", EACCES)
         }
 
-        @Test("while it records a grant is said to have said nothing, and not that nothing is granted; nobody who listens, that nothing is")
+        @Test("A grant is reported as unknown if etcd is silent while it records it")
         func whileItRecords() throws {
             let (fleet, mount, _) = try fleet()
             let source = try fleet.source("y")

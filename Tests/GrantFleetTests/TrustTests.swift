@@ -7,7 +7,7 @@ import Testing
 
 extension GrantFleetTests {
     @Suite struct AHostThatIsTakenOver {
-        @Test("can do nothing with its credentials but read what is for it and say how far it is")
+        @Test("A host's credentials permit only reading its grants and reporting")
         func roles() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2"])
             let id = try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x", "--hosts", "host=h2")
@@ -73,14 +73,14 @@ extension GrantFleetTests {
             #expect(revoked[0].hosts.map(\.host) == ["h2"] && revoked[0].state("h2") == "confirmed")
         }
 
-        @Test("is taken out by an administrator, and shows nothing any more once its lease has ended")
+        @Test("A removed host loses its grants once its lease has ended")
         func takenOut() throws {
             let fleet = try FleetFixture(hosts: ["h1", "h2"])
             let mount = try fleet.mount("h1")
             try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
             try fleet.awaitReading(mount + "/x/file", 0)
             try fleet.administer("fleet", "leave", "h1").orThrow()
-            // It is waited for, though nobody knows it any more.
+            // The command waits for it, although the fleet has forgotten it.
             let revoked = try fleet.administer("revoke", "--fleet", "x", "--timeout", "60", "--json").orThrow().decoded(
                 as: [FleetRevocation].self)
             #expect(revoked[0].state("h1") == "fenced" && revoked[0].state("h2") == "confirmed", "\(revoked)")
@@ -88,7 +88,7 @@ extension GrantFleetTests {
             #expect(try fleet.administer("fleet", "leave", "h1").status == 1)
         }
 
-        @Test("that leaves by itself has forgotten what the fleet granted")
+        @Test("A host that leaves the fleet drops the fleet's grants")
         func leaves() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let mount = try fleet.mount("h1")
@@ -107,7 +107,7 @@ extension GrantFleetTests {
     }
 
     @Suite struct AFleetWithCertificates {
-        @Test("gives and takes back, and nobody comes in without a certificate of his own")
+        @Test("A fleet with certificates refuses clients without one")
         func certificates() throws {
             let fleet = try FleetFixture(hosts: ["h1"], .certificates)
             let mount = try fleet.mount("h1")
@@ -141,7 +141,7 @@ extension GrantFleetTests {
     }
 
     @Suite struct AnExpiredCertificate {
-        @Test("of a server is not trusted, and opens nothing; one of a client comes in nowhere, and both are said")
+        @Test("An expired certificate of a server or a client is refused")
         func expired() throws {
             let fleet = try FleetFixture(hosts: ["h1"], .certificates)
             let mount = try fleet.mount("h1")
@@ -171,7 +171,7 @@ extension GrantFleetTests {
     }
 
     @Suite struct AMissingRole {
-        @Test("is said to whom it keeps from granting, and to a host that may not read what is for it, which opens nothing")
+        @Test("A missing etcd role is reported to administrators and hosts")
         func roles() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let mount = try fleet.mount("h1")
@@ -194,7 +194,7 @@ extension GrantFleetTests {
     }
 
     @Suite struct TheFilesOfAFleet {
-        @Test("are for their user alone, and a token that is worth nothing costs a login and no more")
+        @Test("Credential files are private, and an invalid token costs one login")
         func files() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let place = fleet.store("administrator") + "/fleet/administrator.json"
@@ -210,7 +210,7 @@ extension GrantFleetTests {
     }
 
     @Suite struct ALocalAdministrator {
-        @Test("may withdraw what the fleet granted, which stays so until the fleet restores it, and may widen nothing")
+        @Test("A host's administrator may withdraw fleet grants but not widen them")
         func withdrawing() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let mount = try fleet.mount("h1")
@@ -224,7 +224,7 @@ extension GrantFleetTests {
             #expect(FleetFixture.reading(mount + "/x/file") == EACCES)
             let restored = try fleet.on("h1", "restore", "x")
             #expect(restored.status == 1 && restored.errors.contains("the fleet has granted it"))
-            // Other changes of the fleet do not bring it back.
+            // Other changes of the fleet do not restore it.
             try fleet.administer("set", "--fleet", "x", "--expires", "2h").orThrow()
             #expect(FleetFixture.reading(mount + "/x/file") == EACCES)
             try fleet.administer("revoke", "--fleet", "x").orThrow()
@@ -232,7 +232,7 @@ extension GrantFleetTests {
             try fleet.awaitReading(mount + "/x/file", 0)
         }
 
-        @Test("keeps a name that was granted here; the host says that the fleet wants it")
+        @Test("A grant of the host keeps its name against a fleet grant")
         func names() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let mount = try fleet.mount("h1")

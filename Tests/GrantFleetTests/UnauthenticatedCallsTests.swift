@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 extension GrantFleetTests {
-    /// etcd 3.4 asks nobody for a password who raises an alarm, lists leases or renews them.
+    /// etcd 3.4 requires no password to raise an alarm, list leases or renew them.
     @Suite(.enabled(if: Machine.offers("curl"), "\(Machine.needs("curl"))"))
     struct UnauthenticatedCallsTests {
         @Test("Under a CORRUPT alarm hosts close, and the next revocation disarms it")
@@ -49,7 +49,7 @@ extension GrantFleetTests {
             #expect(revoked.status == 0 && host.state("h1") == "fenced", "\(revoked)")
         }
 
-        @Test("A silent host is fenced after several short commands although others renew its lease")
+        @Test("A silent host is fenced by short commands although others renew its lease")
         func silent() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
@@ -62,7 +62,7 @@ extension GrantFleetTests {
             }
         }
 
-        @Test("A host whose mount has not confirmed is waited for beyond its lease")
+        @Test("A revocation waits beyond its lease for a host with an unconfirmed mount")
         func pending() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "5s")
             let mount = try fleet.mount("h1")

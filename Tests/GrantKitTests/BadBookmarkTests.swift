@@ -6,14 +6,14 @@ import Testing
 @testable import GrantKit
 
 @Suite struct DataThatIsNoBookmark {
-    /// With a checksum that fits again, as somebody makes it who knows the form.
+    /// With a correct checksum, as an attacker who knows the format makes it.
     private func mended(_ bytes: [UInt8]) -> [UInt8] {
         let body = Array(bytes.dropLast(8))
         let checksum = SipHash(key0: 0x6772_616e_7466_7320, key1: 0x7572_6c62_6f6f_6b73)
         return body + withUnsafeBytes(of: checksum.hash(body).bigEndian) { Array($0) }
     }
 
-    @Test("is refused: cut short, with any byte changed, with something behind it, empty")
+    @Test("A truncated, changed, extended or empty bookmark is refused")
     func damaged() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -32,7 +32,7 @@ import Testing
         }
     }
 
-    @Test("is refused when somebody who does not know the store's key has made it lead through a grant")
+    @Test("A bookmark forged without the store's key is refused")
     func forged() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -47,7 +47,7 @@ import Testing
         }
     }
 
-    @Test("is refused when it is of another store, though the grant has the same name and directory")
+    @Test("A bookmark of another store is refused")
     func otherStore() throws {
         let (bench, other) = (try Bench(), try Bench())
         let url = try bench.granted("docs")
@@ -57,7 +57,7 @@ import Testing
         other.program { #expect(bench.failure(data) == nil) }
     }
 
-    @Test("never ends the program, whatever its fields say", arguments: [0, 1, 2, 3])
+    @Test("Malformed fields of a bookmark never crash the program", arguments: [0, 1, 2, 3])
     func nonsense(kind: Int) throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -71,7 +71,7 @@ import Testing
         }
     }
 
-    @Test("is refused when a name in it leads upwards or elsewhere")
+    @Test("A bookmark with a name that leads upwards or elsewhere is refused")
     func upwards() throws {
         for below in ["..", "a/../../b", "a//b", "/etc", "a/", "."] {
             let data = BookmarkData(

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 @Suite struct ABookmarkOfAURL {
-    @Test("finds its directory, and says that it is stale once that was renamed; made anew it is not", arguments: [true, false])
+    @Test("A bookmark finds its renamed directory and is stale", arguments: [true, false])
     func renamed(isScoped: Bool) throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -21,7 +21,7 @@ import Testing
         }
     }
 
-    @Test("never leads to another directory that has come to the old place", arguments: [true, false])
+    @Test("A bookmark never leads to another directory at the old place", arguments: [true, false])
     func replaced(isScoped: Bool) throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -35,7 +35,7 @@ import Testing
         }
     }
 
-    @Test("with a scope ends with its grant, and is back with it")
+    @Test("A bookmark with a scope fails while its grant is revoked")
     func revoked() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -59,7 +59,7 @@ import Testing
         }
     }
 
-    @Test("with a scope follows what is moved inside the grant, and stops where it leaves it")
+    @Test("A bookmark with a scope follows moves inside the grant only")
     func below() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -80,7 +80,7 @@ import Testing
         }
     }
 
-    @Test("of a file finds what was saved over it, and the file itself under another name")
+    @Test("A bookmark of a file finds a saved replacement and a renamed file")
     func file() throws {
         let bench = try Bench()
         let url = try bench.plain("folder").appendingPathComponent("note.txt")
@@ -104,7 +104,7 @@ import Testing
         }
     }
 
-    @Test("of a URL with links in it is one of what they lead to")
+    @Test("A bookmark of a URL with links resolves to the target of the links")
     func links() throws {
         let bench = try Bench()
         let url = try bench.plain("folder")
@@ -117,7 +117,7 @@ import Testing
         }
     }
 
-    @Test("can be kept in a file, which leads where the bookmark leads; what is none is refused")
+    @Test("A bookmark file leads to the same place as its bookmark")
     func inAFile() throws {
         let bench = try Bench()
         let url = try bench.plain("folder")
@@ -135,7 +135,7 @@ import Testing
         }
     }
 
-    @Test("A file's bookmark follows it into another directory of the grant, and up again, with and without a scope")
+    @Test("A bookmark of a file follows it into other directories of the grant")
     func movedFile() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -159,7 +159,7 @@ import Testing
         }
     }
 
-    @Test("is refused with the code that says why")
+    @Test("A failure to make a bookmark has the Cocoa code of its cause")
     func refusals() throws {
         let bench = try Bench()
         let url = try bench.plain("folder")

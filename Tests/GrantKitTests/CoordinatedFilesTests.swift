@@ -22,7 +22,7 @@ private final class OwnThreads: TaskExecutor {
         return (bench, url, GrantEnvironment(store: bench.fixture.base + "/no-store"))
     }
 
-    @Test("reads and writes, hands on what the work gives or throws, and lets go afterwards")
+    @Test("A coordinated read or write returns the result or error of its work")
     func works() async throws {
         let (bench, url, environment) = try note()
         try await GrantEnvironment.$current.withValue(environment) {
@@ -40,7 +40,7 @@ private final class OwnThreads: TaskExecutor {
         withExtendedLifetime(bench) {}
     }
 
-    @Test("hands a snapshot to an upload, while others write, and takes it away afterwards")
+    @Test("A coordinated upload gets a snapshot that is removed afterwards")
     func upload() async throws {
         let (bench, url, environment) = try note()
         try await GrantEnvironment.$current.withValue(environment) {
@@ -56,7 +56,7 @@ private final class OwnThreads: TaskExecutor {
         withExtendedLifetime(bench) {}
     }
 
-    @Test("adds up, whoever comes: readers and writers of a hundred tasks")
+    @Test("Concurrent coordinated increments of many tasks lose none")
     func sum() async throws {
         let (bench, url, environment) = try note()
         try Data("0".utf8).write(to: url)
@@ -126,7 +126,7 @@ private final class OwnThreads: TaskExecutor {
         withExtendedLifetime(bench) {}
     }
 
-    @Test("gives up when the time is over, or the task is cancelled, and does not block its own purpose")
+    @Test("A coordination ends when it times out or its task is cancelled")
     func givesUp() async throws {
         let (bench, url, environment) = try note()
         try await GrantEnvironment.$current.withValue(environment) {
@@ -160,7 +160,7 @@ private final class OwnThreads: TaskExecutor {
 }
 
 @Suite struct AGrantedDirectoryOfALibrary {
-    @Test("is granted, found by what lies in it, kept as a bookmark, used and withdrawn")
+    @Test("A granted directory is found by its contents until it is withdrawn")
     func life() throws {
         let bench = try Bench()
         let url = try bench.plain("folder")
@@ -184,7 +184,7 @@ private final class OwnThreads: TaskExecutor {
         }
     }
 
-    @Test("is refused with an error that says why")
+    @Test("Each refusal of a granted directory has its error code")
     func refusals() throws {
         let bench = try Bench()
         let url = try bench.plain("folder")

@@ -6,19 +6,19 @@ import Testing
 
 @testable import GrantKit
 
-/// What happened, in order, from whichever threads.
+/// Events in order, from any thread.
 final class Events: Sendable {
     private let list = Lock<[String]>([])
     var all: [String] { list.withLock { $0 } }
     func add(_ event: String) { list.withLock { $0.append(event) } }
 
-    /// Waits until it happened; a failure of the test after a minute.
+    /// Waits until it happened. After a minute the test fails.
     func wait(for event: String) throws {
         try eventually("“\(event)” happens: \(all)") { all.contains(event) }
     }
 }
 
-/// Waits until it is so; a failure of the test after a minute.
+/// Waits until the condition holds. After a minute the test fails.
 func eventually(_ what: @autoclosure () -> String, _ condition: () -> Bool) throws {
     let deadline = Date().addingTimeInterval(60)
     while !condition() {
@@ -27,13 +27,13 @@ func eventually(_ what: @autoclosure () -> String, _ condition: () -> Bool) thro
     }
 }
 
-/// Until so many threads of this process wait for what lies at the URL.
+/// Waits until this number of threads of this process wait for the item at the URL.
 func waitForClaims(_ count: Int, on url: URL) throws {
     let item = try ClaimedItem(path: FilePath.words(url))
     try eventually("\(count) wait for \(url.path)") { LocalClaims.process.waiting(for: item) >= count }
 }
 
-/// Threads of a program, each with one coordinated access; all have ended when `finish` returns.
+/// Threads of a program, each with one coordinated access. All have ended when `finish` returns.
 final class Crew {
     let events = Events()
     private var threads: [WorkerThread] = []

@@ -14,7 +14,7 @@ import Testing
         return (bench, url, Crew())
     }
 
-    @Test("lets readers in together, and a writer alone, in order of arrival")
+    @Test("A coordinator admits readers together and a writer alone, in order")
     func readersAndWriters() throws {
         let (bench, url, crew) = try note()
         try bench.programWithoutStore {
@@ -25,7 +25,7 @@ import Testing
             try crew.events.wait(for: "r2 in")
             try crew.write(url, as: "w")
             try waitForClaims(1, on: url)
-            // Whoever comes after a writer that waits, waits as well.
+            // An access after a waiting writer waits as well.
             try crew.read(url, as: "r3")
             try waitForClaims(2, on: url)
             #expect(crew.events.all == ["r1 in", "r2 in"])
@@ -36,7 +36,7 @@ import Testing
         #expect(crew.events.all.suffix(4) == ["w in", "w out", "r3 in", "r3 out"])
     }
 
-    @Test("coordinates a directory with all that lies below it, by whichever name, and what is only going to be there")
+    @Test("A coordination of a directory covers its contents under any name")
     func directories() throws {
         let (bench, url, _) = try note()
         let folder = url.deletingLastPathComponent()
@@ -52,7 +52,7 @@ import Testing
                 try crew.events.wait(for: "folder in")
                 try crew.read(other, as: "other")
                 try waitForClaims(1, on: other)
-                // Beside it nobody waits.
+                // An access to a sibling does not wait.
                 try crew.write(folder.sibling("beside"), as: "beside")
                 try crew.events.wait(for: "beside out")
                 go.post()
@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    @Test("gives the accessor where to go: what was named, or what a link leads to if it is asked for")
+    @Test("An accessor gets the named URL, or the target of a link on request")
     func places() throws {
         let (bench, url, _) = try note()
         let link = url.sibling("link")
@@ -84,7 +84,7 @@ import Testing
         }
     }
 
-    @Test("does not block itself, nor another one of its purpose")
+    @Test("A coordinator never blocks itself or another coordinator of its purpose")
     func purposes() throws {
         let (bench, url, _) = try note()
         bench.programWithoutStore {
@@ -101,7 +101,7 @@ import Testing
         }
     }
 
-    @Test("finds out that a wait would never end, and says so instead of hanging")
+    @Test("A coordination that would deadlock fails with a file-locking error")
     func deadlock() throws {
         let (bench, url, crew) = try note()
         let other = url.sibling("other")
@@ -127,12 +127,12 @@ import Testing
                 NSFileCoordinator().coordinate(writingItemAt: url, error: &error) { _ in events.add("b has both") }
             }
             crew.finish()
-            // Whoever came second was refused, and the first went on.
+            // The second was refused, and the first went on.
             #expect(crew.events.all.count { $0.hasSuffix("both") } == 1)
         }
     }
 
-    @Test("that is cancelled waits no more, now and later, and leaves an accessor that runs alone")
+    @Test("A cancelled coordinator fails waiting coordinations and spares a running one")
     func cancelled() throws {
         let (bench, url, crew) = try note()
         try bench.programWithoutStore {
@@ -157,7 +157,7 @@ import Testing
         }
     }
 
-    @Test("of a batch holds everything until the batch is done, wherever that is said")
+    @Test("A prepared batch is held until its completion is called")
     func batch() throws {
         let (bench, url, crew) = try note()
         let other = url.sibling("other")
@@ -179,7 +179,7 @@ import Testing
         }
     }
 
-    @Test("Work on a thread waits for a batch that was prepared there and is ended elsewhere")
+    @Test("Work on a thread waits for a batch prepared there and ended elsewhere")
     func batchEndedElsewhere() throws {
         let (bench, url, crew) = try note()
         try bench.programWithoutStore {
@@ -212,7 +212,7 @@ import Testing
         }
     }
 
-    @Test("waits elsewhere when it is told to, and runs its accessor on the queue with the claims held")
+    @Test("An asynchronous coordination runs its accessor on the given queue")
     func intents() throws {
         let (bench, url, crew) = try note()
         let other = url.sibling("other")
@@ -225,7 +225,7 @@ import Testing
             let events = crew.events
             NSFileCoordinator().coordinate(with: intents, queue: queue) { error in
                 events.add("accessor \(error == nil) \(intents.map(\.url) == [url, other])")
-                // Whoever is a part of this work is not kept out by it.
+                // Nested work is not blocked by its own access.
                 var error: NSError?
                 NSFileCoordinator().coordinate(readingItemAt: url, options: .withoutChanges, error: &error) { _ in events.add("nested") }
                 if error != nil { events.add("refused") }
@@ -245,7 +245,7 @@ import Testing
         }
     }
 
-    @Test("hands a copy to an upload, which others need not wait for, and takes it away afterwards")
+    @Test("An upload gets a copy that is removed afterwards")
     func upload() throws {
         let (bench, url, crew) = try note()
         let folder = url.deletingLastPathComponent()

@@ -7,7 +7,7 @@ import Testing
 
 /// What starting access and waiting cost, by the number of the steps that are too expensive to be taken each time.
 @Suite(.serialized) struct CostTests {
-    @Test("Access to a directory that was found is started without another look at all grants")
+    @Test("Access to a directory that was found starts without another look at all grants")
     func foundDirectory() throws {
         let bench = try Bench()
         let url = try bench.plain("found")
@@ -32,7 +32,7 @@ import Testing
         }
     }
 
-    @Test("A directory that was found is not granted once this or another process has revoked its grant, or it has expired")
+    @Test("A found directory fails to start once its grant is revoked or expired")
     func revokedMeanwhile() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -57,7 +57,7 @@ import Testing
         }
     }
 
-    @Test("Coordinations that wait for one item have no thread each")
+    @Test("Waiting coordinations have no thread each")
     func waiting() throws {
         let bench = try Bench()
         let url = try bench.plain("folder").appendingPathComponent("note")

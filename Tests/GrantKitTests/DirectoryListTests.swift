@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// docs/Examples/DirectoryList, as somebody uses it.
+/// docs/Examples/DirectoryList, as a user runs it.
 @Suite struct TheDirectoryList {
     private struct Row: Hashable {
         let id: String
@@ -21,7 +21,7 @@ import Testing
         }
     }
 
-    @Test("keeps directories over its end, shows what was moved as stale, renews it, lists contents, forgets")
+    @Test("DirectoryList keeps directories across runs and renews stale bookmarks")
     func life() throws {
         let fixture = try MountFixture()
         let (docs, music) = (try fixture.source("docs"), try fixture.source("music"))
@@ -32,7 +32,7 @@ import Testing
         let second = try run(fixture, "add", music).orThrow().trimmed
         #expect(Set(try rows(fixture)) == [Row(id: first, state: "-", place: docs), Row(id: second, state: "-", place: music)])
         #expect(try run(fixture, "contents", first).orThrow().lines == ["note", "sub/", "sub/deep"])
-        // To have it granted was the choice of whoever added it.
+        // The user who added it chose to have it granted.
         #expect(Set(try fixture.list("--view", "directory-list").map(\.name)) == ["docs", "music"])
 
         rename(docs, docs + "-moved")
@@ -53,7 +53,7 @@ import Testing
     private var path: String { (Programs.grantfs as NSString).deletingLastPathComponent + ":/usr/bin:/bin" }
 
     @Test(
-        "asks in its terminal, keeps what was picked, and hears that nothing was",
+        "DirectoryList keeps a directory picked in its terminal",
         .enabled(if: Machine.offers("tmux"), Comment(rawValue: Machine.needs("tmux"))))
     func picksInTheTerminal() throws {
         let fixture = try MountFixture()
@@ -79,7 +79,7 @@ import Testing
     }
 
     @Test(
-        "asks with the desktop's file chooser, keeps what was picked, and says that nobody can be asked",
+        "DirectoryList keeps a directory picked in the desktop's chooser",
         .enabled(if: Machine.offers("dbus-daemon"), Comment(rawValue: Machine.needs("dbus-daemon"))))
     func picksOnTheDesktop() throws {
         let desktop = try FakeDesktop()
@@ -97,7 +97,7 @@ import Testing
         #expect(try rows(fixture).count == 1)
     }
 
-    @Test("shows why a directory cannot be used: revoked, deleted, replaced; and what is no bookmark", .enabled(if: Machine.hasFUSE))
+    @Test("DirectoryList shows why a directory is unusable", .enabled(if: Machine.hasFUSE))
     func losses() throws {
         let fixture = try MountFixture()
         let names = ["revoked", "deleted", "replaced"]
@@ -111,7 +111,8 @@ import Testing
         // With a mount of the view, that is the way.
         for name in names {
             let id = try #require(ids[name])
-            // Without a word of the daemon in half a second it goes by the host: on a slow machine that may happen once.
+            // Without an answer of the daemon in half a second it uses the host. On a slow machine
+            // that may happen once.
             try fixture.wait(until: "\(name) is in the mount", within: 60) {
                 try self.rows(fixture).contains(Row(id: id, state: "-", place: "\(mountpoint)/\(name)"))
             }
@@ -133,7 +134,7 @@ import Testing
     }
 
     @Test(
-        "works in a sandbox, where it sees the view and no store",
+        "DirectoryList works in a sandbox that has the view and no store",
         .enabled(if: Machine.hasFUSE && Machine.offers("bwrap"), Comment(rawValue: Machine.needs("bwrap"))))
     func sandboxed() throws {
         let fixture = try MountFixture()
@@ -153,7 +154,7 @@ import Testing
         let output = try fixture.grantfs("run", "--env", "LD_LIBRARY_PATH=/grants/swift", "--", "sh", "-c", script)
         #expect(output.lines.first?.hasSuffix("\t-\t/grants/docs") == true, "\(output)")
         #expect(output.lines.dropFirst() == ["DirectoryList", "note"])
-        // What nobody granted stays so: there is no store that it could be granted in.
+        // A directory without a grant stays ungranted: no store is present.
         #expect(output.status == 1)
     }
 }

@@ -2,10 +2,12 @@ import Foundation
 import TestSupport
 import Testing
 
-/// docs/Examples/DocumentBrowser, as somebody uses it: it picks a directory, works on a document in the mount, while others write, rename, revoke and restore.
+/// docs/Examples/DocumentBrowser, as a user runs it: it picks a directory and works on a document
+/// in the mount, while others write, rename, revoke and restore.
 @Suite(.enabled(if: Machine.hasFUSE, Comment(rawValue: Machine.noFUSE)))
 struct TheDocumentBrowser {
-    /// Says a line; gives what it says until `done` or `failed`, that included, without what others do.
+    /// Sends a line. Returns the output up to and including `done` or `failed`, without news of
+    /// others.
     private func ask(_ program: Child, _ line: String) throws -> [String] {
         program.send(line)
         var said: [String] = []
@@ -31,7 +33,7 @@ struct TheDocumentBrowser {
 
     private func contents(_ path: String) -> String? { try? String(contentsOfFile: path, encoding: .utf8) }
 
-    @Test("picks, lists, opens, saves by itself, follows a rename on the host, loses the grant and has it back without losing a word")
+    @Test("DocumentBrowser keeps its text over renames and revocations")
     func day() throws {
         let fixture = try MountFixture()
         let source = try fixture.source("letters")
@@ -53,7 +55,7 @@ struct TheDocumentBrowser {
         try fixture.wait(until: "it is saved by itself") { contents(source + "/a.txt") == "first\nmore\n" }
         try wait(fixture, program, "show", ["a: first / more", "state 0, unsaved false", "done"])
 
-        // Somebody writes through the mount, and coordinates: it is read again.
+        // Another process writes through the mount with a claim, so the document is read again.
         try fixture.grantfs("coordinate", "write", mountpoint + "/letters/a.txt", "--", "sh", "-c", "echo theirs > \"$GRANTFS_PATH\"")
             .orThrow()
         try wait(fixture, program, "show", ["a: theirs", "state 0, unsaved false", "done"])

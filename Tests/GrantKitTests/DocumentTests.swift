@@ -5,7 +5,7 @@ import Testing
 @testable import GrantKit
 
 @Suite struct AGrantedFile {
-    @Test("has a URL, on the host and in a mount, and a scope starts for it and for nothing beside it")
+    @Test("A scope starts for a granted file and not for its siblings")
     func granted() throws {
         let bench = try Bench()
         let directory = try bench.fixture.source("papers")

@@ -15,14 +15,14 @@ import Testing
     }
 
     @Test(
-        "Every grant error has a description, a reason and a suggestion for a window, without a command",
+        "Every grant error has a description, a reason and a suggestion without a command",
         arguments: GrantError.Code.allCases)
     func grantErrors(code: GrantError.Code) throws {
         try check(GrantError(code, "it cannot be used"))
         try check(GrantError(code, "grantfs pick has ended", cause: "it needs --desktop", advice: "grantfs mount"))
     }
 
-    @Test("Every coordination error has a description, a reason and a suggestion for a window, without a command")
+    @Test("Every coordination error has a description, a reason and a suggestion")
     func coordinationErrors() throws {
         let all: [CoordinationError] = [
             .outside([]), .revoked([]), .noMount, .deadlock, .timedOut, .cancelled, .daemonDied(mountpoint: []), .failed("it broke"),
@@ -47,7 +47,7 @@ import Testing
         #expect(CocoaError(GrantError(.notFound, "it is not there"), isMaking: true).code == .fileReadNoSuchFile)
     }
 
-    @Test("A store that is not there is no missing directory, for making and for resolving")
+    @Test("A missing store is not reported as a missing directory")
     func missingStore() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")

@@ -6,7 +6,7 @@ import Testing
 
 @Suite(.enabled(if: Machine.hasFUSE, Comment(rawValue: Machine.noFUSE)))
 struct ABookmarkAndAMount {
-    @Test("leads through a mount that shows the grant, and to the directory itself when none does")
+    @Test("A bookmark leads through a mount that shows the grant, else to the directory")
     func leads() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -18,9 +18,9 @@ struct ABookmarkAndAMount {
             #expect(try bench.resolve(data).url.path == mountpoint + "/docs")
             #expect(try bench.resolve(file).url.path == mountpoint + "/docs/note")
             #expect(try bench.resolve(file).url.text == "here")
-            // Whoever kept it while nothing was mounted is not told to make it anew.
+            // A program that kept it without a mount is not told to renew it.
             #expect(try !bench.resolve(data).isStale)
-            // What was made in the mount is the same.
+            // A bookmark made in the mount is the same.
             let inMount = URL(fileURLWithPath: mountpoint + "/docs/note")
             let made = try inMount.bookmarkData(options: .withSecurityScope)
             // A child of another test has what this process has open, until it becomes its program.
@@ -40,7 +40,7 @@ struct ABookmarkAndAMount {
         }
     }
 
-    @Test("revoked: the URL it gave is refused by the kernel, its scope does not start, the data resolves no more")
+    @Test("A bookmark in a mount ends with the revocation of its grant")
     func revoked() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -52,7 +52,7 @@ struct ABookmarkAndAMount {
             defer { found.stopAccessingSecurityScopedResource() }
             let handle = try FileHandle(forReadingFrom: found.appendingPathComponent("note"))
             try bench.fixture.revoke("docs")
-            // Access that was started is no access that is kept.
+            // A started access does not stay in force.
             #expect(throws: (any Error).self) { try handle.read(upToCount: 1) }
             #expect(found.appendingPathComponent("note").text == nil)
             #expect(!found.startAccessingSecurityScopedResource())
@@ -63,12 +63,12 @@ struct ABookmarkAndAMount {
         }
     }
 
-    @Test("made by a program that sees the mount and no store finds its place wherever the view is mounted")
+    @Test("A bookmark made without a store resolves wherever the view is mounted")
     func mountAlone() throws {
         let bench = try Bench()
         _ = try bench.granted("docs")
         let mountpoint = try bench.fixture.mount()
-        // Another store's view of the same name, with a grant of the same name, is no way to it.
+        // Another store's view with the same names does not lead to it.
         let other = try Bench()
         _ = try other.granted("docs")
         try other.fixture.mount()
@@ -84,7 +84,7 @@ struct ABookmarkAndAMount {
             #expect(bench.failure(data) == .fileReadNoPermission)
             try bench.fixture.restore("docs")
             try bench.fixture.wait(until: "it is unmounted") { try bench.fixture.grantfs("unmount", mountpoint).status == 0 }
-            // And if it does not answer, nobody waits for it.
+            // A silent daemon does not delay it.
             try other.fixture.killDaemon(at: other.fixture.base + "/mount", with: SIGSTOP)
             bench.programWithoutStore(Timeouts(look: 1)) { #expect(bench.failure(data) == .fileNoSuchFile) }
             try bench.fixture.mount(at: "other")
@@ -95,7 +95,7 @@ struct ABookmarkAndAMount {
         }
     }
 
-    @Test("of what was bound elsewhere is one of the grant", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+    @Test("A bookmark of a bind mount belongs to the grant", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
     func bound() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -119,7 +119,7 @@ struct ABookmarkAndAMount {
                 let data = try place.appendingPathComponent("note").bookmarkData()
                 #expect(try bench.resolve(data) == (place.appendingPathComponent("note"), false))
             }
-            // What lies above is not to be seen from there.
+            // The directory above is not visible from there.
             let data = try deep.bookmarkData()
             #expect(try bench.resolve(data) == (deep, false))
             try bench.fixture.revoke("docs")
@@ -129,7 +129,7 @@ struct ABookmarkAndAMount {
     }
 
     @Test(
-        "does not lead into what was mounted over the view",
+        "A bookmark does not lead into a mount over the view",
         .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
     func covered() throws {
         let bench = try Bench()
@@ -138,7 +138,7 @@ struct ABookmarkAndAMount {
         try bench.program {
             let data = try url.bookmarkData(options: .withSecurityScope)
             #expect(try bench.resolve(data).url.path == mountpoint + "/docs")
-            // Something else is mounted over it: it is no mount of the view any more, here.
+            // Another filesystem is mounted over it: here it is no longer a mount of the view.
             try bench.fixture.mountOther(["mount", "-t", "tmpfs", "none"], at: mountpoint)
             #expect(try bench.resolve(data).url == url)
         }

@@ -27,7 +27,7 @@ struct AFileCoordinatorAndAMount {
     /// How many threads of this process have come past each other, and ask the daemon or have its word.
     private func held(_ url: URL) throws -> Int { LocalClaims.process.held(of: try ClaimedItem(path: FilePath.words(url))) }
 
-    @Test("waits for other processes, and they for it, whichever way each names the item", arguments: [true, false])
+    @Test("A coordination excludes other processes under either name of the item", arguments: [true, false])
     func otherProcesses(isInMount: Bool) throws {
         let (bench, source, inMount, crew) = try mounted()
         let note = (isInMount ? inMount : source).appendingPathComponent("note")
@@ -36,7 +36,7 @@ struct AFileCoordinatorAndAMount {
             try crew.write(note, as: "w") { url in
                 crewWrite(url)
             }
-            // Beside it nobody waits, here and there.
+            // An access to a sibling does not wait, here and there.
             try crew.write(bench.plain("beside"), as: "beside")
             try crew.events.wait(for: "beside out")
             #expect(try bench.fixture.grantfs("coordinate", "read", note.path, "--timeout", "0", "--", "true").status != 0)
@@ -46,7 +46,7 @@ struct AFileCoordinatorAndAMount {
             crew.finish()
             #expect(crew.events.all.last == "w out")
             #expect(source.appendingPathComponent("note").text == "written")
-            // What is held here keeps them out.
+            // The access held here excludes them.
             NSFileCoordinator().coordinate(readingItemAt: note, error: nil) { url in
                 #expect(url == note)
                 let read = try? bench.fixture.grantfs("coordinate", "read", source.path, "--timeout", "0", "--", "true").status
@@ -57,7 +57,7 @@ struct AFileCoordinatorAndAMount {
         }
     }
 
-    @Test("ends with the grant: who waits when it is revoked is refused, and so is who comes later, until it is restored")
+    @Test("A coordination is refused while its grant is revoked")
     func revoked() throws {
         let (bench, source, inMount, crew) = try mounted()
         try bench.program {
@@ -82,7 +82,7 @@ struct AFileCoordinatorAndAMount {
         }
     }
 
-    @Test("is told when the daemon that it waits for ends, and goes on alone while nothing is mounted")
+    @Test("A waiting coordination fails when the daemon ends, and later ones succeed")
     func daemonEnds() throws {
         let (bench, source, _, crew) = try mounted()
         try bench.program {
@@ -102,7 +102,7 @@ struct AFileCoordinatorAndAMount {
         }
     }
 
-    @Test("takes a batch of what is granted and what is not, both at once")
+    @Test("A batch with granted and other items is held as a whole")
     func mixed() throws {
         let (bench, source, inMount, crew) = try mounted()
         let beside = try bench.plain("beside")
@@ -121,7 +121,7 @@ struct AFileCoordinatorAndAMount {
         }
     }
 
-    @Test("asks presenters of its process who name the item otherwise, each in its own terms")
+    @Test("A coordination asks presenters of its process in their own terms")
     func presenters() throws {
         let (bench, source, inMount, _) = try mounted()
         let (onHost, mounted) = (Noting(source), Noting(inMount))
@@ -157,12 +157,13 @@ struct AFileCoordinatorAndAMount {
         }
     }
 
-    @Test("binds whoever comes through the mount of a mandatory grant, and sends its accessor past those who wait, by the host")
+    @Test("A mandatory coordination blocks other programs in the mount")
     func mandatory() throws {
         let (bench, source, inMount, _) = try mounted()
         try bench.fixture.grantfs("set", "docs", "--coordination", "mandatory").orThrow()
         try bench.program {
-            // Nobody whom this process has started, as far as the daemon can see: those pass. It waits in the kernel, and holds the directory there.
+            // Not a descendant of this process as far as the daemon can see, since those pass. It
+            // waits in the kernel and holds the directory there.
             let stranger = try Child(["setsid", "-f", "sh", "-c", "read x; echo x > \"$0/new\"; echo made", inMount.path])
             // Its parent, which this process has started, is gone.
             #expect(stranger.wait() == 0)
@@ -184,7 +185,7 @@ struct AFileCoordinatorAndAMount {
         }
     }
 
-    @Test("gives the place in the mount to who named one there, also when a link or a rename leads elsewhere")
+    @Test("An accessor gets a place in the mount if the caller named one")
     func terms() throws {
         let (bench, source, inMount, _) = try mounted()
         try FileManager.default.createSymbolicLink(atPath: source.path + "/link", withDestinationPath: "note")

@@ -27,7 +27,7 @@ struct AFilePresenterAndAMount {
         throw TestFailure("the editor says nothing")
     }
 
-    @Test("an editor saves what was typed before another process reads it, and reads again what that has written")
+    @Test("An editor saves before another process reads and reloads after it writes")
     func editor() throws {
         let (bench, source, inMount) = try mounted()
         for directory in [inMount, source] {
@@ -47,7 +47,7 @@ struct AFilePresenterAndAMount {
         }
     }
 
-    @Test("is asked by other processes, in its own terms, and about its own work by nobody")
+    @Test("A presenter gets questions about other processes' work only")
     func otherProcesses() throws {
         let (bench, source, inMount) = try mounted()
         let (ofNote, ofFolder) = (Noting(inMount.appendingPathComponent("note")), Noting(source))
@@ -76,7 +76,7 @@ struct AFilePresenterAndAMount {
         }
     }
 
-    @Test("is asked once, and in its process alone when the mount has gone")
+    @Test("A presenter is asked once, and in its process after an unmount")
     func fallback() throws {
         let (bench, source, _) = try mounted()
         let presenter = Noting(source)
@@ -94,7 +94,7 @@ struct AFilePresenterAndAMount {
         }
     }
 
-    @Test("saves before its grant is revoked, where that waits for it")
+    @Test("A presenter saves before a revocation with grace")
     func grace() throws {
         let (bench, source, _) = try mounted()
         let presenter = Noting(source)

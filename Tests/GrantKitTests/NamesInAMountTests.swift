@@ -5,7 +5,7 @@ import Testing
 
 @testable import GrantKit
 
-/// Notes every URL that it is given, with what it is said of it.
+/// Records every URL that it receives, with its event.
 private final class Naming: NSObject, NSFilePresenter {
     let events = Events()
     let presentedItemOperationQueue = OperationQueue()
@@ -31,7 +31,7 @@ private final class Naming: NSObject, NSFilePresenter {
     }
 }
 
-/// What is named in a mount is named there for good, whatever becomes of the directory on the host.
+/// An item named in a mount keeps that name, regardless of the directory on the host.
 @Suite(.enabled(if: Machine.hasFUSE, Comment(rawValue: Machine.noFUSE)))
 struct NamesInAMount {
     private let bench: Bench
@@ -55,7 +55,7 @@ struct NamesInAMount {
 
     private func coordinate(_ words: String...) throws { try bench.fixture.grantfs(["coordinate"] + words).orThrow() }
 
-    @Test("a presenter is led to nothing outside of it after the granted directory was renamed, whether or not that was coordinated")
+    @Test("A presenter sees no names outside the mount after a rename of the directory")
     func renamed() throws {
         let (ofNote, ofFolder, onHost) = (Naming(inMount.appendingPathComponent("note")), Naming(inMount), Naming(source))
         try presenting(ofNote, ofFolder, onHost) {
@@ -65,7 +65,7 @@ struct NamesInAMount {
             try coordinate("write", moved.path + "/note", "--", "touch", moved.path + "/note")
             try ofFolder.events.wait(for: "changed \(inMount.path)/note")
             try onHost.events.wait(for: "changed \(moved.path)/note")
-            // By nobody's leave.
+            // Without coordination.
             let again = source.sibling("again")
             try moved.move(to: again)
             try onHost.events.wait(for: "moved to \(again.path)")
@@ -85,7 +85,7 @@ struct NamesInAMount {
         }
     }
 
-    @Test("what is moved out of the grant has changed, and is named nowhere")
+    @Test("A file that is moved out of the grant is reported as changed, without a name")
     func movedOut() throws {
         let (ofNote, ofFolder) = (Naming(inMount.appendingPathComponent("note")), Naming(inMount))
         let outside = try bench.granted("outside").appendingPathComponent("taken")
@@ -99,7 +99,7 @@ struct NamesInAMount {
         }
     }
 
-    @Test("a presenter is told its new URL when the grant gets another name")
+    @Test("A presenter is told its new URL when the grant gets another name")
     func grantRenamed() throws {
         let (ofNote, ofFolder) = (Naming(inMount.appendingPathComponent("note")), Naming(inMount))
         try presenting(ofNote, ofFolder) {
@@ -113,7 +113,7 @@ struct NamesInAMount {
         }
     }
 
-    @Test("a bookmark of a URL in the mount is stale when that leads elsewhere, and not when the directory was renamed on the host")
+    @Test("A bookmark of a URL in a mount is stale only if it leads elsewhere")
     func bookmarks() throws {
         let note = inMount.appendingPathComponent("note")
         try bench.program {
@@ -141,7 +141,9 @@ struct NamesInAMount {
         }
     }
 
-    @Test("of what was bound elsewhere too", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+    @Test(
+        "A bookmark of a bind mount of a view is not stale after a move of the source",
+        .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
     func bound() throws {
         let place = try bench.plain("bound")
         try bench.fixture.mountOther(["mount", "--bind", inMount.path], at: place.path)

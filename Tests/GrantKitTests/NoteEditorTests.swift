@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// docs/Examples/NoteEditor, as somebody uses it, while other processes claim what it works on.
+/// docs/Examples/NoteEditor, as a user runs it, while other processes claim its files.
 @Suite(.enabled(if: Machine.hasFUSE, Comment(rawValue: Machine.noFUSE)))
 struct TheNoteEditor {
     private func mounted() throws -> (MountFixture, source: String, inMount: String) {
@@ -15,7 +15,7 @@ struct TheNoteEditor {
 
     private func editor(_ fixture: MountFixture) throws -> Child { try Child([Programs.noteEditor], environment: fixture.environment) }
 
-    /// Says a line, and gives the next one that is no news of others.
+    /// Sends a line, and returns the next one that does not report news of others.
     private func ask(_ editor: Child, _ line: String) throws -> String {
         editor.send(line)
         return try answer(editor)
@@ -37,7 +37,7 @@ struct TheNoteEditor {
 
     private func contents(_ path: String) -> String? { try? String(contentsOfFile: path, encoding: .utf8) }
 
-    @Test("opens, creates and saves, in a mount and on the host")
+    @Test("NoteEditor opens, creates and saves in a mount and on the host")
     func life() throws {
         let (fixture, source, inMount) = try mounted()
         for directory in [inMount, source] {
@@ -58,7 +58,7 @@ struct TheNoteEditor {
         #expect(contents(source + "/note") == "first\nmore\nmore\n")
     }
 
-    @Test("waits with opening and saving while another process holds a claim, and never reads half of what that writes")
+    @Test("NoteEditor waits for a claim of another process and never reads half a file")
     func waits() throws {
         let (fixture, source, inMount) = try mounted()
         let editor = try editor(fixture)
@@ -81,7 +81,7 @@ struct TheNoteEditor {
         #expect(contents(source + "/note") == "whole\nnew\n")
     }
 
-    @Test("is refused when the grant is revoked, loses no text by it, and saves when it is restored")
+    @Test("NoteEditor keeps its text over a revocation and saves after it")
     func revoked() throws {
         let (fixture, source, inMount) = try mounted()
         let editor = try editor(fixture)

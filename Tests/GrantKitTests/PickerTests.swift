@@ -46,7 +46,7 @@ import Testing
         }
     }
 
-    @Test("A pick for other rights leaves the grant that is there as it is")
+    @Test("A pick with other rights keeps the existing grant")
     func otherRights() async throws {
         try await inProgram { bench in
             let url = try bench.plain("x/Notes")
@@ -58,7 +58,7 @@ import Testing
         }
     }
 
-    @Test("A pick of several that cannot all be granted changes nothing, and says which cannot")
+    @Test("A pick with an ungrantable directory changes nothing")
     func allOrNothing() async throws {
         try await inProgram { bench in
             let (kept, revoked, new) = (try bench.plain("kept"), try bench.plain("revoked"), try bench.plain("new"))
@@ -74,7 +74,7 @@ import Testing
         }
     }
 
-    @Test("A grant that was removed is not listed any more, and its bookmarks are void")
+    @Test("A removed grant is no longer listed, and its bookmarks fail")
     func removed() async throws {
         try await inProgram { bench in
             let granted = try await pick([bench.plain("x/Notes")])[0]

@@ -30,7 +30,7 @@ import Testing
         try body()
     }
 
-    @Test("A presenter hears of a change that is not coordinated: of its file, and of what lies in its directory and below")
+    @Test("A presenter is told about uncoordinated changes of its item")
     func presenters() throws {
         let bench = try Bench()
         let folder = try bench.plain("folder")
@@ -56,7 +56,7 @@ import Testing
         }
     }
 
-    @Test("A presenter does not hear of its own coordinated work as if another program had done it")
+    @Test("A presenter is not told about its own work as a foreign change")
     func own() throws {
         let bench = try Bench()
         let note = try bench.plain("folder").appendingPathComponent("note")
@@ -69,7 +69,7 @@ import Testing
                         try? Data("\(number)".utf8).write(to: $0, options: .atomic)
                     }
                 }
-                // News of what comes now would come after news of what was before.
+                // News of a later change would come after news of an earlier one.
                 try Data("theirs".utf8).write(to: note)
                 try presenter.events.wait(for: "changed")
                 #expect(presenter.all().filter { $0 == "changed" }.count == 1)
@@ -77,7 +77,7 @@ import Testing
         }
     }
 
-    @Test("A document reads again, and a browser lists anew, what a program has changed through the mount", .enabled(if: Machine.hasFUSE))
+    @Test("A document reloads and a browser relists after a change in the mount", .enabled(if: Machine.hasFUSE))
     @MainActor func inMount() async throws {
         let bench = try Bench()
         _ = try bench.granted("docs")

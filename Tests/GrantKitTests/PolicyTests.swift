@@ -1,7 +1,8 @@
 import TestSupport
 import Testing
 
-/// What the administrator says of who may grant what, for a program that grants by the library: docs/Examples/DirectoryList.
+/// The administrator's policy, for a program that grants by the library:
+/// docs/Examples/DirectoryList.
 @Suite(.enabled(if: Identity.isRoot, "needs root")) struct ThePolicyOfTheMachine {
     private let machine: PolicyMachine
     private var base: String { machine.fixture.base }
@@ -12,7 +13,7 @@ import Testing
         try machine.run([Programs.directoryList, base + "/list", "add", base + path])
     }
 
-    @Test("binds it: what is never granted, and what holds it, is refused and leaves no grant; the rest is granted")
+    @Test("The library refuses directories that the policy never grants")
     func never() throws {
         try machine.write("never = [\"{}/srv/secret\"]\n")
         for path in ["/srv/secret", "/srv"] {
@@ -23,7 +24,7 @@ import Testing
         #expect(try machine.fixture.list("--all").map(\.name) == ["projects"])
     }
 
-    @Test("refuses everything where it cannot be read")
+    @Test("The library grants no directory while the policy is unreadable")
     func broken() throws {
         try machine.write("nonsense\n")
         let output = try add("/srv/projects")

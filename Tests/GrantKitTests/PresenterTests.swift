@@ -5,7 +5,7 @@ import Testing
 
 @testable import GrantKit
 
-/// Notes what it is asked and told; answers at once unless it is told to be stubborn.
+/// Records its questions and events. It answers immediately unless it is told to be stubborn.
 final class Noting: NSObject, NSFilePresenter {
     let events = Events()
     let presentedItemOperationQueue = OperationQueue()
@@ -89,7 +89,7 @@ private final class Silent: NSObject, NSFilePresenter {
 
     private func remove(_ presenters: Noting...) { for presenter in presenters { NSFileCoordinator.removeFilePresenter(presenter) } }
 
-    @Test("is asked before somebody reads or writes, and told when that is over")
+    @Test("A presenter is asked before a read or write and told when it is over")
     func asked() throws {
         let (bench, folder, note, ofNote, ofFolder) = try presented()
         defer { remove(ofNote, ofFolder) }
@@ -118,7 +118,7 @@ private final class Silent: NSObject, NSFilePresenter {
         }
     }
 
-    @Test("is told where its item went")
+    @Test("A presenter is told the new place of its item")
     func moved() throws {
         let (bench, folder, note, ofNote, ofFolder) = try presented()
         defer { remove(ofNote, ofFolder) }
@@ -146,13 +146,13 @@ private final class Silent: NSObject, NSFilePresenter {
             _ = (ofNote.all(), ofFolder.all())
             #expect(ofNote.presentedItemURL?.path == elsewhere.path + "/renamed")
             #expect(ofFolder.presentedItemURL?.path == elsewhere.path)
-            // Outside of an accessor it is nobody's word.
+            // Outside an accessor the announcement has no effect.
             coordinator.item(at: elsewhere, didMoveTo: folder)
             #expect(ofFolder.all().last != "moved to folder")
         }
     }
 
-    @Test("is not asked about its own work, nor when it was removed, nor when it is gone")
+    @Test("A presenter is not asked about its own work or after its removal")
     func own() throws {
         let (bench, _, note, ofNote, ofFolder) = try presented()
         defer { remove(ofNote, ofFolder) }
@@ -174,7 +174,7 @@ private final class Silent: NSObject, NSFilePresenter {
         }
     }
 
-    @Test("that answers twice does not answer for another one")
+    @Test("A second answer of a presenter does not count for another presenter")
     func twice() throws {
         let bench = try Bench()
         let note = try bench.plain("folder").appendingPathComponent("note")
@@ -189,7 +189,7 @@ private final class Silent: NSObject, NSFilePresenter {
         }
     }
 
-    @Test("that says nothing is passed over, and one with the defaults holds nobody up")
+    @Test("A silent presenter is passed over after its timeout")
     func silent() throws {
         let (bench, _, note, ofNote, ofFolder) = try presented(isStubborn: true)
         defer { remove(ofNote, ofFolder) }

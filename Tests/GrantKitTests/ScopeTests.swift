@@ -8,7 +8,7 @@ import Testing
 @Suite struct ASecurityScope {
     private func count(_ url: URL) throws -> Int { ScopeTable.process.count(try FilePath.words(url)) }
 
-    @Test("starts for what is granted and nothing else")
+    @Test("A scope starts for granted URLs and for no others")
     func starts() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -27,7 +27,7 @@ import Testing
         bench.programWithoutStore { #expect(!url.startAccessingSecurityScopedResource()) }
     }
 
-    @Test("is balanced: as many stops as starts, and one more does nothing")
+    @Test("A scope has as many stops as starts, and a surplus stop has no effect")
     func balanced() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -40,14 +40,14 @@ import Testing
             }
             #expect(url.startAccessingSecurityScopedResource())
             #expect(try count(url) == 1)
-            // What was started can be stopped when the directory is gone.
+            // A started scope can be stopped when the directory is gone.
             try url.remove()
             url.stopAccessingSecurityScopedResource()
             #expect(try count(url) == 0)
         }
     }
 
-    @Test("does not start once the grant is revoked or expired, and does again when it is restored")
+    @Test("A scope does not start while its grant is revoked or expired")
     func revoked() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -64,7 +64,7 @@ import Testing
         }
     }
 
-    @Test("does not start where another directory stands, and starts where the granted one went")
+    @Test("A scope starts at the new place of a moved directory only")
     func movedAndReplaced() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -81,7 +81,7 @@ import Testing
         }
     }
 
-    @Test("that is started goes into bookmarks, of the directory and of what lies below, unless that is refused")
+    @Test("A started scope is included in new bookmarks")
     func implicit() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -98,7 +98,7 @@ import Testing
         }
     }
 
-    @Test("that was revoked after its start gives no bookmark by identity instead")
+    @Test("A scope revoked after its start gives no bookmark by identity")
     func revokedBeforeTheBookmark() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -110,7 +110,7 @@ import Testing
         }
     }
 
-    @Test("counts right when many threads start and stop at once")
+    @Test("Concurrent starts and stops of a scope are counted exactly")
     func threads() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")
@@ -129,7 +129,7 @@ import Testing
 }
 
 @Suite struct AStoreThatAProgramHasOpen {
-    @Test("is another one when another one has come to its place, and none when it is gone")
+    @Test("A scope does not start for another directory at the same place")
     func exchanged() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")

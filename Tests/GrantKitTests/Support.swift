@@ -5,7 +5,7 @@ import Testing
 @testable import GrantKit
 
 extension Timeouts {
-    /// With everybody who answers in the end, on however slow a machine.
+    /// Timeouts that every answer meets on a slow machine.
     static let long = Timeouts(daemon: 60, look: 60, presenter: 60)
 }
 
@@ -37,7 +37,7 @@ struct Bench {
         return URL(fileURLWithPath: directory, isDirectory: true)
     }
 
-    /// A directory that nobody granted.
+    /// An ungranted directory.
     func plain(_ name: String) throws -> URL { URL(fileURLWithPath: try fixture.directory("plain/" + name), isDirectory: true) }
 
     func resolve(_ data: Data, options: URL.BookmarkResolutionOptions = []) throws -> (url: URL, isStale: Bool) {
@@ -46,17 +46,18 @@ struct Bench {
         return (url, isStale)
     }
 
-    /// What resolving the data fails with; nil when it does not.
+    /// The error of resolving the data, or nil if it succeeds.
     func failure(_ data: Data) -> CocoaError.Code? { cocoaCode { _ = try resolve(data) } }
 }
 
-/// The code of NSCocoaErrorDomain that `body` fails with; nil when it succeeds. Another error is a failure of the test.
+/// The code of NSCocoaErrorDomain that `body` fails with, or nil if it succeeds. Another error
+/// fails the test.
 func cocoaCode(_ body: () throws -> Void) -> CocoaError.Code? {
     do {
         try body()
         return nil
     } catch let error as CocoaError {
-        // Whoever wants to know more finds it below.
+        // The details are in the underlying error.
         #expect(error.underlying is GrantError)
         return error.code
     } catch {

@@ -44,7 +44,7 @@ import Testing
         }
     }
 
-    @Test("opens, is closed before and afterwards, tells each change of its state, and names what it is")
+    @Test("A document reports each change of its state while it opens and closes")
     func life() async throws {
         let document = Text(fileURL: file)
         let states = Mutex<[UInt]>([])
@@ -63,7 +63,7 @@ import Testing
         check(await document.close())
     }
 
-    @Test("saves what was changed, all of it or nothing, keeps permissions and leaves nothing beside it")
+    @Test("A save is atomic and keeps the permissions of the file")
     func saves() async throws {
         let document = Text(fileURL: file)
         _ = await document.open()
@@ -104,7 +104,7 @@ import Testing
         return status
     }
 
-    @Test("A save through a symbolic link replaces the file to which it leads, and keeps the link")
+    @Test("A save through a symbolic link replaces the target and keeps the link")
     func link() async throws {
         let link = file.deletingLastPathComponent().appendingPathComponent("link.txt")
         try FileManager.default.createSymbolicLink(atPath: link.path, withDestinationPath: "text.txt")
@@ -197,7 +197,7 @@ import Testing
         }
     }
 
-    @Test("A document that reads and writes by itself can be a directory, which a save replaces as a whole")
+    @Test("A save of a package document replaces its directory as a whole")
     func directory() async throws {
         let place = file.deletingLastPathComponent().appendingPathComponent("notes.bundle")
         let document = Bundle(fileURL: place)
@@ -215,7 +215,7 @@ import Testing
         check(await again.close())
     }
 
-    @Test("is saved before somebody reads, and read again after somebody has written")
+    @Test("A document is saved before a foreign read and reloaded after a foreign write")
     func others() async throws {
         let document = Text(fileURL: file)
         _ = await document.open()
@@ -230,12 +230,12 @@ import Testing
     }
 
     @Test(
-        "is in conflict when it was changed by somebody else and here: nothing is overwritten until somebody decides",
+        "A conflict overwrites no text until it is resolved",
         arguments: [true, false])
     func conflict(mineWins: Bool) async throws {
         let document = Text(fileURL: file)
         _ = await document.open()
-        // By somebody who coordinates with nobody.
+        // By a program that does not coordinate.
         try Data("theirs, longer".utf8).write(to: file)
         document.type(" mine")
         try await eventually("it is in conflict") { document.documentState.contains(.inConflict) }
@@ -252,7 +252,7 @@ import Testing
         check(await document.close())
     }
 
-    @Test("goes where it is moved, and saves there; is closed when it is deleted, with its text")
+    @Test("A document follows a move and closes when its file is deleted")
     func moved() async throws {
         let document = Text(fileURL: file)
         _ = await document.open()
@@ -271,7 +271,7 @@ import Testing
         #expect(document.text == "here!" && new.text == nil)
     }
 
-    @Test("says why it cannot be read or saved, and keeps its changes")
+    @Test("A document that cannot be read or saved reports why and keeps its changes")
     func fails() async throws {
         let missing = Text(fileURL: file.deletingLastPathComponent().appendingPathComponent("missing"))
         check(await !missing.open() && missing.errors == [.fileReadNoSuchFile] && missing.documentState.contains(.closed))
@@ -286,7 +286,9 @@ import Testing
         check(await document.close() && file.text == "herekept")
     }
 
-    @Test("is written in place where nothing can be made beside it", .enabled(if: Machine.hasFUSE, Comment(rawValue: Machine.noFUSE)))
+    @Test(
+        "A document is written in place if its directory permits no new files",
+        .enabled(if: Machine.hasFUSE, Comment(rawValue: Machine.noFUSE)))
     func inPlace() async throws {
         try bench.fixture.grantfs("grant", file.path, "--name", "note").orThrow()
         let shown = URL(fileURLWithPath: try bench.fixture.mount() + "/note")

@@ -7,7 +7,7 @@ import Testing
 
 @testable import GrantLocks
 
-/// What looking for circles, and closing a file, cost when others have locked much.
+/// The costs of a deadlock search and of a close beside many locks of others.
 @Suite struct WhatLocksCost {
     private let table = LockTable()
 
@@ -36,7 +36,7 @@ import Testing
         return waiter
     }
 
-    @Test("a chain of eight thousand who wait for each other takes a search no more steps than it has")
+    @Test("A lock search stops at its limit of steps on a long chain of waiters")
     func chain() {
         let scope = table.scope(ScopeID(rawValue: 1))
         let length: UInt64 = 8_000
@@ -52,7 +52,7 @@ import Testing
         for waiter in waiters { waiter.lockRequest = nil }
     }
 
-    @Test("a circle is found beside such a chain, across files and grants, by the last who came", arguments: [2, 10, 100])
+    @Test("A deadlock across files and grants is found beside a long chain of waiters", arguments: [2, 10, 100])
     func circle(length: Int) {
         let crowd = table.scope(ScopeID(rawValue: 1))
         let others = (0..<4_000).map { hold(UInt64($0) + 1_000_000, Int64($0), of: 7, in: crowd) }
@@ -73,7 +73,7 @@ import Testing
         for waiter in waiters { waiter.lockRequest = nil }
     }
 
-    @Test("closing a file in which nothing is locked takes none of the locks that others hold, and ends no more than the owner's locks")
+    @Test("A close of a file without locks blocks no other lock")
     func closing() throws {
         var template = Array("/tmp/grantfs-locks.XXXXXX".utf8CString)
         let made = try #require(mkdtemp(&template)).withMemoryRebound(to: CChar.self, capacity: template.count) { String(cString: $0) }
@@ -86,7 +86,7 @@ import Testing
         let root = try #require(interned)
         let (node, locks, scope) = (NodeID(root), LockTable(tree: tree), ScopeID(rawValue: 1))
         let own = locks.scope(scope)
-        // All of them are held by somebody else.
+        // Another owner holds all of them.
         let isDone = Semaphore()
         own.state.withLock { _ in
             locks.scopes.withLock { _ in
@@ -100,7 +100,7 @@ import Testing
                 }
             }
         }
-        // Two owners; one closes.
+        // Two owners. One of them closes.
         let opened = { Glibc.open(made, O_RDONLY | O_DIRECTORY) }
         for owner in [UInt64(1), 2] {
             let found = locks.description(
@@ -119,7 +119,7 @@ import Testing
         #expect(tree.nodes.find(root)?.pointee.isLocked.load(ordering: .relaxed) == false)
     }
 
-    @Test("a user has a share, and another user the whole of his own")
+    @Test("Each user has a separate share of the locks of a scope")
     func shares() {
         let scope = table.scope(ScopeID(rawValue: 1))
         #expect(scope.count(LockShare.mostLocks, of: 1, limit: LockShare.mostLocks))
@@ -133,7 +133,7 @@ import Testing
 
 /// Tasks that hang.
 @Suite struct KeptThreadsTests {
-    @Test("tasks of one share wait for each other, and for nobody else's")
+    @Test("Tasks of one share wait only for each other")
     func shares() {
         let threads = ThreadPool()
         let (goOn, hung, others, done) = (Semaphore(), Semaphore(), Semaphore(), Semaphore())

@@ -2,7 +2,7 @@ import Testing
 
 @testable import GrantLocks
 
-/// What is locked of a file, compared with a list of bytes.
+/// The locked ranges of a file, compared with a list of bytes.
 @Suite struct LockedRanges {
     private static let bytes: Int64 = 24
 
@@ -17,7 +17,7 @@ import Testing
         return LockedRange(start: start, length: length, isExclusive: .random(using: &random))
     }
 
-    @Test("say the same as a list of bytes, whatever is locked and freed", arguments: 1...40)
+    @Test("Locked ranges agree with a list of bytes under random changes", arguments: 1...40)
     func model(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let file = LockedFile(node: 1, scope: ScopeLocks(id: .init(rawValue: 1)))
@@ -59,7 +59,7 @@ import Testing
         #expect(file.state.withLock { $0.held.all.isEmpty })
     }
 
-    @Test("are found in a few steps among ten thousand others'")
+    @Test("A lock among ten thousand others is found in a few steps")
     func steps() {
         let file = LockedFile(node: 1, scope: ScopeLocks(id: .init(rawValue: 1)))
         for number in UInt64(1)...10_000 {

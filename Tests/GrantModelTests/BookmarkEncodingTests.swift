@@ -54,7 +54,8 @@ import Testing
         #expect(throws: Bookmark.DecodingFlaw.self) { try Bookmark(encoded: bytes + [0]) }
     }
 
-    /// The first version ended where the origin begins, the second where the tag does; a sample without them says so in a byte each.
+    /// The first version ended before the origin, the second before the tag. A sample without them
+    /// has a byte for each.
     @Test(arguments: [(1, 2), (2, 1)]) func ofAnOlderVersionIsStillRead(_ version: Int, _ missing: Int) throws {
         let bookmark = AnEncodedBookmark.samples[1]
         var old = Array(bookmark.encoded().dropLast(8 + missing))
@@ -88,7 +89,7 @@ import Testing
         }
     }
 
-    /// The checksum is no secret: anybody can make one that fits.
+    /// The checksum is public: any program can compute a matching one.
     private func resealed(_ bookmark: Bookmark, _ change: (inout [UInt8]) -> Void) -> [UInt8] {
         var body = Array(bookmark.encoded().dropLast(8))
         change(&body)

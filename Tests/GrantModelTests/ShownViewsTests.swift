@@ -3,7 +3,7 @@ import Testing
 
 @Suite struct ShownViewsTests {
     @Test(
-        "a pattern matches as a shell's",
+        "A view pattern matches like a shell pattern",
         arguments: [
             ("*", ["", "a", "app:x"], [] as [String]), ("app:*", ["app:", "app:org.x"], ["ap", "xapp:"]),
             ("job-?", ["job-1", "job-ü"], ["job-", "job-12"]),
@@ -15,13 +15,13 @@ import Testing
         for name in others { #expect(!pattern.matches(try ViewName(name)), "\(name)") }
     }
 
-    @Test("a pattern with many stars takes no time that grows with their number")
+    @Test("The time of a pattern match does not grow with its number of stars")
     func stars() throws {
         let pattern = try ViewPattern(String(repeating: "*a", count: 100) + "b")
         #expect(!pattern.matches(try ViewName(String(repeating: "a", count: 250))))
     }
 
-    @Test("what a store keeps of a mount is read again, and no view is taken for a pattern")
+    @Test("A recorded view or pattern is read back unchanged")
     func recorded() throws {
         for shown in [ShownViews.one(try ViewName("a*")), .matching(try ViewPattern("a*")), .documents, .one(try ViewName("documents"))] {
             #expect(ShownViews(recorded: shown.recorded) == shown)

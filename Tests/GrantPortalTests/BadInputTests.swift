@@ -9,7 +9,7 @@ extension GrantPortalTests {
         private let app = "org.test.App"
 
         @Test(
-            "A descriptor that was not sent, a name that no file can have, and lists too long to be meant are refused, and the next call is answered"
+            "A malformed call is refused and the next call is answered"
         )
         func malformed() throws {
             let session = try PortalSession.started()
@@ -18,7 +18,7 @@ extension GrantPortalTests {
             let long = String(repeating: "n", count: 300)
             for attempt in 0..<5 {
                 let client = try session.another()
-                // The bus may cut off whoever sends a message that does not fit together.
+                // The bus may cut off the sender of an inconsistent message.
                 let answer =
                     switch attempt {
                     case 0: try client.call("Add", "(hbb)", [7, true, true])
@@ -34,7 +34,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "When the permission store goes nothing is given that it does not know of; what is taken away is taken away, and it is told when it is back"
+            "The portal gives out nothing new while the permission store is gone"
         )
         func storeGone() throws {
             let session = try PortalSession.started()
@@ -54,7 +54,7 @@ extension GrantPortalTests {
             #expect(try host.write(path, "x").errno == "EROFS")
         }
 
-        @Test("A bus that goes with calls on their way ends the portal in order: nothing is left half granted, and the mount is gone")
+        @Test("The portal ends in order when the bus goes with calls in progress")
         func busGoneUnderLoad() throws {
             let session = try PortalSession.started()
             let (file, host) = (try session.file(), try session.host)

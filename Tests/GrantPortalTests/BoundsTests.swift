@@ -17,7 +17,7 @@ extension GrantPortalTests {
             try client.call(member, signature, arguments, open: open, interface: transfer, service: PortalClient.documents)
         }
 
-        @Test("Where the host has put another directory, no file in it is one of those that the application was given")
+        @Test("A file in a directory that the host replaced is not one of the document's")
         func anotherDirectory() throws {
             let session = try PortalSession.started()
             let papers = (try session.file() as NSString).deletingLastPathComponent
@@ -34,7 +34,7 @@ extension GrantPortalTests {
             #expect(try session.fixture.list().allSatisfy { $0.path != secret })
         }
 
-        @Test("Nor where something is mounted over it, or over a directory in it", .enabled(if: Identity.isRoot, "needs root"))
+        @Test("A file below a mount over a document's directory is not one of the document's", .enabled(if: Identity.isRoot, "needs root"))
         func mountedOver() throws {
             let session = try PortalSession.started()
             let papers = (try session.file() as NSString).deletingLastPathComponent
@@ -62,7 +62,7 @@ extension GrantPortalTests {
             #expect(try session.fixture.list().allSatisfy { $0.path?.hasSuffix("secret.txt") == false })
         }
 
-        @Test("Files of directories in several filesystems are found by the numbers that one mount shows of them")
+        @Test("Files of directories in several filesystems are found by their shown numbers")
         func severalFilesystems() throws {
             let session = try PortalSession.started()
             let papers = (try session.file() as NSString).deletingLastPathComponent
@@ -80,7 +80,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A directory in which a sandbox has something else than the host becomes no document",
+            "A directory that a sandbox masks in part becomes no document",
             arguments: [["--tmpfs", "/h/.ssh"], ["--ro-bind", "HOME/.ssh", "/h/.ssh"], ["--ro-bind", "/dev/null", "/h/.ssh/key"]])
         func masked(options: [String]) throws {
             let session = try PortalSession.started()
@@ -97,7 +97,7 @@ extension GrantPortalTests {
             #expect(try program.addFull(["/h/notes"], flags: 3 | 8, app: app, ["read", "write"]).error == nil)
         }
 
-        @Test("What is mounted below a directory on the host as well hides nothing", .enabled(if: Identity.isRoot, "needs root"))
+        @Test("A mount below a directory that the host also has hides nothing", .enabled(if: Identity.isRoot, "needs root"))
         func mountedBelow() throws {
             let session = try PortalSession.started()
             let home = try session.fixture.source("home")
@@ -108,7 +108,7 @@ extension GrantPortalTests {
             #expect(try program.addFull(["/h"], flags: 3 | 8, app: app, ["read", "write"]).error == nil)
         }
 
-        @Test("Of a document of others an application gives itself and others no more than it gets by a file of its own")
+        @Test("An application gives no more of a foreign document than its own file permits")
         func ofOthers() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -124,7 +124,7 @@ extension GrantPortalTests {
             #expect(try session.permissions(of: id)?[other] == ["read", "write"])
         }
 
-        @Test("An application that has lost the permission to read has no other one either, until it may read again")
+        @Test("An application without the read permission has no other one")
         func withoutReading() throws {
             let session = try PortalSession.started()
             let id = try session.host.addFull([try session.file()], app: app, ["read", "grant-permissions", "delete"]).id
@@ -140,7 +140,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A file of a directory becomes a document of its own for those alone who may give on the directory, with what they have of it")
+            "A file of a directory becomes a document only if its holder may share it")
         func ofADirectory() throws {
             let session = try PortalSession.started()
             let papers = (try session.file() as NSString).deletingLastPathComponent
@@ -149,7 +149,8 @@ extension GrantPortalTests {
             let inner = "/run/flatpak/doc/\(id)/papers/report.txt"
             #expect(try program.add(inner).error == "NotAllowed")
             #expect(try program.addFull([inner], app: other, ["read", "grant-permissions", "delete"]).error == "NotAllowed")
-            // The same for what one of the owner's programs gives on that has it from the application.
+            // The same for a document that a program of the owner gives on after it got it from the
+            // application.
             let seen = "\(session.view(of: app))/\(id)/papers/report.txt"
             #expect(try session.host.addFull([seen], app: other, ["read"]).error == "NotAllowed")
             #expect(try session.fixture.list().count == 2)
@@ -160,7 +161,7 @@ extension GrantPortalTests {
             #expect(try session.permissions(of: given.id)?["org.third.App"] == ["read"])
         }
 
-        @Test("Whose time with a document is up has nothing of it, and gets it back from the owner alone")
+        @Test("An application whose grant expired regains it only from the owner")
         func expired() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -189,7 +190,7 @@ extension GrantPortalTests {
             #expect(try session.permissions(of: id)?[app] == ["read"])
         }
 
-        @Test("What ends when it is taken is taken by one of two who ask at the same time")
+        @Test("A transfer that ends when taken goes to one of two concurrent takers")
         func takenOnce() throws {
             let session = try PortalSession.started()
             let takers = [try session.sandboxed(app), try session.sandboxed(other)]
@@ -210,7 +211,7 @@ extension GrantPortalTests {
             }
         }
 
-        @Test("The text of an error tells an application nothing of the host; the owner and the log have it")
+        @Test("An error text tells an application no path of the host")
         func errorTexts() throws {
             let session = try PortalSession.started()
             let store = session.fixture.base + "/store"

@@ -4,7 +4,8 @@ import TestSupport
 import Testing
 
 extension GrantPortalTests {
-    /// Somebody chooses a file in the dialog that a sandboxed program opens: xdg-desktop-portal itself, with a dialog that answers at once, makes a document of it by our service.
+    /// The user chooses a file in the dialog of a sandboxed program. The real xdg-desktop-portal,
+    /// with a dialog that answers immediately, makes a document of it by our service.
     @Suite(.enabled(if: Desktop.isPossible, "xdg-desktop-portal is not installed"))
     struct Chooser {
         enum Sandbox: String, CaseIterable {
@@ -45,7 +46,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A file that is chosen is a document of the application: it reads it, saves it if it may, and loses it live",
+            "A chosen file is a document that the application reads, saves and loses live",
             arguments: Sandbox.possible)
         func opened(sandbox: Sandbox) throws {
             let setting = try started(sandbox)
@@ -57,7 +58,7 @@ extension GrantPortalTests {
             #expect(try program.read(path).texts == ["old\n"])
             #expect(try program.save(path, "new\n") == nil && text(file) == "new\n")
             #expect(try program.write(path, "in place\n").errno == nil && text(file) == "in place\n")
-            // The same file again is the same document, once the grant has followed what was saved.
+            // The same file again is the same document, once the grant has followed the save.
             try session.fixture.wait(until: "the document is of what was saved") {
                 try session.host.call("Lookup", "(ay)", [["path": file]]).texts == [id]
             }
@@ -73,7 +74,7 @@ extension GrantPortalTests {
             try session.fixture.wait(until: "the permission is gone") { try session.permissions(of: id)?[app] == nil }
         }
 
-        @Test("Several files that are chosen are as many documents, and those that are none are left out", arguments: Sandbox.possible)
+        @Test("Each chosen file is a document if it can be", arguments: Sandbox.possible)
         func several(sandbox: Sandbox) throws {
             let setting = try started(sandbox)
             let files = [try setting.session.file("one"), try setting.session.file("zwei ü")]
@@ -84,7 +85,7 @@ extension GrantPortalTests {
             #expect(try Set(setting.session.fixture.list("--view", "app:\(app)").compactMap(\.path)) == Set(files))
         }
 
-        @Test("A directory that is chosen is one, with all that it holds and will hold", arguments: Sandbox.possible)
+        @Test("A chosen directory is one document with all its contents", arguments: Sandbox.possible)
         func directory(sandbox: Sandbox) throws {
             let setting = try started(sandbox)
             let program = setting.program
@@ -99,7 +100,7 @@ extension GrantPortalTests {
             #expect(try program.read(path + "/report.txt").errno == "EACCES")
         }
 
-        @Test("A name that is chosen to save under is a document, whether there is a file or not", arguments: Sandbox.possible)
+        @Test("A chosen name for a save is a document, with or without a file", arguments: Sandbox.possible)
         func saved(sandbox: Sandbox) throws {
             let setting = try started(sandbox)
             let (session, program) = (setting.session, setting.program)
@@ -115,7 +116,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "What the application reaches by itself is no document: it gets the path of the host",
+            "A file that the application can reach gets its host path, not a document",
             .enabled(if: FlatpakApplication.isPossible, Comment(rawValue: FlatpakApplication.why)))
         func reached() throws {
             // Flatpak's `home` and `host` leave /tmp out.
@@ -140,7 +141,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "Nothing becomes a document when the dialog is cancelled, or the program is in no sandbox",
+            "A cancelled dialog and a program outside a sandbox make no documents",
             arguments: Sandbox.possible.prefix(1))
         func nothing(sandbox: Sandbox) throws {
             let setting = try started(sandbox)

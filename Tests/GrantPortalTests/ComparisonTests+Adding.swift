@@ -3,7 +3,7 @@ import Glibc
 import TestSupport
 
 extension GrantPortalTests.Comparison {
-    /// What becomes a document, and what does not.
+    /// Files that become a document, and files that do not.
     static let adding: [Row] = [
         ("`Add` of a file", { session, file in said(try session.host.add(file)) }),
         ("… and again", { session, file in same(try session.host.add(file), try session.host.add(file)) }),

@@ -3,7 +3,7 @@ import Glibc
 import TestSupport
 
 extension GrantPortalTests.Comparison {
-    /// What is visible, what can be written, and what is taken away.
+    /// Visible, writable and revoked documents.
     static let permitting: [Row] = [
         (
             "an application with `read` alone writes",

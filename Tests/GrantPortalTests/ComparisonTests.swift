@@ -4,7 +4,8 @@ import TestSupport
 import Testing
 
 extension GrantPortalTests {
-    /// The desktop's own portal and this one, driven through the same calls. What they gave is Tests/Fixtures/portal-comparison.md; GRANTFS_RECORD_PORTAL=1 writes it anew.
+    /// The desktop's own portal and this one, driven by the same calls. Tests/Fixtures/portal-comparison.md has their results.
+    /// GRANTFS_RECORD_PORTAL=1 regenerates it.
     @Suite(.enabled(if: access(PortalSession.original, X_OK) == 0, "xdg-document-portal is not installed"))
     struct Comparison {
         typealias Row = (what: String, try: @Sendable (PortalSession, String) throws -> String)
@@ -14,7 +15,7 @@ extension GrantPortalTests {
         )
         .standardized
 
-        @Test("What both give to the same calls is what the page says")
+        @Test("Both portals answer the same calls as the page documents")
         func sideBySide() throws {
             let theirs = try results(isOriginal: true)
             let ours = try results(isOriginal: false)
@@ -29,7 +30,7 @@ extension GrantPortalTests {
                 return
             }
             let kept = page.dropFirst(before.count + 1).prefix { $0.hasPrefix("|") }
-            // Another version of theirs may give something else; what ours gives is promised.
+            // Another version of theirs may give other results. Ours are promised.
             let version = try Command.run([PortalSession.original, "--version"]).text.split(separator: " ").last.map(String.init) ?? ""
             let isThatVersion = version.hasPrefix("1.16")
             #expect(kept.count == rows.count)
@@ -60,7 +61,7 @@ extension GrantPortalTests {
         static func inApp(_ session: PortalSession, _ id: String, _ file: String) -> String {
             "\(session.mountpoint)/by-app/\(app)/\(id)/" + URL(fileURLWithPath: file).lastPathComponent
         }
-        /// What a read of what is open gives.
+        /// The result of a read of an open descriptor.
         static func reading(_ descriptor: Int32) -> String {
             if descriptor < 0 { return "not opened" }
             var buffer = [UInt8](repeating: 0, count: 16)
@@ -72,7 +73,7 @@ extension GrantPortalTests {
             return count < 0 ? (errno == EROFS ? "EROFS" : errno == EACCES ? "EACCES" : "\(errno)") : "goes on"
         }
         static func same(_ one: PortalAnswer, _ other: PortalAnswer) -> String { one.id == other.id ? "the same id" : "another id" }
-        /// With what is changed on the host long enough ago for both.
+        /// The result after both have noticed a change on the host.
         static func later<Value>(_ body: () throws -> Value) rethrows -> Value {
             usleep(3_500_000)
             return try body()

@@ -6,7 +6,7 @@ import Testing
 extension GrantPortalTests {
     @Suite struct Calls {
         @Test(
-            "A file that was added is below its id, under its name, and what is written there is in it; its host path is told to the host")
+            "An added file is below its id under its name and can be written")
         func added() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -37,7 +37,7 @@ extension GrantPortalTests {
             }
         }
 
-        @Test("The same file gives the same document, also when it was renamed, unless one of its own is asked for or another kind")
+        @Test("The same file gives the same document unless a new one is requested")
         func reused() throws {
             let session = try PortalSession.started()
             let (file, host) = (try session.file(), try session.host)
@@ -51,12 +51,12 @@ extension GrantPortalTests {
             try session.fixture.wait(until: "the document's path is the new one") {
                 try host.call("Info", "(s)", [first]).texts == [renamed]
             }
-            // By what it is, not by what stood at its path.
+            // By the file itself, not by its former path.
             try "other\n".write(toFile: file, atomically: false, encoding: .utf8)
             #expect(try host.add(file).id != first)
         }
 
-        @Test("Several files at once, twice the same among them, for an application, which sees them as it may")
+        @Test("Several files are added in one call, and each once")
         func several() throws {
             let session = try PortalSession.started()
             let files = [try session.file("one", "1"), try session.file("two", "2")]
@@ -81,7 +81,7 @@ extension GrantPortalTests {
             #expect(try session.fixture.list("--all").isEmpty)
         }
 
-        @Test("A directory is a document when that is asked for, and only then")
+        @Test("A directory is a document only on request")
         func directories() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -94,7 +94,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A name in a directory is a document, whether there is a file or not; names that are none, and directories that are none, are refused"
+            "A name in a directory is a document, with or without a file"
         )
         func named() throws {
             let session = try PortalSession.started()
@@ -121,7 +121,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "What proves nothing is refused with the portal's error, and nothing is granted",
+            "A descriptor that proves no access is refused",
             arguments: ["file", "link", "fifo", "device", "none"])
         func noProof(kind: String) throws {
             let session = try PortalSession.started()
@@ -142,7 +142,7 @@ extension GrantPortalTests {
             #expect(try session.fixture.list("--all").isEmpty)
         }
 
-        @Test("What lies in the store, or is a mount's, is refused")
+        @Test("A file of the store or of a mount is refused")
         func ownPlaces() throws {
             let session = try PortalSession.started()
             #expect(try session.host.add(session.fixture.store + "/grants.sqlite").error != nil)
@@ -151,7 +151,7 @@ extension GrantPortalTests {
             #expect(try session.fixture.list("--all").isEmpty)
         }
 
-        @Test("Words that mean nothing are refused with the portal's error")
+        @Test("Invalid words are refused with the portal's error")
         func words() throws {
             let session = try PortalSession.started()
             let (file, host) = (try session.file(), try session.host)
@@ -174,7 +174,7 @@ extension GrantPortalTests {
             #expect(try host.call("GetMountPoint").texts == [session.mountpoint])
         }
 
-        @Test("A document that is deleted is gone from every view and from the permission store, and what was open of it is refused")
+        @Test("A deleted document disappears from every view and the permission store")
         func deleted() throws {
             let session = try PortalSession.started()
             let (file, host) = (try session.file(), try session.host)

@@ -2,8 +2,8 @@ import Foundation
 import Glibc
 import TestSupport
 
-/// An application of Flatpak in a session, made and installed on the spot. Its runtime is this machine's /usr, which it sees by `filesystems=host-os`; its programs are the
-/// probe of accesses and `portal-client`.
+/// A Flatpak application in a session, made and installed for the test. Its runtime is this machine's /usr, which it sees by
+/// `filesystems=host-os`. Its programs are the access probe and `portal-client`.
 final class FlatpakApplication {
     static let name = "org.test.Flatpak"
     private static let runtime = "org.test.Runtime"
@@ -39,7 +39,8 @@ final class FlatpakApplication {
         let programs = base + "/flatpak/app/files/bin/"
         try Command.run(["install", "-m", "755", session.program, programs + "client"]).orThrow()
         try Command.run(["install", "-m", "755", Programs.probe, programs + "probe"]).orThrow()
-        // Those of the compiler, which are no part of the system; Flatpak has /app/lib looked at.
+        // The compiler's libraries, which are outside the system. Flatpak adds /app/lib to the
+        // search path.
         let libraries = try fixture.directory("flatpak/app/files/lib")
         for line in try Command.run(["ldd", Programs.probe]).orThrow().text.split(separator: "\n") {
             let words = line.split(separator: " ").map { $0.trimmingCharacters(in: .whitespaces) }
@@ -52,7 +53,8 @@ final class FlatpakApplication {
         try flatpak("install", "--user", "-y", "--noninteractive", "here", "\(Self.name)//1").orThrow()
     }
 
-    /// Whoever is not root needs a system bus to install applications: it is asked for parental controls, and there need be none. The session's does.
+    /// Without root, an installation needs a system bus, which flatpak asks for parental controls.
+    /// It needs no answer, so the session's bus suffices.
     private var environment: [String: String] {
         let environment = session.fixture.environment
         return environment.merging(["DBUS_SYSTEM_BUS_ADDRESS": environment["DBUS_SESSION_BUS_ADDRESS"] ?? ""]) { $1 }

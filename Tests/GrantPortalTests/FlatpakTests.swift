@@ -27,7 +27,7 @@ extension GrantPortalTests {
         private static let lost = "read=\(Machine.losesErrorsOfReads ? "EIO" : "EACCES") map=SIGBUS open=EACCES"
 
         @Test(
-            "What an application holds of a document is lost live, in whatever way it is taken back; the application goes on, and so does its other document"
+            "A Flatpak application loses a document live in every way of revocation"
         )
         func loses() throws {
             let (session, flatpak) = try started()
@@ -48,7 +48,7 @@ extension GrantPortalTests {
                 case "permission-reset": try flatpak.flatpak(way, app).orThrow()
                 default: try flatpak.flatpak(way, file).orThrow()
                 }
-                // Flatpak's commands of permissions change the permission store and wait for nobody.
+                // Flatpak's permission commands change the permission store and return immediately.
                 let gone = way == "permission-reset" ? [id, kept.id] : [id]
                 try session.fixture.wait(until: "\(way): it is withdrawn") {
                     try !session.fixture.list("--view", view).contains { gone.contains($0.name) }
@@ -68,7 +68,7 @@ extension GrantPortalTests {
             }
         }
 
-        @Test("Everything that it can hold below a directory that it was given is lost with it")
+        @Test("A Flatpak application loses everything it holds below a revoked directory")
         func everything() throws {
             let (session, _) = try started()
             let directory = try session.fixture.source("tree")
@@ -93,7 +93,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "An application proves what it sees by a descriptor, though the bus knows its proxy alone: its own data, what it was let see, and no file of its own making"
+            "A Flatpak application proves a file by a descriptor"
         )
         func proves() throws {
             let (session, flatpak) = try started()
@@ -126,7 +126,7 @@ extension GrantPortalTests {
             #expect(try program.call("Info", "(s)", [others]).error == "NotAllowed")
         }
 
-        @Test("A file on the command line of `flatpak run --file-forwarding` is a document for the application")
+        @Test("A file on the command line of `flatpak run --file-forwarding` becomes a document")
         func forwarded() throws {
             let (session, flatpak) = try started()
             let file = try session.file()

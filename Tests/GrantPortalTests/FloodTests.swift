@@ -6,7 +6,8 @@ import Testing
 @testable import GrantPortal
 
 extension GrantPortalTests {
-    /// No caller takes it all. What is sent here goes a little past each limit, and the service holds it while nothing is done: nobody has to be faster than it.
+    /// No caller takes everything. Each test exceeds a limit slightly while the service holds its
+    /// calls, so no test depends on speed.
     @Suite(.enabled(if: Machine.offers("bwrap"), Comment(rawValue: Machine.needs("bwrap"))))
     struct Floods {
         private let app = "org.test.App"
@@ -22,7 +23,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "An application whose files hang keeps two workers and has its share of calls waiting, by however many connections; others are answered, and all that it held is let go of when it ends",
+            "An application with hanging files keeps two workers and its share of calls",
             .enabled(if: Identity.isRoot, "needs root"))
         func hangingFiles() throws {
             let session = try PortalSession.started()
@@ -39,7 +40,7 @@ extension GrantPortalTests {
             let (descriptors, memory) = (session.descriptors, Processes.residentKilobytes(try #require(session.portal).pid))
             try source.hang()
             flood.send("")
-            // 1,024 wait and two hang; the others are refused, and nothing is answered.
+            // 1,024 wait and two hang. The others are refused, and none is answered.
             try flood.expect("\(limits)=\(1200 - 1024 - 2)")
             try ownerIsAnswered(session, file)
             #expect(try session.host.add(try session.file("another")).error == nil)
@@ -54,7 +55,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A file of a filesystem that the host has not, and that hangs, is refused at once and keeps no worker",
+            "A hanging file that the host does not have is refused immediately",
             .enabled(if: Identity.isRoot, "needs root"))
         func hangingFileOfItsOwn() throws {
             let session = try PortalSession.started()
@@ -71,7 +72,7 @@ extension GrantPortalTests {
             for _ in 0..<4 { #expect(PortalAnswer(try program.ask(request, within: 10)).error == "InvalidArgument") }
         }
 
-        @Test("A message that carries more than is meant to be sent is refused before it is read whole")
+        @Test("An oversized message is refused before it is read")
         func largeMessages() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -93,7 +94,7 @@ extension GrantPortalTests {
             try ownerIsAnswered(session, file)
         }
 
-        @Test("The largest message, sent to the connections by which the service asks, costs one call at the most for each of them")
+        @Test("The largest message to the service's own connections costs one call each")
         func largestMessageToItsClients() throws {
             let session = try PortalSession.started()
             let id = try session.host.addFull([try session.file()], flags: 2, app: app, ["read"]).id
@@ -128,7 +129,7 @@ extension GrantPortalTests {
             }
         }
 
-        @Test("The largest message that the bus takes, which its reader does not, ends neither the service nor what it serves")
+        @Test("The largest message that the bus accepts ends no service")
         func largestMessage() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -146,7 +147,7 @@ extension GrantPortalTests {
                 }
                 try ownerIsAnswered(session, file)
             }
-            // Those who were there are known, and so is who came meanwhile, and what is withdrawn.
+            // Earlier and new callers are known, and withdrawn documents as well.
             #expect(try program.call("GetHostPaths", "(as)", [[id]]).dictionary.count == 1)
             #expect(try session.another().call("Info", "(s)", [id]).error == nil)
             #expect(text("\(session.view(of: app))/\(id)/report.txt") == "old\n")
@@ -154,7 +155,7 @@ extension GrantPortalTests {
             try session.fixture.wait(until: "it is withdrawn") { text("\(session.view(of: app))/\(kept)/report.txt") == nil }
         }
 
-        @Test("An application makes a thousand and twenty-four documents and no more, until one of them ends; the owner makes others")
+        @Test("An application makes up to 1,024 documents")
         func documents() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -175,7 +176,7 @@ extension GrantPortalTests {
             try ownerIsAnswered(session, file)
         }
 
-        @Test("An application gives a document to sixty-four applications and to no more; the owner gives it to others")
+        @Test("An application shares a document with a limited number of applications")
         func applications() throws {
             let session = try PortalSession.started()
             let program = try session.sandboxed(app)
@@ -185,7 +186,7 @@ extension GrantPortalTests {
             let answers = try program.answers()
             // The host and the application itself are two of them.
             #expect(answers.count { $0.error == nil } == 62 && answers.count { $0.error == limits } == 2)
-            // One that loses it leaves no room: the withdrawn grant is there.
+            // An application that loses it leaves no room: the withdrawn grant remains.
             #expect(try program.call("RevokePermissions", "(ssas)", [id, others[0], ["read"]]).error == nil)
             #expect(try program.call("GrantPermissions", "(ssas)", [id, others[63], ["read"]]).error == limits)
             #expect(try program.call("GrantPermissions", "(ssas)", [id, others[0], ["read"]]).error == nil)
@@ -193,7 +194,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "An application holds out so many transfers and files, with all its connections, until one of these goes; the owner has others")
+            "An application has a limited number of transfers and files")
         func transfers() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -243,7 +244,7 @@ extension GrantPortalTests {
         return queue
     }
 
-    @Test("An application has two workers with all its connections, all of them four, and the owner's calls go on")
+    @Test("An application has two of four workers, and the owner's calls go on")
     func workers() {
         let apps = ["a", "b", "c"].flatMap { app in (0..<3).map { (":\(app)\($0)", CallerGroup.app(app)) } }
         let queue = queue(apps)
@@ -259,7 +260,7 @@ extension GrantPortalTests {
     }
 
     @Test(
-        "What does not fit into a share is refused, also of what came before it was known whose it is; the end of a connection makes room")
+        "A call beyond the share of its application is refused")
     func shares() {
         let most = CallerGroup.app("a").most
         let queue = queue([(":1", .app("a")), (":2", .app("a"))])
@@ -269,11 +270,11 @@ extension GrantPortalTests {
         #expect(queue.nextArrival() == ":3" && queue.settle(":3", as: .app("a")) == [8, 9])
         #expect(queue.forget(":1").count == most.calls / 2)
         #expect(queue.add(0, call(), from: ":3") && !queue.add(0, call(descriptors: most.descriptors + 1), from: ":3"))
-        // One that has gone is nobody's any more, and nothing comes of what is said of it.
+        // A connection that has ended belongs to no caller, and a late answer for it has no effect.
         #expect(queue.add(1, call(), from: ":4") && queue.forget(":4") == [1] && queue.settle(":4", as: .owner).isEmpty)
     }
 
-    @Test("Nothing more is read when too much has come of which it is not known whose it is, until that is known")
+    @Test("The reader stops while too many calls have an unknown sender")
     func unknown() {
         let queue = CallQueue<Int>()
         for number in 0...CallerGroup.mostUnknown.calls { #expect(queue.add(number, call(), from: ":\(number % 7)")) }

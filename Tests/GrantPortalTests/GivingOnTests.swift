@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 extension GrantPortalTests {
-    /// Nobody gives on what was taken from him, however short a time ago.
+    /// An application never gives on a document that it has just lost.
     @Suite(.enabled(if: Machine.offers("bwrap"), Comment(rawValue: Machine.needs("bwrap"))))
     struct GivingOn {
         private let app = "org.test.App"
@@ -15,7 +15,7 @@ extension GrantPortalTests {
             try session.fixture.list().filter { $0.view == "app:\(app ?? other)" }
         }
 
-        /// The two ways in which somebody takes it from the application.
+        /// The two ways to take it from the application.
         enum Way: String, CaseIterable, CustomTestStringConvertible {
             case revoke, permissionStore
             var testDescription: String { rawValue }
@@ -28,7 +28,7 @@ extension GrantPortalTests {
             }
         }
 
-        @Test("What was withdrawn this moment is given to nobody by GrantPermissions and AddFull", arguments: Way.allCases)
+        @Test("A document withdrawn a moment ago cannot be given on", arguments: Way.allCases)
         func atOnce(way: Way) throws {
             let session = try PortalSession.started()
             let program = try session.sandboxed(app)
@@ -47,7 +47,7 @@ extension GrantPortalTests {
             #expect(try listed(session).isEmpty && listed(session, app).isEmpty)
         }
 
-        @Test("What grantfs has given back this moment is taken away by RevokePermissions")
+        @Test("A grant restored a moment ago is withdrawn by RevokePermissions")
         func takenAtOnce() throws {
             let session = try PortalSession.started()
             for number in 0..<3 {
@@ -64,7 +64,7 @@ extension GrantPortalTests {
             }
         }
 
-        @Test("What an application gives on in the moment in which it loses it is nobody's, also when the permission store fails then")
+        @Test("A document lost while it is given on reaches no other application")
         func failedGiving() throws {
             let session = try PortalSession(hasStore: false)
             let store = try PlayedStore(session)
@@ -73,14 +73,14 @@ extension GrantPortalTests {
             let id = try session.host.addFull([try session.file()], flags: 2, app: app, ["read", "grant-permissions"]).id
             try store.around([PlayedStep.set(id, app, []), PlayedStep.fail])
             #expect(try program.call("GrantPermissions", "(ssas)", [id, other, ["read"]]).error != nil)
-            // Until the service has tried once more what had failed.
+            // Until the service has repeated the failed call.
             usleep(3_000_000)
             #expect(try session.permissions(of: id)?[other] == nil && listed(session).isEmpty)
             #expect(text("\(session.view(of: other))/\(id)/report.txt") == nil)
         }
 
         @Test(
-            "What is withdrawn while many calls give it on is withdrawn from all to whom it was given after that",
+            "A withdrawal reaches every application that got the document during it",
             arguments: Way.allCases)
         func whileItIsGiven(way: Way) throws {
             let session = try PortalSession.started()
@@ -94,7 +94,7 @@ extension GrantPortalTests {
             let answers = try program.answers()
             #expect(answers.allSatisfy { $0.error == nil || $0.error == "NotAllowed" })
             try session.fixture.wait(until: "it is withdrawn") { try listed(session, app).isEmpty }
-            // What was refused was given to nobody.
+            // A refused call gave the document to no application.
             let has = Set(try session.fixture.list().map(\.view))
             for (name, answer) in zip(others, answers) {
                 #expect(has.contains("app:\(name)") == (answer.error == nil), "\(name): \(answer)")
@@ -110,7 +110,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A document that is held out for others to take is not given to them when whoever holds it out has lost it",
+            "A transfer of a document that its sender has lost is refused",
             arguments: Way.allCases)
         func heldOut(way: Way) throws {
             let session = try PortalSession.started()
@@ -118,7 +118,7 @@ extension GrantPortalTests {
             try expectNotTaken(id, "report.txt", way, session)
         }
 
-        @Test("Nor is a file of a directory that it has lost", arguments: Way.allCases)
+        @Test("A transfer of a file in a directory that its sender has lost is refused", arguments: Way.allCases)
         func fileOfADirectory(way: Way) throws {
             let session = try PortalSession.started()
             let papers = (try session.file() as NSString).deletingLastPathComponent
@@ -142,7 +142,7 @@ extension GrantPortalTests {
             #expect(try listed(session).isEmpty)
         }
 
-        @Test("Whoever has lost it takes it from nobody else and has it forgotten no more", arguments: Way.allCases)
+        @Test("An application that lost a document cannot revoke or delete it", arguments: Way.allCases)
         func takesNothing(way: Way) throws {
             let session = try PortalSession.started()
             let program = try session.sandboxed(app)
@@ -157,7 +157,7 @@ extension GrantPortalTests {
             #expect(try listed(session).count == 3)
         }
 
-        @Test("What was narrowed this moment is not given on to write to, and not brought back by giving something else")
+        @Test("A document narrowed a moment ago is not given on for writing")
         func narrowed() throws {
             let session = try PortalSession.started()
             let program = try session.sandboxed(app)

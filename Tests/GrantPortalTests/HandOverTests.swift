@@ -25,7 +25,7 @@ extension GrantPortalTests {
             #expect(try session.permissions(of: id)?[app] == nil)
         }
 
-        @Test("A document that is being made while another service takes the place is a document of that one")
+        @Test("A document made during a handover belongs to the next service")
         func underWay() throws {
             let session = try PortalSession(hasStore: false)
             let store = try PlayedStore(session)
@@ -49,7 +49,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "In many rounds of adding without pause, each document that was made while services took each other's place can be taken away")
+            "Each document made during many handovers can be revoked")
         func manyRounds() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -72,7 +72,7 @@ extension GrantPortalTests {
             #expect(left.isEmpty, "\(left.count) of \(ids.count)")
         }
 
-        @Test("A service that does not hand over is killed, and the next one has its documents")
+        @Test("A service that does not hand over is killed and its documents are kept")
         func stopped() throws {
             let session = try PortalSession.started()
             let id = try session.host.addFull([try session.file()], flags: 2, app: app, ["read"]).id
@@ -86,7 +86,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "What a service was doing whose file hung while another one took its place comes to nothing, and nobody waits for it",
+            "A hanging call of a replaced service delays no other call",
             .enabled(if: Identity.isRoot, "needs root"))
         func hangingFile() throws {
             let session = try PortalSession.started()
@@ -113,7 +113,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "Who can only read the store's directory cannot open what services lock; a lock for readers is said, and who has it is not killed",
+            "A user who can only read the store's directory cannot lock out services",
             .enabled(if: Identity.isRoot, "needs root, who may open it all the same"))
         func readersLock() throws {
             let session = try PortalSession.started()

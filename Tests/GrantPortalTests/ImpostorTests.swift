@@ -19,7 +19,7 @@ extension GrantPortalTests {
         private let refusal = "org.freedesktop.portal.Error.NotAllowed"
 
         @Test(
-            "A connection outlives its process: whoever has it then is nobody, also when another process has the number by now",
+            "A connection that outlives its process identifies no caller",
             .enabled(if: Identity.isRoot, "needs root"), arguments: ["orphan", "reused"])
         func connectionOfAnother(kind: String) throws {
             let session = try PortalSession.started()
@@ -32,7 +32,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A program that makes a connection and comes into a sandbox then is the application of that sandbox from there on",
+            "A connection made before its program enters a sandbox has its identity",
             .enabled(if: Identity.isRoot, "needs root"))
         func laterSandbox() throws {
             let session = try PortalSession.started()
@@ -43,7 +43,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "Whoever has a namespace of users of his own has made his root directory himself: that it says nothing makes him nobody's owner",
+            "A program in its own user namespace is not taken for the owner",
             .enabled(if: Machine.hasSandboxes, "bubblewrap makes no sandboxes here"))
         func ownNamespace() throws {
             let session = try PortalSession.started()
@@ -65,7 +65,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "What a sandbox says of itself counts when Flatpak has written it, and is a small file of the owner's: everything else is nobody, at once",
+            "A sandbox's own claim is trusted only if Flatpak wrote it",
             .enabled(if: Machine.offers("bwrap"), Comment(rawValue: Machine.needs("bwrap"))), arguments: Claim.allCases)
         func claims(claim: Claim) throws {
             let session = try PortalSession.started()
@@ -88,7 +88,7 @@ extension GrantPortalTests {
                     default: right
                     }
                 try text.write(toFile: place, atomically: false, encoding: .utf8)
-                // That Flatpak knows the same of it is not what is refused.
+                // The refusal does not depend on Flatpak having the same file.
                 if [.large, .twoNames].contains(claim) { try text.write(toFile: file, atomically: false, encoding: .utf8) }
                 if claim == .everybodys { chmod(place, 0o666) }
                 if claim == .strangers { try #require(!Identity.isRoot || chown(place, 4711, 4711) == 0) }
@@ -109,7 +109,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A file that hangs where the sandbox should say who it is holds up nobody, the sandbox's own calls included",
+            "A hanging identity file of a sandbox delays no other caller",
             .enabled(if: Machine.offers("bwrap") && Identity.isRoot, "needs root and bubblewrap"))
         func hangingClaim() throws {
             let session = try PortalSession.started()
@@ -129,7 +129,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A program in a control group of a snap's is that snap's application, and nobody when another one says something else",
+            "A program in a snap's control group is that snap's application",
             .enabled(if: SnapGroup.isPossible, "needs root, and control groups that can be made"))
         func snap() throws {
             let session = try PortalSession.started()
@@ -171,7 +171,7 @@ private final class SnapGroup {
 
     func take(_ pid: pid_t) throws { try "\(pid)".write(toFile: directory + "/cgroup.procs", atomically: false, encoding: .utf8) }
 
-    /// What is in it goes back to where it came from.
+    /// Its contents go back to where they came from.
     func end() {
         for pid in (text(directory + "/cgroup.procs") ?? "").split(separator: "\n") {
             try? pid.write(toFile: place + "/cgroup.procs", atomically: false, encoding: .utf8)
@@ -180,10 +180,10 @@ private final class SnapGroup {
     }
 }
 
-/// What is read of a caller, without one.
+/// Parsing of a caller's identity, without a caller.
 @Suite struct CallerParsing {
     @Test(
-        "A label says which snap it is, or none, or something that is neither",
+        "A security label names a snap, none, or is unclear",
         arguments: [
             ("snap.firefox.firefox (enforce)", SnapLabel.snap("firefox")), ("snap.a-b_two.hook.configure (complain)\n", .snap("a-b_two")),
             ("snap.firefox.firefox//child (enforce)\0", .snap("firefox")), ("snap.one.run//&snap.two.run (enforce)", .unclear),
@@ -195,7 +195,7 @@ private final class SnapGroup {
     func labels(label: String, found: SnapLabel) { #expect(SnapLabel(label: Array(label.utf8)) == found) }
 
     @Test(
-        "A control group does as well",
+        "A control group names a snap, none, or is unclear",
         arguments: [
             ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/snap.firefox.firefox-6f1d.scope\n", SnapLabel.snap("firefox")),
             ("12:freezer:/snap.firefox\n1:name=systemd:/user.slice\n", .snap("firefox")),
@@ -205,14 +205,14 @@ private final class SnapGroup {
         ])
     func groups(text: String, found: SnapLabel) { #expect(SnapLabel(groups: Array(text.utf8)) == found) }
 
-    @Test("What contradicts itself is unclear, and what says nothing contradicts nothing")
+    @Test("Contradicting labels are unclear")
     func together() {
         #expect(SnapLabel.together([.none, .snap("a"), .none]) == .snap("a"))
         #expect(SnapLabel.together([.snap("a"), .snap("b")]) == .unclear && SnapLabel.together([.snap("a"), .unclear]) == .unclear)
         #expect(SnapLabel.together([]) == .none)
     }
 
-    @Test("A pidfd says which process it is of; one that has ended is of none")
+    @Test("A pidfd names its process until the process has ended")
     func processDescriptors() {
         func number(_ text: String) -> Int32? { ProcessDescriptor.number(in: Array(text.utf8)) }
         #expect(number("pos:\t0\nflags:\t02000002\nmnt_id:\t16\nino:\t4\nPid:\t123\nNSpid:\t123\n") == 123)
@@ -220,7 +220,7 @@ private final class SnapGroup {
         #expect(number("pos:\t0\n") == nil && number("Pid:\t1\nPid:\t2\n") == nil && number("Pid:\tx\n") == nil)
     }
 
-    @Test("A process has begun before now, and this one not before the machine")
+    @Test("The start time of a process is between boot and now")
     func start() throws {
         let began = try #require(ProcessStart.time(of: getpid()))
         var now = timespec()
@@ -229,7 +229,7 @@ private final class SnapGroup {
     }
 
     @Test(
-        "What Flatpak writes has one name and one number of a run; anything else is of nobody",
+        "An instance file has one name and one run number, or is refused",
         arguments: [
             ("[Application]\nname=org.a.B\n[Instance]\ninstance-id=12\n", "org.a.B 12"),
             ("[Runtime]\nname=org.a.B\n[Instance]\ninstance-id=12\n", "org.a.B 12"),

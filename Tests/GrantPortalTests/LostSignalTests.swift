@@ -4,7 +4,8 @@ import TestSupport
 import Testing
 
 extension GrantPortalTests {
-    /// The bus drops signals for a connection that does not read what it has. Somebody sends so much to the service that it misses some.
+    /// The bus drops signals for a connection that does not read. A client sends so much to the
+    /// service that it misses some.
     @Suite struct LostSignals {
         private let app = "org.test.App"
 
@@ -39,7 +40,7 @@ extension GrantPortalTests {
         private func isReadable(_ path: String) -> Bool { (try? String(contentsOfFile: path, encoding: .utf8)) != nil }
 
         @Test(
-            "What is taken away in the permission store while the bus drops what it has for the service is taken away all the same; who has connected meanwhile is served",
+            "A permission revoked while the bus drops messages is withdrawn",
             arguments: [false, true])
         func dropped(storeEnds: Bool) throws {
             let session = try PortalSession(waiting: 100_000_000)
@@ -68,7 +69,7 @@ extension GrantPortalTests {
             try session.fixture.wait(until: "a connection that was made meanwhile is served", within: 60) {
                 try late.call("List", "(s)", [""]).error == nil
             }
-            // What is said later is heard: of the permission store that there is now.
+            // Later signals of the new permission store arrive.
             #expect(isReadable("\(session.view(of: app))/\(other)/other.txt"))
             try change(session, other)
             try session.fixture.wait(until: "the other one is taken away as well") {

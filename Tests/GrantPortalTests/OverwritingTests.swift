@@ -4,7 +4,8 @@ import TestSupport
 import Testing
 
 extension GrantPortalTests {
-    /// The permission store knows no change under a condition. What somebody takes away there while the portal changes the same permissions stays away all the same.
+    /// The permission store has no conditional change. A permission that another program revokes
+    /// while the portal changes the same entry stays revoked.
     @Suite struct Overwriting {
         private let app = "org.test.App"
         private let other = "org.other.App"
@@ -44,7 +45,7 @@ extension GrantPortalTests {
             try place.session.fixture.wait(until: "the view shows the same") {
                 (text(place.path) != nil) == (words?.contains("read") == true)
             }
-            // Whatever else the portal may do about it has been done by then.
+            // By then the portal has finished all of its other work.
             try place.session.fixture.wait(until: "the portal has answered everything") {
                 try place.session.host.call("List", "(s)", [""]).error == nil
             }
@@ -57,11 +58,11 @@ extension GrantPortalTests {
 
         enum Call: CaseIterable { case revoke, give, another }
 
-        /// How somebody takes all permissions of the application away.
+        /// The ways to revoke all permissions of the application.
         enum Removal: CaseIterable { case set, put, delete }
 
         @Test(
-            "What is taken away just before the portal writes the same application's permissions stays away, with what is open",
+            "A permission revoked just before the portal writes stays revoked",
             arguments: Call.allCases, Removal.allCases)
         func justBefore(call: Call, removal: Removal) throws {
             let place = try place()
@@ -74,7 +75,7 @@ extension GrantPortalTests {
                 }
             try place.store.around([step])
             let answer = try change(place, call)
-            // Whoever asks for a change of what is not there any more may be told so.
+            // A caller that changes a deleted entry may get an error.
             #expect(removal == .delete ? answer.error == "NotFound" : answer.error == nil, "\(answer)")
             try expect(nil, place)
             #expect(throws: (any Error).self) { try held.read(upToCount: 1) }
@@ -82,7 +83,7 @@ extension GrantPortalTests {
             #expect(stored == (removal == .delete ? nil : call == .another ? [other: ["read"]] : [:]))
         }
 
-        @Test("What is narrowed just before stays narrow, and what is given just before or after stays given")
+        @Test("A permission narrowed or given around a portal's write is kept")
         func narrowedAndGiven() throws {
             let place = try place()
             try place.store.around([PlayedStep.set(place.id, app, ["read", "delete"])])
@@ -100,7 +101,7 @@ extension GrantPortalTests {
             try expect(["read", "write", "grant-permissions"], place, "taken away and given back")
         }
 
-        @Test("What is taken away while that is being made good is gone as well; who changes it again and again is followed in the end")
+        @Test("A permission revoked again while a write is corrected stays revoked")
         func again() throws {
             let place = try place()
             try place.store.around([PlayedStep.set(place.id, app, ["read", "delete"])])
@@ -113,7 +114,7 @@ extension GrantPortalTests {
             try expect(nil, place, "again and again")
         }
 
-        @Test("A change of another application's permissions behind the portal's own hides nothing")
+        @Test("A change for another application does not hide a revocation")
         func hiddenByAnother() throws {
             let place = try place()
             try place.store.around([PlayedStep.set(place.id, app, []), PlayedStep.own, PlayedStep.set(place.id, other, ["read"])])
@@ -122,7 +123,7 @@ extension GrantPortalTests {
             #expect(try place.session.permissions(of: place.id) == [other: ["read"]])
         }
 
-        @Test("Signals that somebody else sends to the portal take nothing away, and hide nothing that was taken away")
+        @Test("Forged signals revoke no permission and hide no revocation")
         func forged() throws {
             let place = try place()
             try place.store.around([PlayedStep.forged(place.id, [:])])
@@ -133,7 +134,7 @@ extension GrantPortalTests {
             try expect(nil, place, "all of it was")
         }
 
-        @Test("Signals that somebody else sends to the portal have it ask nobody anything; those of the permission store do")
+        @Test("Forged signals cause no calls of the portal")
         func forgedToTheService() throws {
             let place = try place()
             usleep(300_000)
@@ -147,7 +148,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "What is taken away before a write of the portal's that has failed, or was not answered, is not brought back when it writes again",
+            "A permission revoked before a failed write stays revoked",
             arguments: ["failed", "unanswered"])
         func failedWrite(kind: String) throws {
             let place = try place()
@@ -161,7 +162,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A call of the owner's that fails gives nothing, and nothing later either, whatever becomes of the permissions meanwhile",
+            "A failed call of the owner gives no permission, then or later",
             arguments: ["failed", "removed", "unanswered"])
         func failedGiving(kind: String) throws {
             let place = try place(["read"])
@@ -177,7 +178,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "What somebody gives just before the portal writes, and takes away just after that, is not given again",
+            "A permission given and revoked around a portal's write is not given again",
             arguments: ["at once", "while it is given back", "given back"])
         func takenBack(kind: String) throws {
             let place = try place()
@@ -195,7 +196,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A change of a document is followed though its entry is larger than the service reads of a signal",
+            "A change of a document with a large entry is followed",
             arguments: ["a long value", "many values"])
         func largeEntry(kind: String) throws {
             let place = try place()
@@ -206,7 +207,7 @@ extension GrantPortalTests {
             try place.session.fixture.wait(until: "the other application has it") { text(path) == "old\n" }
         }
 
-        @Test("A change is followed though the permission store does not say at first what has changed")
+        @Test("A change is followed after the permission store failed to answer once")
         func askedAgain() throws {
             let place = try place()
             try place.store.answers("error")
@@ -217,7 +218,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "The bus keeps nothing for the service of what the permission store announces of other tables, and of documents only until it is read"
+            "The bus keeps no announcements of other tables for the service"
         )
         func announcements() throws {
             let place = try place()
@@ -228,7 +229,7 @@ extension GrantPortalTests {
             try place.session.fixture.wait(until: "the service has read it") { try place.session.bytes("OutgoingBytes") == 0 }
         }
 
-        @Test("What a write has not taken away, because it failed, is taken away by the next one")
+        @Test("A permission that a failed write did not revoke is revoked by the next one")
         func failedRevocation() throws {
             let place = try place()
             try place.store.around([PlayedStep.fail])
@@ -237,7 +238,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A permission store that says only after its answer what has changed, or never, is asked once more",
+            "A permission store with a late or missing signal is asked again",
             arguments: ["late", "mute"])
         func signals(kind: String) throws {
             let place = try place()
@@ -247,7 +248,7 @@ extension GrantPortalTests {
             try expect(kind == "late" ? nil : ["read", "write"], place)
         }
 
-        @Test("What is taken away while the portal starts, and narrows what was withdrawn meanwhile, stays away")
+        @Test("A permission revoked while the portal starts stays revoked")
         func atTheStart() throws {
             let place = try place()
             try place.session.stop(with: SIGKILL)
@@ -259,7 +260,7 @@ extension GrantPortalTests {
 
         /// As a user and programs do it at the same time, with the permission store of the desktop.
         @Test(
-            "In many rounds, what a user takes away while programs change permissions without pause is nobody's in the end",
+            "A permission revoked during concurrent changes stays revoked",
             arguments: Race.allCases)
         func race(kind: Race) throws {
             let session = try PortalSession.started()

@@ -13,7 +13,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "Reading without writing is a read-only grant, enforced in the view; writing is given and taken live, by open descriptors as well"
+            "A read permission is a read-only grant, and writing changes live"
         )
         func narrowed() throws {
             let session = try PortalSession.started()
@@ -30,7 +30,7 @@ extension GrantPortalTests {
             #expect(try session.permissions(of: id) == [app: ["read"]])
         }
 
-        @Test("A permission that is revoked ends what is open, and the document is refused in that view alone")
+        @Test("A revoked permission ends open descriptors and refuses the document")
         func revoked() throws {
             let session = try PortalSession.started()
             let (id, view) = try document(session, ["read"])
@@ -47,7 +47,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "What Flatpak's commands take away in the permission store is withdrawn in the view, with what is open",
+            "A permission revoked in the permission store is withdrawn in the view",
             arguments: ["SetPermission", "Delete"])
         func followed(member: String) throws {
             let session = try PortalSession.started()
@@ -67,7 +67,7 @@ extension GrantPortalTests {
             }
         }
 
-        @Test("What is narrowed and given in the permission store is so in the view")
+        @Test("A permission narrowed or given in the permission store shows in the view")
         func followedNarrowing() throws {
             let session = try PortalSession.started()
             let (id, view) = try document(session, ["read", "write"])
@@ -78,7 +78,7 @@ extension GrantPortalTests {
             try session.fixture.wait(until: "the other sees it") { text("\(other)/\(id)/report.txt") != nil }
         }
 
-        @Test("grantfs revoke, set and restore take a permission away and give it back in the permission store")
+        @Test("`revoke`, `set` and `restore` change the permission store")
         func byCommand() throws {
             let session = try PortalSession.started()
             let (id, _) = try document(session, ["read", "write"])
@@ -95,7 +95,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "What Flatpak's own commands show and remove is what there is",
+            "Flatpak's commands show and remove documents",
             .enabled(if: Command.exists("flatpak"), "flatpak is not installed"))
         func flatpak() throws {
             let session = try PortalSession.started()
@@ -119,7 +119,7 @@ extension GrantPortalTests {
             #expect(try session.permissions(of: id) == nil)
         }
 
-        @Test("Documents of the portal before are taken over, but not what stands in the place of one")
+        @Test("Documents of the earlier portal are taken over unless replaced")
         func takenOver() throws {
             let session = try PortalSession()
             let file = try session.file()
@@ -143,7 +143,7 @@ extension GrantPortalTests {
             }
         }
 
-        @Test("Without a permission store documents are grants for as long as the session lasts, which is said once")
+        @Test("Without a permission store documents last as long as the session")
         func withoutStore() throws {
             let session = try PortalSession.started(hasStore: false)
             let (id, view) = try document(session, ["read"])

@@ -15,15 +15,16 @@ final class PlayedStore {
         try child.expect("\"ready\"")
     }
 
-    /// What somebody else does around the next change; before it, unless `own` is among it. Each further call is for the change after that.
+    /// Changes of others around the next change: before it, unless `own` is among them. Each
+    /// further call is for the change after that.
     func around(_ steps: [Any]) throws { try tell(["around": steps]) }
 
     func answers(_ kind: String) throws { try tell(["answers": kind]) }
 
-    /// Somebody else's change, made now.
+    /// A change of another program, made now.
     func put(_ id: String, _ permissions: [String: [String]]) throws { try tell(["put": id, "permissions": permissions]) }
 
-    /// So many signals of somebody else's, who says to be the permission store.
+    /// This number of signals from a client that claims to be the permission store.
     func forge(_ id: String, count: Int) throws {
         try tell(["forged": [id, [String: [String]]()] as [Any], "count": count])
     }
@@ -42,7 +43,7 @@ final class PlayedStore {
         try tell(["announce": [table, id], "count": count, "bytes": bytes])
     }
 
-    /// How often it was asked for something.
+    /// The number of calls it has received.
     var calls: Int { get throws { number("calls") } }
 
     private func number(_ question: String) -> Int {

@@ -1,7 +1,7 @@
 import Testing
 
 extension PortalSession {
-    /// As the machine's own for sessions, with its limits; it starts nothing by itself.
+    /// Like the machine's own session bus, with its limits. It starts no services.
     static func configuration(_ socket: String, _ waiting: Int) -> String {
         """
         <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
@@ -20,7 +20,8 @@ extension PortalSession {
         """
     }
 
-    /// A number of bytes that the bus has for the portal's connections, the largest of them; nil where the bus keeps no statistics.
+    /// The largest number of bytes that the bus keeps for one of the portal's connections, or nil
+    /// without statistics.
     func bytes(_ statistic: String) throws -> Int? {
         let (name, object) = ("org.freedesktop.DBus", "/org/freedesktop/DBus")
         func ask(_ member: String, _ arguments: [Any], _ interface: String? = nil) throws -> PortalAnswer {

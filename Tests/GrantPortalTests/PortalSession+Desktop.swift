@@ -33,17 +33,18 @@ final class Desktop {
         try fixture.wait(until: "the desktop's portal is there") { try session.hasOwner("org.freedesktop.portal.Desktop") }
     }
 
-    /// Whoever is asked from now on chooses these files of the host. `response`: 1 for nobody, who cancels.
+    /// From now on the dialog chooses these files of the host. `response`: 1 for a cancelled
+    /// dialog.
     func choose(_ paths: [String], writable: Bool? = nil, response: Int = 0) throws {
         var choice: [String: Any] = ["uris": paths.map { URL(fileURLWithPath: $0).absoluteString }, "response": response]
         if let writable { choice["writable"] = writable }
         dialog.send(String(decoding: try JSONSerialization.data(withJSONObject: choice), as: UTF8.self))
-        // Calls that nobody has asked about come before it.
+        // Unsolicited calls come before it.
         while let line = dialog.line(within: 10) { if line == "\"chosen\"" { return } }
         throw TestFailure("the dialog has ended")
     }
 
-    /// The application for which the dialog was shown; nil when none has been.
+    /// The application for which the dialog was shown, or nil if there was none.
     func asked() throws -> String? {
         guard let line = dialog.line(within: 10) else { return nil }
         return (try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [Any])?.dropFirst().first as? String

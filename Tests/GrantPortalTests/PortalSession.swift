@@ -28,7 +28,8 @@ final class PortalSession {
 
     var mountpoint: String { fixture.base + "/run/doc" }
 
-    /// `hasStore`: whether there is a permission store. `owner`: whose session it is. `place`: where its files are. `waiting`: how many bytes the bus keeps for a connection.
+    /// `hasStore`: whether there is a permission store. `owner`: the user of the session. `place`: the directory of its files. `waiting`:
+    /// the number of bytes that the bus keeps for a connection.
     init(
         hasStore: Bool = true, owner: Identity = .current, in place: String = Programs.temporaryDirectory, waiting: Int = 1_000_000_000
     ) throws {
@@ -41,7 +42,7 @@ final class PortalSession {
             "XDG_DATA_HOME": try fixture.directory("data"), "HOME": try fixture.directory("home"),
         ]
         chmod(fixture.base + "/run", 0o700)
-        // Where whoever owns the session may read it.
+        // At a place that the session's owner may read.
         program = fixture.base + "/portal-client"
         try Data(contentsOf: PortalClient.source).write(to: URL(fileURLWithPath: program))
         impostor = fixture.base + "/impostor"
@@ -70,7 +71,7 @@ final class PortalSession {
     }
 
     private func startBus(_ configuration: String) throws {
-        // What it says is kept: one that nobody reads of would wait.
+        // Its output is kept, because it would block without a reader.
         let bus = try Child(
             [
                 "sh", "-c", "exec dbus-daemon --config-file=\"$0\" --nofork --nopidfile --print-address 2>\"$0.log\"", configuration,
@@ -84,7 +85,7 @@ final class PortalSession {
         try fixture.wait(until: "the permission store is there") { try hasOwner(Self.storeName) }
     }
 
-    /// The permission store ends; the next one reads what it had written.
+    /// The permission store ends. The next one reads its file.
     func endStore() throws {
         store?.kill()
         try fixture.wait(until: "the permission store is gone") { try !hasOwner(Self.storeName) }
@@ -131,7 +132,8 @@ final class PortalSession {
             if let status = portal?.wait(within: 0) { throw TestFailure("the portal ended with \(status): \(said)") }
             return false
         }
-        // A service that is to be replaced answers as long as it has the name, and refuses what it has not begun when it hands over.
+        // A service with a successor answers until it loses the name. At the handover it refuses
+        // the calls that it has not begun.
         let owner = try askBus("GetConnectionUnixProcessID", PortalClient.documents)
         guard owner as? Int == portal.map({ Int($0.pid) }) else { return false }
         return try host.call("GetMountPoint").texts == [mountpoint]
@@ -161,8 +163,8 @@ final class PortalSession {
         }
     }
 
-    /// A program in a sandbox that says that it is the application's, as Flatpak makes them. It sees the system's files, the bus, and what is bound: places on the host,
-    /// and where the program sees them. `info`: what it says of itself, where that is not what Flatpak knows of it. `options`: more of bwrap's.
+    /// A program in a sandbox as Flatpak makes it, which claims to be the application. It sees the system's files, the bus and the bound
+    /// places (host path, sandbox path). `info`: its own claim, if it differs from Flatpak's record. `options`: more options of bwrap.
     func sandboxed(
         _ app: String, info: String? = nil, binding places: [(host: String, inside: String)] = [], options: [String] = []
     ) throws -> PortalClient {
@@ -241,7 +243,7 @@ final class PortalSession {
     /// What an application sees.
     func view(of app: String) -> String { "\(mountpoint)/by-app/\(app)" }
 
-    /// What the permission store has of a document; nil when it has none.
+    /// The permission store's entry of a document, or nil if it has none.
     func permissions(of id: String) throws -> [String: [String]]? {
         let answer = try host.call(
             "Lookup", "(ss)", ["documents", id], service: Self.storeName, object: Self.storeObject)
@@ -343,7 +345,8 @@ final class PortalClient {
     /// What a burst of calls gave that has begun.
     func answers() throws -> [PortalAnswer] { (try answer()["results"] as? [[String: Any]] ?? []).map { PortalAnswer($0) } }
 
-    /// What somebody has chosen in the desktop's dialog: by the paths that the program gets, or the portal's error.
+    /// The user's choice in the desktop's dialog: the paths that the program gets, or the portal's
+    /// error.
     func choose(_ member: String, _ options: [String: Any] = [:]) throws -> Choice {
         let answer = try ask(["choose": member, "options": options])
         return Choice(

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 extension GrantPortalTests {
-    /// What was taken away stays so, whoever ends or does not answer meanwhile.
+    /// A revoked permission stays revoked while services end or do not answer.
     @Suite struct Removals {
         private let app = "org.test.App"
         private let permissionStore = "org.freedesktop.impl.portal.PermissionStore"
@@ -28,7 +28,7 @@ extension GrantPortalTests {
             #expect(try session.fixture.list("--all").isEmpty && !session.said.contains("is taken over"))
         }
 
-        @Test("A document that grantfs remove took away while there was no service is not taken over by the next")
+        @Test("A document removed without a service is not taken over by the next")
         func removedMeanwhile() throws {
             let session = try PortalSession.started()
             let (id, path) = try document(session)
@@ -39,7 +39,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A document that was removed while there was no permission store is gone from that when it is there again, or at the next start"
+            "A document removed without a permission store is deleted from it later"
         )
         func removedWithoutStore() throws {
             let session = try PortalSession.started()
@@ -59,7 +59,7 @@ extension GrantPortalTests {
             try expectGone(other, otherPath, session)
         }
 
-        @Test("A Delete that nobody has confirmed, because service and permission store were killed, is carried through by the next")
+        @Test("A Delete interrupted by a kill is completed by the next service")
         func killedDuringDelete() throws {
             let session = try PortalSession.started()
             let (id, path) = try document(session)
@@ -67,7 +67,8 @@ extension GrantPortalTests {
             session.signalStore(SIGSTOP)
             try other.begin(PortalClient.request("Delete", "(s)", [id]))
             try session.fixture.wait(until: "it is withdrawn") { text(path) == nil }
-            // Before that the grants are there, withdrawn, and the document is nobody's.
+            // Before that the grants are withdrawn but not removed, and no application has the
+            // document.
             try session.fixture.wait(until: "its grants are removed") { try session.fixture.list("--all").isEmpty }
             try session.stop(with: SIGKILL)
             try session.endStore()
@@ -77,7 +78,7 @@ extension GrantPortalTests {
             try expectGone(id, path, session)
         }
 
-        @Test("Nothing is shown while the permission store does not say who may what, and then what it says")
+        @Test("No document is shown until the permission store answers")
         func unanswered() throws {
             let session = try PortalSession.started()
             let (id, path) = try document(session)
@@ -86,7 +87,7 @@ extension GrantPortalTests {
             try session.fixture.killDaemon(at: session.mountpoint)
             try session.store("SetPermission", "(sbssas)", ["documents", false, id, app, [String]()])
             try session.endStore()
-            // Somebody who has the name, and answers nothing of what he is asked.
+            // A client that has the name and answers no request.
             let other = try session.another()
             let bus = (service: "org.freedesktop.DBus", object: "/org/freedesktop/DBus")
             _ = try other.call("RequestName", "(su)", [permissionStore, 0], service: bus.service, object: bus.object)
@@ -108,7 +109,7 @@ extension GrantPortalTests {
             #expect(Set(try session.fixture.list().map(\.name)) == [id])
         }
 
-        @Test("An entry of the permission store that cannot be read keeps nobody from going by the others")
+        @Test("An unreadable entry of the permission store affects no other document")
         func unreadable() throws {
             let session = try PortalSession.started()
             let (id, path) = try document(session)
@@ -125,7 +126,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A permission store that comes later decides, and grants of a session that was cut off are not taken for documents without it")
+            "A permission store that appears later decides")
         func appears() throws {
             let session = try PortalSession.started()
             let (id, path) = try document(session)
@@ -143,12 +144,12 @@ extension GrantPortalTests {
             try session.fixture.wait(until: "it is withdrawn") { text(path) == nil }
         }
 
-        @Test("What is taken away in the permission store while another change of the same permissions is under way stays away")
+        @Test("A permission revoked during another change stays revoked")
         func concurrent() throws {
             let session = try PortalSession.started()
             let (id, path) = try document(session, ["read", "write", "delete"])
             let (user, other) = (try session.another(), try session.another())
-            // The withdrawal comes first, and the service hears of it when it has begun with the change.
+            // The withdrawal comes first. The service notices it after it has begun the change.
             session.signalStore(SIGSTOP)
             try user.begin(
                 PortalClient.request(
@@ -165,13 +166,13 @@ extension GrantPortalTests {
             #expect(try session.permissions(of: id) == [:] && text(path) == nil)
         }
 
-        @Test("A service that was replaced leaves the mount that the next one shows its documents by")
+        @Test("A replaced service leaves its mount to the next one")
         func replaced() throws {
             let session = try PortalSession.started()
             let (id, path) = try document(session)
             let daemon = try session.fixture.daemon(at: session.mountpoint)
             let first = try #require(session.portal)
-            // The next one is there before it hears of that.
+            // The next service starts before it notices.
             kill(first.pid, SIGSTOP)
             try session.launch(["--replace"])
             try session.fixture.wait(until: "the next one waits for it") { session.said.contains("waits until") }

@@ -9,7 +9,7 @@ extension GrantPortalTests {
     struct InASandbox {
         private let app = "org.test.App"
 
-        @Test("An application proves a file by a descriptor, wherever it sees it, and gets the permissions that go with it")
+        @Test("An application proves a file by a descriptor and gets its permissions")
         func adds() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -23,7 +23,8 @@ extension GrantPortalTests {
             #expect(try session.permissions(of: own) == [app: ["read", "write", "grant-permissions", "delete"]])
             let view = session.view(of: app)
             #expect(text("\(view)/\(answer.id)/report.txt") == "old\n")
-            // What it has it may give to others, and take back; what it made for itself alone it may have forgotten.
+            // It may give its document to others and revoke it. It may delete a document that only
+            // it has.
             #expect(try program.call("GrantPermissions", "(ssas)", [answer.id, "org.other.App", ["read"]]).error == nil)
             #expect(try program.call("RevokePermissions", "(ssas)", [answer.id, "org.other.App", ["read"]]).error == nil)
             #expect(try program.call("GrantPermissions", "(ssas)", [answer.id, "org.other.App", ["delete"]]).error == "NotAllowed")
@@ -32,7 +33,7 @@ extension GrantPortalTests {
             #expect(try program.call("GetHostPaths", "(as)", [[answer.id]]).dictionary as? [String: String] == [answer.id: file])
         }
 
-        @Test("What a sandbox has made for itself, at the path of a host's file, is nothing of the host's")
+        @Test("A file made in a sandbox at the path of a host's file proves nothing")
         func madeUp() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -48,7 +49,7 @@ extension GrantPortalTests {
             #expect(try program.add("/dev/shm/report.txt").error == "InvalidArgument")
         }
 
-        @Test("A file that it sees read-only it can give nobody to write")
+        @Test("An application cannot give write access to a read-only file")
         func readOnly() throws {
             let session = try PortalSession.started()
             let program = try session.sandboxed(app)
@@ -58,7 +59,7 @@ extension GrantPortalTests {
             #expect(answer.error == "NotAllowed", "\(answer)")
         }
 
-        @Test("It hears of no document that is not its own, and asks nothing that the host alone may ask")
+        @Test("An application cannot query foreign documents or host-only calls")
         func others() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -82,7 +83,7 @@ extension GrantPortalTests {
             #expect(try session.permissions(of: id)?.keys.contains(app) == false)
         }
 
-        @Test("It sees its own documents and nobody else's; what it has there is the document when it is held out again, and no copy of it")
+        @Test("An application sees only its own documents")
         func ownDocuments() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -96,19 +97,19 @@ extension GrantPortalTests {
             #expect(try program.write(path, "x").errno == "EROFS")
             #expect(try program.add(path).id == id)
             #expect(try program.add(path, reuse: false).error == "InvalidArgument")
-            // It may read and no more, so it gives nothing to anybody.
+            // It may only read, so it cannot share the document.
             #expect(try program.addFull([path], app: "org.other.App", ["read"]).error == "NotAllowed")
             #expect(try program.addFull([path], app: app, ["read", "write"]).error == "NotAllowed")
             #expect(try session.host.call("GrantPermissions", "(ssas)", [id, app, ["write", "grant-permissions"]]).error == nil)
             #expect(try program.write(path, "new\n").errno == nil && text(file) == "new\n")
             #expect(try program.addFull([path], app: "org.other.App", ["read"]).id == id)
             #expect(try session.host.read("\(session.view(of: "org.other.App"))/\(id)/report.txt").texts == ["new\n"])
-            // What it makes beside the document is no document.
+            // A file that it makes beside the document does not become one.
             #expect(try program.write("/run/flatpak/doc/\(id)/beside", "x").errno == nil)
             #expect(try program.add("/run/flatpak/doc/\(id)/beside").error == "InvalidArgument")
         }
 
-        @Test("A file in a directory that it was given is a document of its own, with what it may do there")
+        @Test("A file in a granted directory becomes a document with the same rights")
         func inADirectory() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -123,7 +124,7 @@ extension GrantPortalTests {
             #expect(try program.addFull(["/run/flatpak/doc/\(id)/papers"], flags: 3 | 8).id == id)
         }
 
-        @Test("What it holds of a document is lost with the permission, live")
+        @Test("An application loses a document live with its permission")
         func loses() throws {
             let session = try PortalSession.started()
             let id = try session.host.addFull([try session.file()], app: app, ["read"]).id
@@ -146,7 +147,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A sandbox that does not say whose it is may nothing",
+            "A sandbox without a valid identity is refused",
             arguments: ["", "[Application]\n", "[Application]\nname=../../x\n", "[Other]\nname=org.a.B\n"])
         func unknown(info: String) throws {
             let session = try PortalSession.started()

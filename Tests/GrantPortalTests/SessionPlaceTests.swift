@@ -4,20 +4,20 @@ import TestSupport
 import Testing
 
 extension GrantPortalTests {
-    /// Where the documents are shown when nobody names a place: `doc` in $XDG_RUNTIME_DIR, whatever that is.
+    /// The default place of the documents: `doc` in $XDG_RUNTIME_DIR, of any kind.
     @Suite struct SessionPlaces {
         enum Runtime: String, CaseIterable, CustomTestStringConvertible {
             case unset, empty, relative, missing, file, link, linkWithSlash, anothers, everybodys, groups, belowAnothers, belowEverybodys
             var testDescription: String { rawValue }
         }
 
-        /// What stands at `doc`.
+        /// The file at `doc`.
         enum Doc: String, CaseIterable, CustomTestStringConvertible {
             case file, link, linkToNothing, full, anothers, everybodys, mounted, deadMount
             var testDescription: String { rawValue }
         }
 
-        /// Root and somebody else.
+        /// Root and a plain user.
         static let owners: [Identity] = [.current] + (Identity.isRoot && Machine.usersCanMount ? [Machine.plainUser].compactMap { $0 } : [])
 
         private func expectRefusal(_ session: PortalSession, _ text: String, _ path: String, unsets: Bool = false) throws {
@@ -34,7 +34,7 @@ extension GrantPortalTests {
         private func chown(_ path: String, _ owner: Identity) { Glibc.chown(path, owner.uid, owner.gid) }
 
         @Test(
-            "A directory of the session that is none, or is not the user's alone, is refused, and nothing is made or mounted anywhere",
+            "An unsafe runtime directory is refused and left unchanged",
             arguments: Runtime.allCases, owners)
         func runtime(kind: Runtime, owner: Identity) throws {
             let session = try PortalSession(owner: owner)
@@ -88,7 +88,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "What stands at its `doc` and is no empty directory of the user's is refused, and neither followed nor changed",
+            "An unsafe entry at `doc` is refused and left unchanged",
             arguments: Doc.allCases, owners)
         func doc(kind: Doc, owner: Identity) throws {
             if [.mounted, .deadMount].contains(kind), !Identity.isRoot { return }
@@ -139,7 +139,7 @@ extension GrantPortalTests {
             withExtendedLifetime(source) {}
         }
 
-        @Test("By a path with a link further up, or slashes at its end, the documents are shown where that leads", arguments: owners)
+        @Test("Documents are shown through links and trailing slashes in the runtime path", arguments: owners)
         func throughLinks(owner: Identity) throws {
             let session = try PortalSession(owner: owner)
             symlink(session.fixture.base, session.fixture.base + "/link")
@@ -152,7 +152,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "With --replace a mount that is still where the documents are to be shown is waited for, and tried again when it is gone",
+            "With `--replace` the portal waits for the old mount to go",
             .enabled(if: Identity.isRoot, "needs root"))
         func waitsForTheOthersEnd() throws {
             let session = try PortalSession()
@@ -168,7 +168,8 @@ extension GrantPortalTests {
             #expect(try session.host.read("\(doc)/\(id)/report.txt").texts == ["old\n"])
         }
 
-        /// A FUSE filesystem of the user 65534 for all users, in which everything is a directory of the caller's that nobody else may write to.
+        /// A FUSE filesystem of the user 65534 for all users. Each of its directories appears as
+        /// the caller's own, without write permission for others.
         private static let server = """
             import ctypes, os, struct, sys
             device = os.open('/dev/fuse', os.O_RDWR)
@@ -191,7 +192,7 @@ extension GrantPortalTests {
             """
 
         @Test(
-            "A directory in a filesystem that another user serves is refused, whatever that says of it",
+            "A runtime directory in another user's filesystem is refused",
             .enabled(if: Identity.isRoot && Machine.hasFUSE, "needs root and /dev/fuse"))
         func anothersServer() throws {
             let session = try PortalSession()
@@ -206,7 +207,7 @@ extension GrantPortalTests {
             try expectRefusal(session, "\(place) is in a filesystem that another user serves", place + "/run")
         }
 
-        @Test("A place that somebody names is used as it is named")
+        @Test("A named mountpoint is used as given")
         func named() throws {
             let session = try PortalSession()
             let place = session.fixture.base + "/named"

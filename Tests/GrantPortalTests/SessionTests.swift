@@ -10,7 +10,7 @@ extension GrantPortalTests {
         private func mounts(_ session: PortalSession) -> Int { session.fixture.mountpoints.count { $0 == session.mountpoint } }
 
         @Test(
-            "A portal that ends in order takes its mount along, and the documents of the session; persistent ones are there again with the next, with the same permissions"
+            "An orderly end of the portal removes its mount and session documents"
         )
         func ended() throws {
             let session = try PortalSession.started()
@@ -29,7 +29,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A portal that was killed is there again at the same place, with its daemon alive or dead, and nothing is granted anew",
+            "A killed portal is restored at the same place without new grants",
             arguments: [false, true])
         func killed(withDaemon: Bool) throws {
             let session = try PortalSession.started()
@@ -39,7 +39,7 @@ extension GrantPortalTests {
             let transient = try session.host.addFull([file], flags: 1, app: app, ["read"]).id
             #expect(try session.host.call("RevokePermissions", "(ssas)", [revoked, app, ["read"]]).error == nil)
             try session.stop(with: SIGKILL)
-            // Withdrawn while nobody listened.
+            // Withdrawn while no service listened.
             let late = kept
             try session.grantfs("revoke", late, "--view", "app:\(app)").orThrow()
             if withDaemon { try session.fixture.killDaemon(at: session.mountpoint) }
@@ -52,7 +52,7 @@ extension GrantPortalTests {
             #expect(try session.host.call("Info", "(s)", [transient]).error == "InvalidArgument")
         }
 
-        @Test("A mount whose daemon dies is made again while the portal goes on")
+        @Test("A mount whose daemon dies is made again by the portal")
         func remounted() throws {
             let session = try PortalSession.started()
             let id = try session.host.add(try session.file()).id
@@ -63,7 +63,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A user's portal does all of it with that user's rights",
+            "A user's portal has that user's rights",
             .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)),
             .enabled(if: Machine.hasSandboxes, "bubblewrap makes no sandboxes here"))
         func ofAUser() throws {
@@ -89,7 +89,7 @@ extension GrantPortalTests {
             #expect(mounts(session) == 0)
         }
 
-        @Test("Nobody takes the name without --replace; with it the old one ends in order and the new one shows the documents")
+        @Test("A second portal requires `--replace`, and the first then ends in order")
         func replaced() throws {
             let session = try PortalSession.started()
             let id = try session.host.add(try session.file()).id
@@ -103,7 +103,7 @@ extension GrantPortalTests {
             #expect(try session.host.call("Info", "(s)", [id]).error == nil)
         }
 
-        @Test("Without a bus it says so; when the bus goes the portal ends, and its mount and the session's documents with it")
+        @Test("The portal reports a missing bus and ends when it disappears")
         func busGone() throws {
             let session = try PortalSession.started()
             _ = try session.host.addFull([try session.file()], flags: 1)
@@ -115,7 +115,7 @@ extension GrantPortalTests {
             #expect(alone.status == 1 && alone.errors.contains("the session bus cannot be reached"), "\(alone)")
         }
 
-        @Test("Thousands of calls at once are all answered, in bounded memory, and nobody else waits for them")
+        @Test("Thousands of concurrent calls are answered in bounded memory")
         func burst() throws {
             let session = try PortalSession.started()
             let (file, host) = (try session.file(), try session.host)
@@ -142,7 +142,7 @@ extension GrantPortalTests {
             #expect(Processes.residentKilobytes(portal.pid) < before + 100_000)
         }
 
-        @Test("A caller that goes without waiting for its answer harms nobody")
+        @Test("A caller that leaves without its answer affects no other caller")
         func callerGone() throws {
             let session = try PortalSession.started()
             let file = try session.file()

@@ -19,7 +19,7 @@ extension GrantPortalTests {
             try call(client, "StartTransfer", "(a{sv})", [options.mapValues { ["variant": ["b", $0]] }]).id
         }
 
-        @Test("Files that are held out are taken once, by whoever has the key, and their owner hears of the end")
+        @Test("A transfer is taken once with its key and reports its end")
         func taken() throws {
             let session = try PortalSession.started()
             let files = [try session.file("one"), try session.file("two")]
@@ -27,7 +27,7 @@ extension GrantPortalTests {
             let key = try start(giver)
             #expect(try call(giver, "AddFiles", "(saha{sv})", [key, [0], [:]], open: [files[0]]).error == nil)
             #expect(try call(giver, "AddFiles", "(saha{sv})", [key, [0], [:]], open: [files[1]]).error == nil)
-            // What is taken is what was held out, wherever it is by now.
+            // The taken file is the offered one, at its present place.
             try FileManager.default.moveItem(atPath: files[1], toPath: files[1] + ".moved")
             #expect(try call(taker, "RetrieveFiles", "(sa{sv})", [key, [:]]).values.first as? [String] == [files[0], files[1] + ".moved"])
             #expect(try call(taker, "RetrieveFiles", "(sa{sv})", [key, [:]]).error == "org.freedesktop.DBus.Error.AccessDenied")
@@ -36,7 +36,7 @@ extension GrantPortalTests {
             #expect((signals?.first?.last as? [String]) == [key])
         }
 
-        @Test("A transfer that does not stop by itself goes on until it is stopped, or its owner is gone")
+        @Test("A transfer without automatic stop lasts until it is stopped")
         func stopped() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -53,7 +53,7 @@ extension GrantPortalTests {
             }
         }
 
-        @Test("Nobody adds to another's transfer, nor what proves nothing, nor what cannot be written to where that is held out")
+        @Test("A transfer refuses foreign callers, unproven files and missing rights")
         func refused() throws {
             let session = try PortalSession.started()
             let file = try session.file()
@@ -69,7 +69,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "An application gets documents, which it may write to where that was held out; they end with the session",
+            "An application takes a transfer as documents that end with the session",
             .enabled(if: Machine.offers("bwrap"), Comment(rawValue: Machine.needs("bwrap"))), arguments: [false, true])
         func forApplications(isWritable: Bool) throws {
             let session = try PortalSession.started()

@@ -3,7 +3,7 @@ import Testing
 
 @testable import GrantProxy
 
-@Suite("A list of hosts")
+@Suite("Host rules")
 struct HostRuleTests {
     private func permits(_ rule: String, _ target: String, _ port: UInt16) throws -> Bool {
         guard let host = TargetHost(target) else { return false }
@@ -11,7 +11,7 @@ struct HostRuleTests {
     }
 
     @Test(
-        "permits what it names, in whatever case, at ports 80 and 443 or the one that is said",
+        "A host rule permits the hosts it names on ports 80 and 443 by default",
         arguments: [
             ("example.org", "example.org", 443, true), ("example.org", "EXAMPLE.org.", 80, true),
             ("example.org", "example.org", 8080, false),
@@ -27,19 +27,19 @@ struct HostRuleTests {
     }
 
     @Test(
-        "has no entry that is none",
+        "A malformed host rule is refused",
         arguments: [
             "*", "*.", "", "a b", "example.org:0", "example.org:65536", "example.org:", "*.10.0.0.1", "exam_ple..org", "[::1", "fe80::1%lo",
         ])
     func malformed(text: String) { #expect(throws: GrantError.self) { try HostRule(text) } }
 
     @Test(
-        "takes no other form of an address for a name that a resolver would make an address of",
+        "A name that a resolver reads as an address is refused",
         arguments: ["127.1", "2130706433", "0x7f000001", "0x7f.1", "127.0.0.01", "1.2.3.4.5", "a\u{0}b", "exämple.org", "user@example.org"])
     func forms(text: String) { #expect(TargetHost(text) == nil) }
 
     @Test(
-        "leads to no address of this machine, of a private network or of none, whatever form it has",
+        "A proxied name never leads to a local or private address",
         arguments: [
             "127.0.0.1", "127.255.0.1", "0.0.0.0", "10.1.2.3", "100.64.0.1", "169.254.169.254", "172.16.0.1", "172.31.255.255",
             "192.168.1.1",
@@ -67,7 +67,7 @@ struct HostRuleTests {
         #expect(!policy.permits(try #require(NetworkAddress("127.0.0.2")), port: 8080, own: []))
     }
 
-    @Test("leads to addresses of the internet, but not to this machine's own")
+    @Test("A host rule permits internet addresses except those of this machine")
     func global() throws {
         let policy = HostPolicy(rules: [try HostRule("example.org")])
         for text in ["93.184.216.34", "172.32.0.1", "2606:2800:220:1::1", "::ffff:93.184.216.34"] {

@@ -2,11 +2,11 @@ import Testing
 
 @testable import GrantProxy
 
-@Suite("A request for a proxy")
+@Suite("Proxy requests")
 struct RequestHeadTests {
     private func head(_ text: String) throws -> RequestHead { try RequestHead(Array(text.utf8)) }
 
-    @Test("for a page is sent on with the host that was asked for, whatever its own header says, and as the only one")
+    @Test("A page request is forwarded with the requested host as its only host")
     func page() throws {
         let request =
             "GET http://Example.org:8080/a?b=c#d HTTP/1.1\r\nHost: evil.net\r\nProxy-Authorization: x\r\nConnection: keep-alive, X-Hop\r\nX-Hop: 1\r\nAccept: */*\r\n\r\n"
@@ -17,14 +17,14 @@ struct RequestHeadTests {
                 == "GET /a?b=c HTTP/1.1\r\nHost: example.org:8080\r\nAccept: */*\r\nConnection: close\r\n\r\n")
     }
 
-    @Test("for a connection names a host and a port")
+    @Test("A CONNECT request names a host and a port")
     func connection() throws {
         let head = try head("CONNECT [2001:db8::1]:443 HTTP/1.1\r\nHost: evil.net\r\n\r\n")
         #expect(head.isConnect && head.host.description == "[2001:db8::1]" && head.port == 443 && head.forwarded.isEmpty)
     }
 
     @Test(
-        "that two readers could understand in two ways is none",
+        "An ambiguous request is refused as malformed",
         arguments: [
             "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "GET http://user@example.org/ HTTP/1.1\r\n\r\n",
             "GET https://example.org/ HTTP/1.1\r\n\r\n",
@@ -37,7 +37,7 @@ struct RequestHeadTests {
         ])
     func malformed(text: String) { #expect(throws: RequestHead.Failure.malformed) { try head(text) } }
 
-    @Test("says the length of what follows")
+    @Test("A request body requires a content length")
     func length() throws {
         #expect(try head("POST http://example.org/ HTTP/1.1\r\nContent-Length: 12\r\n\r\n").contentLength == 12)
         #expect(throws: RequestHead.Failure.lengthRequired) {

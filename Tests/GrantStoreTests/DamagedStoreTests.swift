@@ -5,7 +5,8 @@ import Testing
 
 @testable import GrantStore
 
-/// A store that cannot be trusted is an error, stays as it is, and never gives a grant that was not there.
+/// A store that cannot be trusted is an error, remains unchanged, and never yields an unrecorded
+/// grant.
 @Suite struct AStoreThatIsDamaged {
     let scratch = Scratch()
 
@@ -18,7 +19,7 @@ import Testing
         return Dictionary(uniqueKeysWithValues: try store.grants().map { ($0.id.description, text($0)) })
     }
 
-    /// Opens and reads everything; nil when it was refused.
+    /// Opens and reads everything, or returns nil if it was refused.
     private func read() throws -> [Grant]? {
         do throws(GrantError) {
             return try GrantStore(directory: scratch.store, create: false).grants()

@@ -126,7 +126,8 @@ import Testing
         #expect(try store.grant(grant.id)?.bookmark == moved)
         #expect(try store.log(after: 1, limit: 10).map(\.event) == [.bookmarkMoved])
         #expect(try store.log(after: 1, limit: 10).map(\.detail) == ["/srv/docs to /srv/elsewhere"])
-        // One that is gone, and one whose directory somebody has exchanged meanwhile, stay as they are; the rest is renewed.
+        // A missing grant, and one whose directory was exchanged, are unchanged. The rest is
+        // renewed.
         let other = try sample("other")
         try store.insert(other, by: tester)
         var accepted = moved
@@ -172,7 +173,7 @@ import Testing
         let numbers = try store.append(
             [use(nil, uid: 1, .unlinked, error: nil), use(nil, uid: 1, .renamed, error: nil)], keeping: 100, by: tester)
         #expect(try store.log(after: 0, limit: 9).map(\.isUnfinished) == [true, true])
-        // An entry that is not there, and one that has ended, stay as they are.
+        // A missing entry, and one that has ended, are unchanged.
         _ = try store.append([], results: [(numbers[0], 2), (numbers[0], 0), (99, 1)], keeping: 100, by: tester)
         #expect(try store.log(after: 0, limit: 9).map(\.error) == [2, nil])
     }
@@ -193,7 +194,7 @@ import Testing
         let forgotten = entries.filter { $0.event == .forgotten }
         #expect(forgotten.map(\.grant) == [loud.id] && forgotten[0].name == loud.name)
         #expect((forgotten.first?.count ?? 0) + Int64(left.count) == 400)
-        // What was never written down is counted in the same entry.
+        // Entries that were never written are counted in the same entry.
         let unwritten = GrantStore.DroppedEntries(view: .standard, grant: loud.id, name: loud.name, count: 5)
         _ = try store.append([], dropped: [unwritten], keeping: 100, by: tester)
         let after = try store.log(after: 0, limit: 1000).filter { $0.event == .forgotten }

@@ -62,7 +62,7 @@ import Testing
             let now = try #require(try store.grant(grant.id))
             let words = last.split(separator: " ")
             let activation = try #require(words.count == 2 ? Int64(words[1]) : nil, "\(last)")
-            // What was confirmed holds, or the next step, which was done and not yet said.
+            // The confirmed step holds, or the next one, which was done and not yet reported.
             if words[0] == "revoked" {
                 #expect((now.state == .revoked && now.activation == activation) || now.activation == activation + 1)
             } else {
@@ -75,7 +75,7 @@ import Testing
 @Suite(.serialized) struct AQueueForTheStore {
     let scratch = Scratch()
 
-    @Test("that takes longer than the patience with a single transaction turns nobody away")
+    @Test("A long queue for the store refuses no caller")
     func isWaitedFor() async throws {
         let directory = scratch.store
         _ = try GrantStore(directory: directory, create: true)
@@ -104,7 +104,7 @@ import Testing
         #expect(try GrantStore(directory: directory, create: false).lastLogNumber() == 120)
     }
 
-    @Test("in which nobody gets on ends with an error that says so")
+    @Test("A store that another transaction blocks fails as unavailable")
     func isGivenUp() throws {
         let holder = try GrantStore(directory: scratch.store, create: true)
         let other = try GrantStore(directory: scratch.store, create: false)
@@ -125,7 +125,7 @@ private func onThread<Result: Sendable>(_ body: @escaping @Sendable () throws ->
 @Suite struct AStoreWithoutDescriptors {
     let scratch = Scratch()
 
-    @Test("is exhausted and not broken, and one that is open is read and written all the same")
+    @Test("A store without descriptors fails as exhausted, and an open store goes on")
     func isNoDamage() throws {
         try GrantStore(directory: scratch.store, create: true).insert(try sample("docs"), by: tester)
         let starved = try writer("starve", scratch.store)
@@ -147,7 +147,8 @@ private func writer(_ arguments: String...) throws -> Child {
 @Suite(.serialized) struct TenThousandGrants {
     let scratch = Scratch()
 
-    /// What one thread works, whatever else the machine does. A limit is ten times what a debug build needs: one that is passed is a loop too many.
+    /// The work of one thread, regardless of the machine's load. A limit is ten times the need of a
+    /// debug build, so only a superfluous loop exceeds it.
     @Test func areOpenedReadAndRevokedWithoutMuchWork() throws {
         var ids: [GrantID] = []
         do {

@@ -82,7 +82,7 @@ import Testing
     }
 
     @Test(
-        "of root's, to which somebody else could lead by a directory or a link of his, is refused and not made",
+        "A store of root behind another user's directory or link is refused",
         .enabled(if: geteuid() == 0, "needs root"))
     func onAWayOfOthers() throws {
         do { _ = try GrantStore(directory: scratch.store, create: true) }

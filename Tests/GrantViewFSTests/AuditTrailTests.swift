@@ -18,7 +18,7 @@ import Testing
         let answered = Lock(0)
         for _ in 0..<10_000 { trail.record(waiting(in: 1), error: 13) { answered.withLock { $0 += 1 } } }
         for _ in 0..<100 { trail.record(waiting(in: 2), error: 13) }
-        // Who finds no room is answered all the same.
+        // A request without room is answered nevertheless.
         let crowded = answered.withLock { $0 }
         #expect(crowded > 5000)
         let batch = trail.next()

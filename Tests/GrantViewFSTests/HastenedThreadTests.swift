@@ -16,7 +16,7 @@ import Testing
             if line == 'fork\\n': os._exit(0)
         """
 
-    @Test("keeps nothing of it: not what it has changed itself meanwhile, and not in its children", .enabled(if: Identity.isRoot))
+    @Test("A hastened thread is restored, and its children inherit no priority", .enabled(if: Identity.isRoot))
     func restored() throws {
         let user = try #require(Machine.plainUser)
         for realtime in [false, true] {

@@ -15,7 +15,7 @@ import Testing
         #expect(values[50_000, in: 1] == nil)
     }
 
-    @Test("Values of known nodes stay, however many there are")
+    @Test("Values of known nodes stay at any number of nodes")
     func known() {
         var values = NodeValues<UInt32>()
         for node in 0..<10_000 as Range<UInt64> {

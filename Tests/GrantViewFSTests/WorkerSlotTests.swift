@@ -2,7 +2,7 @@
 import Testing
 
 @Suite struct AWorkersSlot {
-    @Test("is given out once until it comes back, and to no more than the limit")
+    @Test("A worker slot is given out once until it is returned")
     func once() {
         var slots = WorkerSlots(limit: 3)
         #expect(Set([slots.take(), slots.take(), slots.take()]) == [0, 1, 2])
@@ -12,7 +12,7 @@ import Testing
         #expect(slots.guaranteed == nil, "as many as there are slots: nothing was ever short")
     }
 
-    @Test("when threads run out, only the workers that there are count, and one more thread is not taken for a hundred")
+    @Test("A shortage of threads reduces the guaranteed workers to the existing ones")
     func shortage() {
         var slots = WorkerSlots(limit: 1000)
         func start() {

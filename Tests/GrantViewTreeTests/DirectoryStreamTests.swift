@@ -4,12 +4,12 @@ import Testing
 import GrantViewTree
 
 @Suite struct AListing {
-    @Test("that is read in pieces has each entry once, however many others are being read")
+    @Test("A directory read in pieces yields each entry once beside other readers")
     func pieces() throws {
         let place = try KnownPlace()
         for number in 0..<100 { try place.make("f\(number)") }
         let directory = try FileDescriptor.open(place.path.utf8, O_RDONLY | O_DIRECTORY)
-        // More than keep what they have read; each stops after its first entry.
+        // More streams than keep their entries. Each stops after its first entry.
         var others = [DirectoryStream](repeating: DirectoryStream(), count: 1100)
         for index in others.indices {
             #expect(others[index].seek(0, in: directory.number) == 0)
@@ -41,7 +41,7 @@ import GrantViewTree
         withExtendedLifetime(others) {}
     }
 
-    @Test("is whole from its start on, also where the first thing that was read was its end")
+    @Test("A directory stream yields all entries from its start after a read at its end")
     func endFirst() throws {
         let place = try KnownPlace()
         for number in 0..<5 { try place.make("f\(number)") }

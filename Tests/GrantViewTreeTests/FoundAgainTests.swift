@@ -6,7 +6,7 @@ import Testing
 @testable import GrantViewTree
 
 /// Nodes whose descriptors were lent, on filesystems that use numbers again.
-@Suite("A node that is found again", .enabled(if: getuid() == 0, "needs root"))
+@Suite("Nodes that are found again", .enabled(if: getuid() == 0, "needs root"))
 struct ANodeFoundAgain {
     /// Makes and looks up so many files that every other node has lent its descriptor.
     private func exhaust(_ place: KnownPlace, except node: UnsafeMutablePointer<Node>) throws {
@@ -17,7 +17,7 @@ struct ANodeFoundAgain {
         #expect(node.pointee.pinState.load(ordering: .acquiring) == 0, "its descriptor is lent")
     }
 
-    @Test("by a handle that leads to another file is stale: no handle is trusted alone")
+    @Test("A handle that leads to another file makes the node stale")
     func anothersHandle() throws {
         let place = try KnownPlace(descriptorLimit: 8)
         for name in ["own", "another"] { try place.make(name) }
@@ -33,7 +33,7 @@ struct ANodeFoundAgain {
         place.tree.unpin(id, node)
     }
 
-    @Test("is not the one that has its inode number now")
+    @Test("A node is not mistaken for a new file with its inode number")
     func usedNumber() throws {
         let place = try KnownPlace(descriptorLimit: 8)
         try place.make("old")

@@ -3,14 +3,14 @@ import GrantSystem
 import Testing
 import GrantViewTree
 
-@Suite("The handle bases")
+@Suite("Handle bases")
 struct TheHandleBases {
     @Sendable private static func make() -> HandleBase? {
         guard let directory = try? FileDescriptor.open("/tmp".utf8, O_RDONLY | O_DIRECTORY) else { return nil }
         return HandleBase(directory)
     }
 
-    @Test("are one for each mount, for as long as somebody uses it")
+    @Test("A mount has one handle base while it is in use")
     func shared() throws {
         let bases = HandleBases()
         var first = bases.base(of: 1, Self.make)
@@ -20,7 +20,7 @@ struct TheHandleBases {
         #expect(bases.base(of: 1) { nil } == nil)
     }
 
-    @Test("of a filesystem that hangs hold up nobody else's")
+    @Test("A hanging filesystem delays no handle base of another")
     func hanging() {
         let bases = HandleBases()
         let (isHanging, goOn, isMade) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))

@@ -1,7 +1,7 @@
 import Testing
 import GrantViewTree
 
-@Suite("The habit of listings")
+@Suite("Listing habits")
 struct TheHabitOfListings {
     private let place: KnownPlace
     init() throws { place = try KnownPlace() }
@@ -10,7 +10,7 @@ struct TheHabitOfListings {
     private func listings(_ count: Int) -> [Bool] { (0..<count).map { _ in place.scope.readdirPlus.omitsAttributes() } }
     private func lookUp(_ count: Int) { for _ in 0..<count { place.scope.readdirPlus.recordLookup() } }
 
-    @Test("is to leave attributes out until lookups follow, and to hand them out from then on")
+    @Test("Listings include attributes only once lookups follow them")
     func begins() {
         #expect(listings(100).allSatisfy { $0 })
         lookUp(15)
@@ -19,7 +19,7 @@ struct TheHabitOfListings {
         #expect(listings(31).allSatisfy { !$0 })
     }
 
-    @Test("is tried now and then, and given up when no lookups follow any more")
+    @Test("Listings are probed now and then and stop including unused attributes")
     func ends() {
         _ = listings(1)
         lookUp(16)
@@ -28,7 +28,7 @@ struct TheHabitOfListings {
             #expect(listings(32).firstIndex(of: true) == 31)
             lookUp(1)
         }
-        // The trial after one that nobody looked at ends it.
+        // The trial after an unused one ends it.
         #expect(listings(32).firstIndex(of: true) == 31)
         #expect(listings(32).firstIndex(of: true) == 31)
         #expect(listings(40).allSatisfy { $0 })

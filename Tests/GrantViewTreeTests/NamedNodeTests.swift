@@ -42,7 +42,7 @@ import GrantViewTree
         }
     }
 
-    @Test("lends its descriptor and is found again below directories that had lent theirs as well")
+    @Test("A node that lent its descriptor is found again below lent directories")
     func again() throws {
         let (place, _, files) = try crowded()
         #expect(place.tree.descriptorsInUse <= 33)
@@ -52,7 +52,7 @@ import GrantViewTree
         #expect(place.tree.descriptorsInUse <= 33)
     }
 
-    @Test("that was renamed, replaced or removed on the host is stale, and nothing else is taken for it")
+    @Test("A node that was renamed, replaced or removed on the host is stale")
     func stale() throws {
         let (place, directories, files) = try crowded()
         try crowdOut(place)
@@ -62,12 +62,12 @@ import GrantViewTree
         try place.make("d2/f1")
         rename(place.path + "/d3", place.path + "/elsewhere")
         for id in [files[1][1], files[1][3], files[2][1], files[3][0], directories[3]] { #expect(try path(place, id) == "\(-ESTALE)") }
-        // Looked up anew it is the same node, at its new place, and so is what lies in it.
+        // A new lookup finds the same node at its new place, and the nodes in it.
         #expect(try place.lookup("elsewhere") == directories[3])
         #expect(try path(place, files[3][0]).hasSuffix("/elsewhere/f0"))
     }
 
-    @Test("is followed through renames by the mount")
+    @Test("A node is followed through renames by the mount")
     func moved() throws {
         let (place, directories, files) = try crowded()
         let (from, to) = (place.path + "/d4", place.path + "/d5")
@@ -80,7 +80,7 @@ import GrantViewTree
         #expect(try path(place, files[4][7]).hasSuffix("/d5/seven"))
     }
 
-    @Test("that was removed by the mount, or is open, keeps its descriptor")
+    @Test("A removed or open node keeps its descriptor")
     func kept() throws {
         let (place, directories, files) = try crowded()
         let directory = try FileDescriptor.open((place.path + "/d6").utf8, OpenFlags.path)
@@ -97,7 +97,7 @@ import GrantViewTree
         #expect(try path(place, files[6][8]).hasSuffix("/d6/f8 (deleted)"))
     }
 
-    @Test("gives its memory back: nodes, names and descriptors of many threads leave nothing behind")
+    @Test("Nodes of many threads leave no names or descriptors in memory")
     func threads() throws {
         let place = try KnownPlace(descriptorLimit: 32, byHandle: false)
         for number in 0..<100 { try place.make("f\(number)") }

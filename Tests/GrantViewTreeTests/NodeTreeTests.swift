@@ -4,7 +4,7 @@ import Testing
 import GrantViewTree
 
 @Suite struct ANode {
-    @Test("is one for one file, counted, and gone with the last count")
+    @Test("A file has one node until its last reference is dropped")
     func counting() throws {
         let place = try KnownPlace()
         try place.make("a")
@@ -18,7 +18,7 @@ import GrantViewTree
         #expect(place.scope.count == 1 && place.tree.descriptorsInUse == 1)
     }
 
-    @Test("gets an id that no other node ever had, hard links sharing one")
+    @Test("A node ID is never used twice, and hard links share one")
     func ids() throws {
         let place = try KnownPlace()
         try place.make("a")
@@ -34,7 +34,7 @@ import GrantViewTree
         }
     }
 
-    @Test("an inode that is used again is another node")
+    @Test("A reused inode number gets another node")
     func reuse() throws {
         let place = try KnownPlace()
         var ids: Set<UInt64> = []
@@ -46,7 +46,7 @@ import GrantViewTree
         }
     }
 
-    @Test("whoever pins it keeps its descriptor, also when the kernel forgets it meanwhile")
+    @Test("A pinned node keeps its descriptor after the kernel forgets it")
     func pinning() throws {
         let place = try KnownPlace()
         try place.make("a")
@@ -63,7 +63,7 @@ import GrantViewTree
         #expect(place.tree.descriptorsInUse == 0)
     }
 
-    @Test("of a released scope keeps no descriptor once nobody pins it, and never opens one again")
+    @Test("A node of a released scope keeps no descriptor once it is unpinned")
     func releasing() throws {
         let place = try KnownPlace()
         try place.make("a")
@@ -78,7 +78,7 @@ import GrantViewTree
         place.tree.unpin(id, node)
     }
 
-    @Test("lends its descriptor to others beyond the budget and finds its file again by handle", .enabled(if: getuid() == 0, "needs root"))
+    @Test("A node beyond the budget lends its descriptor and is found by handle", .enabled(if: getuid() == 0, "needs root"))
     func budget() throws {
         let place = try KnownPlace(descriptorLimit: 64)
         var ids: [UInt64] = []
@@ -92,7 +92,8 @@ import GrantViewTree
             let pinned = place.tree.pin(node)
             #expect(pinned >= 0)
             let descriptor = FileDescriptor(owning: dup(pinned))
-            // By what is in it: what was opened by a handle has a path only as long as the kernel keeps its name.
+            // By its contents: a file opened by a handle has a path only as long as the kernel
+            // keeps its name.
             #expect(try String(contentsOfFile: "/proc/self/fd/\(descriptor.number)", encoding: .utf8) == "f\(number)")
             place.tree.unpin(id, node)
         }
@@ -111,7 +112,7 @@ import GrantViewTree
         place.tree.unpin(ids[0], first)
     }
 
-    @Test("many threads that look up and forget the same files leave nothing behind")
+    @Test("Many threads that look up and forget the same files leave nothing behind")
     func threads() throws {
         let place = try KnownPlace()
         for number in 0..<20 { try place.make("f\(number)") }
@@ -130,7 +131,7 @@ import GrantViewTree
 }
 
 @Suite struct InodeNumbers {
-    @Test("are the filesystem's own for the first, and apart for every other")
+    @Test("The first filesystem keeps its inode numbers, and others get distinct ones")
     func apart() {
         let numbers = InodeNumbering()
         for device: UInt64 in [7, 8, 9] { numbers.add(device: device) }
@@ -142,7 +143,7 @@ import GrantViewTree
         #expect(shown[4] == 12)
     }
 
-    @Test("are the same in whatever order files are looked at, also on filesystems that are mounted inside a grant, which none is told of")
+    @Test("Shown inode numbers do not depend on the order of lookups")
     func inAnyOrder() {
         let files: [(UInt64, UInt64)] = [(12, 7), (12, 8), (12, 9), (1 << 40, 8), (12, 0x801), (13, 0x802), (12, 0x803)]
         func shown(_ files: [(UInt64, UInt64)]) -> [UInt64] {

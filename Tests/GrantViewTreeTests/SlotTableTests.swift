@@ -16,7 +16,7 @@ import Testing
 
     private typealias Table = SlotTable<Large>
 
-    /// How many pages of its chunks are in memory: nobody else's are counted, whatever runs beside.
+    /// The number of its chunks' pages in memory, without those of other tests.
     private func residentPages(of table: borrowing Table) -> Int {
         let page = Int(getpagesize())
         let bytes = Table.headBytes + Table.cellsPerChunk * MemoryLayout<Large>.stride
@@ -27,7 +27,7 @@ import Testing
         }
     }
 
-    @Test("keeps nothing in memory of half a million elements that came and went", arguments: [(1, false), (8, false), (1, true)])
+    @Test("A slot table returns the memory of half a million removed elements", arguments: [(1, false), (8, false), (1, true)])
     func emptying(lists: Int, isShared: Bool) throws {
         let table = Table(lists: lists, shared: isShared ? try SharedChunks() : nil)
         for _ in 0..<2 {
@@ -35,7 +35,7 @@ import Testing
             let full = residentPages(of: table)
             #expect(ids.count == 500_000 && full * Int(getpagesize()) >= 500_000 * 128)
             for id in ids { table.remove(id) }
-            // Bound first: what cannot be copied cannot be looked into by #expect.
+            // Bound first: #expect cannot inspect a value that cannot be copied.
             let (bytes, again, left, limit) = (table.trim(), table.trim(), residentPages(of: table), table.indexLimit)
             #expect(bytes >= 500_000 * 128 && again == 0)
             // But for the chunk with the reserved indices.
@@ -44,7 +44,7 @@ import Testing
         }
     }
 
-    @Test("keeps a page or two for an element that stays, and not all that came with it")
+    @Test("A slot table keeps few pages for each remaining element")
     func remaining() {
         let table = Table()
         let ids = (0..<400_000).compactMap { table.insert(Large($0)) }
@@ -52,13 +52,13 @@ import Testing
         for index in ids.indices where index % 4_000 != 1_000 { table.remove(ids[index]) }
         _ = table.trim()
         let pages = residentPages(of: table)
-        // 64 cells of 128 bytes are two pages; those of their chunks that say which are taken are five.
+        // 64 cells of 128 bytes are two pages. The bitmaps of their chunks are five.
         #expect(pages <= stays.count * (2 + 5) + 16)
         let areThere = stays.allSatisfy { table.find(ids[$0])?.pointee.number == $0 }
         #expect(areThere)
     }
 
-    @Test("says to who has its file which ids are in use, and nothing of others, before and after it has given memory back")
+    @Test("A shared slot table publishes exactly the IDs in use")
     func shared() throws {
         let shared = try SharedChunks()
         let table = Table(shared: shared)
@@ -74,7 +74,7 @@ import Testing
         let left = Set(ids.filter { $0 % 3 == 0 })
         for id in ids where !left.contains(id) { table.remove(id) }
         #expect(try all() == left)
-        // What comes into the place of a marked one is not marked by that.
+        // An element in the place of a marked one is not marked.
         for id in left { table.remove(id) }
         let unmarked = (0..<1_000).compactMap { table.insert(Large($0)) }
         #expect(try SharedChunks.ids(in: shared.file, withElements: false, of: Large.self).marked.isEmpty && all() == Set(unmarked))
@@ -87,7 +87,7 @@ import Testing
         #expect(try all() == Set(again))
     }
 
-    @Test("never gives an id twice, also when it had forgotten all of its generations")
+    @Test("A slot table never issues an ID twice")
     func ids() {
         let table = Table(lists: 2)
         var seen: Set<UInt64> = []
@@ -110,7 +110,7 @@ import Testing
         }
     }
 
-    @Test("takes the lowest cells first, so that what is in use stays together")
+    @Test("A slot table reuses its lowest cells first")
     func lowest() {
         let table = Table()
         let ids = (0..<200_000).compactMap { table.insert(Large($0)) }
@@ -120,7 +120,7 @@ import Testing
         #expect(again.count == 10_000 && limit <= 3 * 4096)
     }
 
-    @Test("finds what is there and nothing else, whatever comes, goes and is given back", arguments: [1, 3])
+    @Test("A slot table finds exactly its live elements under random changes", arguments: [1, 3])
     func model(lists: Int) {
         let table = Table(lists: lists)
         var random = SystemRandomNumberGenerator()
@@ -149,7 +149,7 @@ import Testing
 }
 
 @Suite struct AKeptHandle {
-    @Test("is given back as it was, short or long", arguments: [1, 8, 12, 20, 24, 25, 64, 128])
+    @Test("A stored handle is returned unchanged at any length", arguments: [1, 8, 12, 20, 24, 25, 64, 128])
     func lengths(length: Int) throws {
         let kept = StoredHandle()
         var handle = clinux_handle()

@@ -1,7 +1,8 @@
 import TestSupport
 import Testing
 
-/// Who calls, who mounted, what the kernel holds already, and how much it may hold: each must keep every promise.
+/// The caller, the mounter, the kernel's cached state, and its cache mode. Every promise holds in
+/// each combination.
 struct Situation: Sendable, CustomTestStringConvertible {
     enum Mounting: String, Sendable { case byRoot, byUser }
 
@@ -9,7 +10,8 @@ struct Situation: Sendable, CustomTestStringConvertible {
     var plainCaller = false
     var mounting = Mounting.byRoot
     var cache = "shared"
-    /// Whether the kernel is asked what nobody uses (`ViewFS.prune`), which is otherwise done where there are many nodes.
+    /// Whether the kernel drops unused inodes (`ViewFS.prune`). Otherwise it does so only at many
+    /// nodes.
     var prunes = false
 
     var testDescription: String {
@@ -65,7 +67,7 @@ struct ProbedMount {
     }
 
     func probe(_ directory: String) throws -> Probe {
-        // A probe uses up what it unlinks, so the next one needs it anew.
+        // A probe uses up the files that it unlinks, so the next one needs new ones.
         for name in ["held", "other"] { try Probe.prepare(fixture.base + "/source/" + name, for: situation.caller) }
         return try Probe(below: directory, cold: situation.cold, as: situation.caller)
     }
@@ -91,7 +93,7 @@ struct ProbedMount {
         #expect(wrong.isEmpty, "\(when): \(wrong.map { "\($0.row) gives \($0.errno), natively \(native[$0.row] ?? "nothing")" })")
     }
 
-    /// Every access is refused as the table of what a revocation must stop says.
+    /// Every access is refused as the table of the revocation's effects says.
     static func expectRefused(_ results: [AccessResult], _ native: [String: String], _ when: String, cache: String = "shared") {
         #expect(results.count >= 50)
         let wrong = results.filter { $0.errno != "SKIP" && !isRefused($0, native, cache) }
@@ -103,7 +105,8 @@ struct ProbedMount {
         results.contains { $0.errno != "SKIP" && !isRefused($0, native, cache) }
     }
 
-    /// What reads a file's pages and asks for nothing before; and what asks for attributes, but not where the kernel goes by its own.
+    /// Calls that read a file's pages without an earlier request. Others request attributes, unless
+    /// the kernel trusts its own.
     private static let splices: Set<String> = ["sendfile", "splice"]
     private static let reads: Set<String> = [
         "read", "fcntl-dupfd-read", "pread", "readv", "preadv", "preadv2", "io_uring-read", "io_uring-read-async", "io_submit-read",
@@ -116,7 +119,7 @@ struct ProbedMount {
         case _ where result.row == "fd-read: lseek-end" && cache == "exclusive": true
         // Locks are the kernel's own there: they show nothing of the file.
         case _ where result.held == "fd-locked" && cache == "exclusive": true
-        // What cannot be mapped shows nothing.
+        // A file that cannot be mapped shows nothing.
         case "SIGBUS" where result.errno == "ENODEV": true
         case "EACCES" where result.errno == "EIO" && Machine.losesErrorsOfReads:
             splices.contains(result.kind) || (cache == "exclusive" && reads.contains(result.kind))

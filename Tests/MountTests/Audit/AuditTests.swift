@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    @Suite("With -o audit") struct Audit {
+    @Suite("Audited openings") struct Audit {
         private struct Entry: Decodable {
             let number: Int
             let event: String
@@ -31,7 +31,7 @@ extension MountTests {
             return entries.filter { $0.event == "opened" }
         }
 
-        @Test("each opening is in the log with who, what, where and how it ended, before it is answered")
+        @Test("Each opening is logged with its process, path and result before it is answered")
         func recorded() throws {
             let id = try fixture.grant(source)
             let mountpoint = try fixture.mount(options: "audit")
@@ -47,7 +47,7 @@ extension MountTests {
             #expect(paths.filter { $0 == source + "/program" }.count >= 2, "written, and run")
         }
 
-        @Test("openings that the daemon refuses are in the log, with the error")
+        @Test("An opening that the daemon refuses is logged with its error")
         func refused() throws {
             try fixture.grant(source)
             let mountpoint = try fixture.mount(options: "audit")
@@ -62,13 +62,13 @@ extension MountTests {
             #expect(try opened().contains { $0.result == EROFS && $0.name == "a" })
         }
 
-        @Test("none is lost: as many entries as openings, by many at once, over a kill of the daemon")
+        @Test("Every opening is logged, also over a kill of the daemon")
         func complete() throws {
             try fixture.grant(source)
             for index in 0..<200 { try Data().write(to: URL(fileURLWithPath: source + "/f\(index)")) }
             let mountpoint = try fixture.mount(options: "audit")
             let daemon = try fixture.daemon(at: mountpoint)
-            // The one who opens the hundredth file kills the daemon while the others go on.
+            // The opener of the hundredth file kills the daemon while the others go on.
             let output = try Command.shell(
                 """
                 for p in 0 1 2 3; do (for i in $(seq $((p * 50)) $((p * 50 + 49))); do
@@ -82,7 +82,7 @@ extension MountTests {
             )
         }
 
-        @Test("an opening that waits for a claim and is refused in the end is in the log, whatever ends it")
+        @Test("An opening that waits for a claim and is refused is logged")
         func waiting() throws {
             try fixture.grant(source)
             let mountpoint = try fixture.mount(options: "audit")
@@ -127,7 +127,7 @@ extension MountTests {
         }
 
         @Test(
-            "nothing is opened that cannot be written down, and things go on when it can again", .enabled(if: Identity.isRoot, "needs root")
+            "Nothing opens while the log cannot be written", .enabled(if: Identity.isRoot, "needs root")
         )
         func failsClosed() throws {
             // A store that can be made full.
@@ -151,12 +151,12 @@ extension MountTests {
         }
 
         @Test(
-            "a withdrawal does not wait for the log, and releases who does",
+            "A withdrawal does not wait for a locked log and releases waiting openings",
             .enabled(if: Machine.offers("sqlite3"), "sqlite3 is not installed"))
         func withdrawal() throws {
             try fixture.grant(source, name: nil, view: nil, "--expires", "4s")
             let mountpoint = try fixture.mount(options: "audit")
-            // As long as this transaction lasts nothing can be written down; the grant expires meanwhile.
+            // During this transaction the log cannot be written, and the grant expires.
             let locker = try Child(["sqlite3", fixture.store + "/grants.sqlite"])
             // The daemon may be writing just now.
             locker.send(".timeout 20000\nBEGIN IMMEDIATE; SELECT 'locked';")
@@ -168,7 +168,7 @@ extension MountTests {
             try reader.expect("done")
         }
 
-        @Test("the log keeps so many openings and no more, and everything else")
+        @Test("The log drops old openings beyond its limit and keeps all other entries")
         func bounded() throws {
             try fixture.grant(source)
             let mountpoint = try fixture.mount(options: "audit=100")
@@ -182,7 +182,7 @@ extension MountTests {
             #expect(try fixture.grantfs("mount", "default", fixture.base + "/native", "-o", "audit=0").status == 2)
         }
 
-        @Test("the log can be asked for one grant, and for what is not older than a while")
+        @Test("The log can be filtered by grant and by age")
         func selected() throws {
             let id = try fixture.grant(source)
             try fixture.grant(try fixture.source("b"))

@@ -29,7 +29,7 @@ extension MountFixture {
 }
 
 extension MountTests {
-    @Suite("With -o audit, changes") struct AuditedChanges {
+    @Suite("Audited changes") struct AuditedChanges {
         private let fixture: MountFixture
         private let source: String
 
@@ -39,13 +39,13 @@ extension MountTests {
             try Data("inside\n".utf8).write(to: URL(fileURLWithPath: source + "/file"))
         }
 
-        /// What was done through the mount, but openings.
+        /// Changes through the mount, without openings.
         private func changes() throws -> [LogDocument] {
             let others = ["opened", "granted", "mounted", "denied", "changed", "expired", "revoked", "forgotten"]
             return try fixture.log().filter { !others.contains($0.event) }
         }
 
-        @Test("openings say whether they are for reading, for writing or for both")
+        @Test("An opening is logged as read, write or read-write")
         func purposes() throws {
             try fixture.grant(source)
             let mountpoint = try fixture.mount(options: "audit")
@@ -60,7 +60,7 @@ extension MountTests {
             #expect(text.contains("/file for reading and writing  [uid"), "\(text)")
         }
 
-        @Test("each kind is in the log once, with who, with what program, where and how it ended")
+        @Test("Each kind of change is logged once with its program, path and result")
         func kinds() throws {
             let id = try fixture.grant(source)
             let mountpoint = try fixture.mount(options: "audit") + "/a"
@@ -91,7 +91,7 @@ extension MountTests {
             }
         }
 
-        @Test("of chosen kinds are in the log, and nothing else is, whichever daemon serves")
+        @Test("Only the kinds of change named by `audit-of` are logged")
         func chosen() throws {
             try fixture.grant(source)
             let mountpoint = try fixture.mount(options: "audit-of=remove:rename,recover")
@@ -115,7 +115,7 @@ extension MountTests {
             #expect(wrong.status == 2 && wrong.errors.contains("read, write, create, remove, rename, attributes"), "\(wrong)")
         }
 
-        @Test("of reading and writing are chosen by what a file is opened for; a new file is one of both kinds")
+        @Test("`audit-of=write` logs only openings for writing")
         func chosenOpenings() throws {
             try fixture.grant(source)
             let mountpoint = try fixture.mount(options: "audit-of=write,audit=1000")
@@ -127,7 +127,7 @@ extension MountTests {
             #expect(try changes().isEmpty)
         }
 
-        @Test("and refusals name the process, whichever of its threads it was")
+        @Test("A change or refusal is logged with the process, not the thread")
         func threads() throws {
             try fixture.grant(source)
             let mountpoint = try fixture.mount(options: "audit") + "/a"
@@ -151,7 +151,7 @@ extension MountTests {
             #expect(try fixture.log().last { $0.event == "denied" }?.pid == child.pid)
         }
 
-        @Test("those that fail are in the log with the error, and those that the grant refuses")
+        @Test("A failed or refused change is logged with its error")
         func refused() throws {
             try fixture.grant(source)
             let mountpoint = try fixture.mount(options: "audit") + "/a"
@@ -166,7 +166,7 @@ extension MountTests {
             #expect(late.map(\.program) == ["rm", "chmod"])
         }
 
-        @Test("nothing is changed that cannot be written down, and then things go on", .enabled(if: Identity.isRoot, "needs root"))
+        @Test("Nothing is changed while the log cannot be written", .enabled(if: Identity.isRoot, "needs root"))
         func failsClosed() throws {
             // A store that can be made full.
             let store = try fixture.directory("small")
@@ -191,12 +191,12 @@ extension MountTests {
         }
 
         @Test(
-            "one that waits for the log while its grant is withdrawn is not made",
+            "A change that waits for the log is not made after its grant is withdrawn",
             .enabled(if: Machine.offers("sqlite3"), "sqlite3 is not installed"))
         func withdrawal() throws {
             try fixture.grant(source, name: nil, view: nil, "--expires", "4s")
             let mountpoint = try fixture.mount(options: "audit") + "/a"
-            // As long as this transaction lasts nothing can be written down; the grant expires meanwhile.
+            // During this transaction the log cannot be written, and the grant expires.
             let locker = try Child(["sqlite3", fixture.store + "/grants.sqlite"])
             locker.send(".timeout 20000\nBEGIN IMMEDIATE; SELECT 'locked';")
             try locker.expect("locked")
@@ -211,7 +211,7 @@ extension MountTests {
             #expect(FileManager.default.fileExists(atPath: source + "/file"))
         }
 
-        @Test("and openings of one grant push out none of another; how many of its own they did is said")
+        @Test("Entries of one grant displace none of another grant")
         func shares() throws {
             let other = try fixture.source("b")
             try Data().write(to: URL(fileURLWithPath: other + "/kept"))
@@ -229,7 +229,7 @@ extension MountTests {
             #expect(forgotten.map(\.name) == ["a"] && (forgotten.first?.count ?? 0) + left == 601, "\(forgotten) \(left)")
         }
 
-        @Test("no name of a file or a program makes a line of its own in the log")
+        @Test("A file or program name cannot forge a line of the log")
         func forgery() throws {
             try fixture.grant(source)
             let mountpoint = try fixture.mount(options: "audit") + "/a"
@@ -248,7 +248,7 @@ extension MountTests {
             #expect(!text.unicodeScalars.contains { $0.value < 0x20 && $0 != "\n" })
         }
 
-        @Test("are shown as they come, when they have ended")
+        @Test("`log --follow` shows each change with its result")
         func followed() throws {
             try fixture.grant(source)
             let mountpoint = try fixture.mount(options: "audit") + "/a"
@@ -262,7 +262,7 @@ extension MountTests {
             #expect(seen.count == 100 && seen.allSatisfy { $0.result == 0 }, "\(seen.count)")
         }
 
-        @Test("that wait for a claim and are refused are in the log once")
+        @Test("A change that waits for a claim and is refused is logged once")
         func waiting() throws {
             try fixture.grant(source)
             let mountpoint = try fixture.mount(options: "audit") + "/a"
@@ -279,7 +279,7 @@ extension MountTests {
             #expect(holder.wait() == 0)
         }
 
-        @Test("a truncation waits for a lease of the host's and is in the log once")
+        @Test("A truncation that waits for a host lease is logged once")
         func leased() throws {
             try fixture.grant(source)
             let mountpoint = try fixture.mount(options: "audit") + "/a"

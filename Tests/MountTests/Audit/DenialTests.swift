@@ -13,7 +13,7 @@ extension MountTests {
             let count: Int?
         }
 
-        /// How many refused operations the log has of a grant, and who came last.
+        /// The number of refused operations in the log for a grant, and the last process.
         private func refused(_ name: String, _ fixture: MountFixture) throws -> (count: Int, lines: Int, last: Int32?) {
             let entries: [Entry] = try fixture.grantfs("log", "--json").orThrow().decoded()
             let denied = entries.filter { $0.event == "denied" && $0.name == name }
@@ -21,7 +21,7 @@ extension MountTests {
             return (counts.reduce(0, +), denied.count, denied.last?.pid)
         }
 
-        @Test("names the program that was refused, though it has ended: by a name, by what it held, by a grant that lets it read")
+        @Test("The log names a refused program although it has ended")
         func programs() throws {
             let fixture = try MountFixture()
             for name in ["ro", "held"] {
@@ -48,7 +48,7 @@ extension MountTests {
             try fixture.wait(until: "cat is named") { try lastDenied("held")?.program == "cat" }
         }
 
-        @Test("has what was tried with a read-only grant and with a withdrawn one alike, counted once, a line a second")
+        @Test("The log counts refusals by read-only and withdrawn grants once a second")
         func refusals() throws {
             let fixture = try MountFixture()
             for name in ["ro", "held"] {
@@ -69,7 +69,8 @@ extension MountTests {
             let seconds = (Machine.milliseconds - start) / 1000
             #expect(try Double(refused("ro", fixture).lines) <= seconds + 2)
             var changes = 40
-            /// Both grants' refusals are written down in one go: what was refused before the first of these is in the log when the second is.
+            /// Both grants' refusals are written together: an earlier refusal is in the log once
+            /// this one is.
             func writtenDown() throws {
                 for _ in 0..<2 {
                     changes += 1

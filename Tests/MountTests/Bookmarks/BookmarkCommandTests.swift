@@ -23,7 +23,7 @@ extension MountTests {
 
         private func isThere(_ path: String) throws -> Bool { try Command.run(["cat", path]).status == 0 }
 
-        @Test("confirm accepts the directory that was put in the place of a granted one, and nothing else does")
+        @Test("`confirm` accepts the directory that replaced a granted one")
         func confirm() throws {
             let (fixture, mountpoint) = try prepared()
             let source = fixture.base + "/source/a"
@@ -34,7 +34,7 @@ extension MountTests {
             try Data("another".utf8).write(to: URL(fileURLWithPath: source + "/x"))
             #expect(try fixture.list().first?.bookmark == "replaced")
             try fixture.wait(until: "it is hidden") { try !isThere(mountpoint + "/a/x") }
-            // Nobody enters it, restore or not.
+            // No operation enters it, with or without restore.
             try fixture.restore("a")
             #expect(try !isThere(mountpoint + "/a/x"))
             try fixture.grantfs("confirm", "a").orThrow()
@@ -45,7 +45,7 @@ extension MountTests {
             #expect(throws: (any Error).self) { try held.read(upToCount: 1) }
         }
 
-        @Test("confirm refuses a link to elsewhere")
+        @Test("`confirm` refuses a link to another place")
         func confirmLink() throws {
             let (fixture, _) = try prepared()
             let source = fixture.base + "/source/a"
@@ -58,7 +58,7 @@ extension MountTests {
             #expect(try fixture.list().first?.bookmark == "replaced")
         }
 
-        @Test("repair names what is wrong, and prunes what is gone and only that")
+        @Test("`repair` names broken grants and removes only the missing ones")
         func repair() throws {
             let (fixture, _) = try prepared(["gone", "replaced", "here", "trashed"])
             #expect(try fixture.grantfs("repair", "--json").orThrow().decoded(as: [Repair].self).isEmpty)
@@ -77,7 +77,7 @@ extension MountTests {
             #expect(try fixture.list().map(\.name).sorted() == ["here", "replaced", "trashed"])
         }
 
-        @Test("resolve --all gives every grant")
+        @Test("`resolve --all` prints every grant")
         func resolveAll() throws {
             let (fixture, _) = try prepared(["a", "b"])
             try fixture.revoke("b")
@@ -87,7 +87,7 @@ extension MountTests {
             #expect(try fixture.grantfs("resolve", "a", "--all").status == 2)
         }
 
-        @Test("does not enter a directory in a Trash, which is back when it is taken out of there")
+        @Test("A directory in a Trash is unavailable until it is taken out")
         func trash() throws {
             let (fixture, mountpoint) = try prepared()
             let source = fixture.base + "/source/a"
@@ -108,7 +108,7 @@ extension MountTests {
             #expect(try fixture.grantfs("grant", trash + "/a", "--name", "t").status == 1)
         }
 
-        @Test("is renewed when what is above the directory is renamed")
+        @Test("A bookmark is renewed after a rename above its directory")
         func ancestor() throws {
             let fixture = try MountFixture()
             try fixture.grant(try fixture.source("up/a"))
@@ -125,10 +125,12 @@ extension MountTests {
     }
 
     @Suite(.enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot))) struct AReleasedGrant {
-        /// An ext4 image on a loop device, mounted for the fixture; on another one than `before`.
+        /// An ext4 image on a loop device, mounted for the fixture, on another device than
+        /// `before`.
         private func volume(_ fixture: MountFixture, _ image: String, isNot before: String = "") throws -> String {
             let place = try fixture.directory("volume")
-            // A device that others give back just now may be the one from before: it is kept from being free until there is another.
+            // A device that others free just now may have the earlier number. It stays in use until
+            // there is another.
             try Command.shell(
                 """
                 taken=""; trap 'losetup -d $device $taken' EXIT
@@ -142,11 +144,11 @@ extension MountTests {
         private func device(_ place: String) throws -> String { try Command.run(["mountpoint", "-d", place]).orThrow().trimmed }
 
         private func unmount(_ place: String, _ fixture: MountFixture) throws {
-            // Whoever looks at all mounts just now makes it busy for a moment.
+            // A process that reads all mounts keeps it busy for a moment.
             try fixture.wait(until: "the volume is unmounted") { try Command.run(["umount", place]).status == 0 }
         }
 
-        @Test("lets its filesystem be unmounted, and is back by itself when that is mounted again under another device number")
+        @Test("A released grant returns when its filesystem is mounted again")
         func release() throws {
             let fixture = try MountFixture()
             let image = fixture.base + "/image"

@@ -12,7 +12,7 @@ extension MountTests {
             return (fixture, source, try fixture.mount())
         }
 
-        @Test("is followed when it is renamed or moved while mounted")
+        @Test("A granted directory is followed when it is moved while mounted")
         func movedLive() throws {
             let (fixture, source, mountpoint) = try prepared()
             let place = try fixture.directory("elsewhere/deep")
@@ -55,7 +55,7 @@ extension MountTests {
         }
 
         @Test(
-            "is found by a user without privileges as well, who asks the mount that holds it",
+            "A moved directory in a user's mount is found by that user's commands",
             .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
         func movedOfAUser() throws {
             let fixture = try MountFixture(owner: try #require(Machine.plainUser))
@@ -68,7 +68,8 @@ extension MountTests {
             let listed = try #require(try fixture.list().first)
             #expect(listed.path == place && listed.state == "active" && ["moved", "ok"].contains(listed.bookmark), "\(listed)")
             #expect(try fixture.grantfs("status", "--json").orThrow().text.contains(place))
-            // Another directory in the old place changes nothing, and a mount that does not answer only what is known without it.
+            // Another directory in the old place changes nothing. A silent mount changes only facts
+            // that are known without it.
             _ = try fixture.source("branch/a")
             #expect(try fixture.list().first?.path == place)
             try fixture.wait(until: "the new place is recorded") { try fixture.list().first?.bookmark == "ok" }
@@ -84,16 +85,17 @@ extension MountTests {
             }
         }
 
-        @Test("is followed when a directory above it is renamed, beside the mount or through it")
+        @Test("A granted directory is followed when a directory above it is renamed")
         func movedAbove() throws {
             let fixture = try MountFixture()
             let above = try fixture.directory("above")
             for directory in ["above/outer", "above/outer/inner"] { try fixture.grant(fixture.directory(directory)) }
             let mountpoint = try fixture.mount()
-            // It has been seen where it is, so that it is known to be there until something is said.
+            // The daemon has seen it at its place and relies on that until an event comes.
             sleep(2)
             try FileManager.default.moveItem(atPath: above, toPath: above + "-2")
-            // By the store's files as they are: a command writes to the store, and what is written there is told as well and may make the daemon look.
+            // Read from the store's files, because a command writes to the store, and the daemon
+            // would notice that write and look.
             try fixture.wait(until: "both new places are recorded") {
                 let text = ["grants.sqlite", "grants.sqlite-wal"].map {
                     String(decoding: FileManager.default.contents(atPath: fixture.store + "/" + $0) ?? Data(), as: UTF8.self)
@@ -110,7 +112,7 @@ extension MountTests {
         }
 
         @Test(
-            "is followed when a directory above the mount that it lies in is renamed",
+            "A granted directory is followed when a directory above its mount is renamed",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func movedAboveItsMount() throws {
             let fixture = try MountFixture()
@@ -125,7 +127,7 @@ extension MountTests {
             try waitUntilRecorded("a", above + "-2/volume/a", fixture)
         }
 
-        @Test("is found again when it was moved while nothing was mounted")
+        @Test("A granted directory that was moved without a mount is found again")
         func movedUnmounted() throws {
             let (fixture, source, mountpoint) = try prepared()
             try fixture.grantfs("unmount", mountpoint).orThrow()
@@ -134,7 +136,7 @@ extension MountTests {
             #expect(try Command.run(["cat", mountpoint + "/a/x"]).text == "here")
         }
 
-        @Test("is never replaced by another one at its path")
+        @Test("Another directory at the same path never replaces a granted directory")
         func replaced() throws {
             let (fixture, source, mountpoint) = try prepared()
             try FileManager.default.removeItem(atPath: source)

@@ -23,7 +23,7 @@ extension MountTests {
             return output.status == 0 ? output.text : nil
         }
 
-        @Test("has a tag on its directory and in its bookmark, which grants of the same directory share and copies do not")
+        @Test("A tagged grant has a tag on its directory that copies do not share")
         func tagged() throws {
             let (fixture, _) = try prepared()
             let source = fixture.base + "/source/a"
@@ -43,7 +43,7 @@ extension MountTests {
             #expect(try tag(plain).isEmpty)
         }
 
-        @Test("is refused, and nothing is recorded, where a directory takes no attributes", .enabled(if: Identity.isRoot))
+        @Test("A tagged grant is refused on a directory without extended attributes", .enabled(if: Identity.isRoot))
         func withoutAttributes() throws {
             let fixture = try MountFixture()
             let place = try fixture.directory("source/closed")
@@ -54,7 +54,7 @@ extension MountTests {
             try fixture.grant(place)
         }
 
-        @Test("that was restored from a backup is named, and entered only after confirm")
+        @Test("A directory restored from a backup is available only after `confirm`")
         func restored() throws {
             let (fixture, mountpoint) = try prepared()
             let source = fixture.base + "/source/a"
@@ -83,7 +83,7 @@ extension MountTests {
             #expect(try fixture.list().first?.copy == source)
         }
 
-        @Test("gives a program no more for a tag that it puts on another directory")
+        @Test("A tag on another directory gives a program no access")
         func planted() throws {
             let (fixture, mountpoint) = try prepared(["a", "b"])
             // Read through the one grant, written through the other.

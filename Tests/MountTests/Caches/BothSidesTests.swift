@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Somebody edits on the host while a build and git work on the same files through a mount.
+    /// An editor on the host while a build and git work on the same files through a mount.
     @Suite(
         .enabled(
             if: Identity.isRoot && Command.exists("python3") && Command.exists("git"),
@@ -96,7 +96,7 @@ extension MountTests {
             """
 
         @Test(
-            "see each other's files, sizes and times, whoever changes them and however they are saved", arguments: ["shared", "exclusive"])
+            "Mount and host see each other's files, sizes and times", arguments: ["shared", "exclusive"])
         func bothSides(cache: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")

@@ -7,16 +7,17 @@ private let root = Identity.isRoot ? [Identity.current] : []
 private let user = Machine.usersCanMount ? [Machine.plainUser!] : []
 
 extension MountTests {
-    /// What is changed beside a mount with `cache=shared` is told to the kernel. Without that it shows when the kernel's 0.9 s are over, which is
-    /// what these tests tell apart: of several changes, one has to show within half of that. A machine that has other work is late, but not each time.
-    @Suite("A change on the host")
+    /// With `cache=shared` a change beside the mount is reported to the kernel. Otherwise it shows after the kernel's 0.9 s. Of several
+    /// changes, one has to show within half of that. A busy machine is late, but not each time.
+    @Suite("Changes on the host")
     struct HostChanges {
         /// Shell text: `$S` is the granted directory, `$M` the same through the mount, `$i` the round.
         struct Case: CustomTestStringConvertible, Sendable {
             let testDescription: String
             let prepare: String
             let change: String
-            /// Succeeds once the change shows. Run before the change as well, to make the kernel keep what was there before.
+            /// Succeeds once the change shows. It also runs before the change, so that the kernel
+            /// caches the old state.
             let shows: String
         }
 
@@ -60,14 +61,14 @@ extension MountTests {
                 shows: "[ -e $M/1/2/3/x ]"),
         ]
 
-        @Test("shows through the mount at once", arguments: root + user, cases)
+        @Test("A change on the host shows through the mount immediately", arguments: root + user, cases)
         func shows(as owner: Identity, _ what: Case) throws { try shows(what, as: owner) }
 
-        @Test("shows as soon under exclusive, where the kernel keeps everything until it is told", arguments: root + user, cases)
+        @Test("A change on the host shows under `cache=exclusive` immediately", arguments: root + user, cases)
         func showsUnderExclusive(as owner: Identity, _ what: Case) throws { try shows(what, as: owner, cache: "exclusive") }
 
         @Test(
-            "shows under exclusive also where the kernel cannot be asked what nobody uses (before Linux 6.18)",
+            "A change on the host shows under `cache=exclusive` without kernel pruning",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)), arguments: cases)
         func showsWithoutPruning(_ what: Case) throws {
             try shows(what, as: .current, cache: "exclusive", switches: ["GRANTFS_TEST_NO_PRUNING": "1"])
@@ -105,7 +106,9 @@ extension MountTests {
             #expect(milliseconds.count >= 3 && milliseconds.min()! < 450, "\(milliseconds) ms")
         }
 
-        @Test("of the links of a file shows by its other name", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        @Test(
+            "A change of a link count on the host shows at the other name",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func links() throws {
             let (fixture, source, mount) = try prepared()
             defer { fixture.finish() }
@@ -119,7 +122,8 @@ extension MountTests {
         }
 
         @Test(
-            "reaches what is held open and mapped in the mount", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+            "A change on the host reaches an open and mapped file of the mount",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func heldAndMapped() throws {
             let (fixture, source, mount) = try prepared()
             defer { fixture.finish() }
@@ -135,7 +139,7 @@ extension MountTests {
         }
 
         @Test(
-            "is not lost when there are more changes than the kernel keeps",
+            "A change on the host shows after the event queue overflowed",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func overflow() throws {
             let (fixture, source, mount) = try prepared()
@@ -147,8 +151,8 @@ extension MountTests {
             let daemon = try fixture.daemon(at: String(mount.dropLast(2)))
             kill(daemon, SIGSTOP)
             defer { kill(daemon, SIGCONT) }
-            // The queue of a fanotify group has room for 16,384 (fs.fanotify.max_queued_events). Full of others' writes, it has none for the
-            // one that matters.
+            // The queue of a fanotify group has room for 16,384 events
+            // (fs.fanotify.max_queued_events). Full of others' writes, it drops the relevant event.
             try Command.shell(
                 """
                 cd "$1"
@@ -156,12 +160,12 @@ extension MountTests {
                 """, source, within: 600)
             try write("1", to: source + "/held")
             kill(daemon, SIGCONT)
-            // A mapping asks for nothing: nobody but the daemon can make the kernel look again.
+            // A mapping sends no request: only the daemon can make the kernel look again.
             try fixture.wait(until: "the mapping shows what was written", within: 120) { try held.mapped == "1" }
         }
 
         @Test(
-            "by somebody who writes all the time shows while it goes on, and its end at once",
+            "Changes of a busy writer on the host show while it writes",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func busyWriter() throws {
             let (fixture, source, mount) = try prepared()
@@ -172,7 +176,7 @@ extension MountTests {
             let writer = open(source + "/busy", O_WRONLY | O_CLOEXEC)
             defer { close(writer) }
             var seen: Set<String> = []
-            // It goes on until some were seen: 400 are enough where nobody comes late.
+            // It goes on until some were seen: 400 are enough on a fast machine.
             let deadline = Machine.milliseconds + 30_000
             var step = 0
             while step < 400 || (seen.count <= 4 && Machine.milliseconds < deadline) {
@@ -189,7 +193,7 @@ extension MountTests {
         }
 
         @Test(
-            "under exclusive reaches what is held open: contents and what was added; size and times when it is held no more",
+            "A change on the host under `cache=exclusive` reaches an open file",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)), arguments: [true, false])
         func heldUnderExclusive(prunes: Bool) throws {
             let fixture = try MountFixture()
@@ -216,7 +220,7 @@ extension MountTests {
         }
 
         @Test(
-            "under exclusive shows without a new time of last access: nobody has read",
+            "A change on the host under `cache=exclusive` shows without a new access time",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func showsUnread() throws {
             let fixture = try MountFixture()
@@ -235,7 +239,7 @@ extension MountTests {
         }
 
         @Test(
-            "under exclusive is not lost when there are more changes than the kernel keeps, nor while the daemon is replaced",
+            "A change on the host under `cache=exclusive` survives overflow and upgrade",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)), arguments: ["overflow", "upgrade"])
         func missedUnderExclusive(why: String) throws {
             let fixture = try MountFixture()
@@ -279,7 +283,7 @@ extension MountTests {
             let mounts: [Mount]
         }
 
-        @Test("is told by what `status` says", arguments: root + user, ["shared", "exclusive", "none"])
+        @Test("`status` reports how changes on the host are detected", arguments: root + user, ["shared", "exclusive", "none"])
         func means(as owner: Identity, cache: String) throws {
             let fixture = try MountFixture(owner: owner)
             try fixture.grant(try fixture.source("a"))

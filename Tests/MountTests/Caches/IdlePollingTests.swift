@@ -24,7 +24,7 @@ extension MountTests {
             }
         }
 
-        @Test("poll while requests come quickly, and halt again soon after")
+        @Test("Processors poll while requests come quickly and halt soon after")
         func polling() throws {
             let mountpoint = try fixture.mount(options: "cache=none,idle=poll")
             #expect(try polled() < 0.05, "a few requests are no reason")
@@ -44,7 +44,7 @@ extension MountTests {
             }
         }
 
-        @Test("are left alone with idle=halt")
+        @Test("Processors are left alone with `idle=halt`")
         func halting() throws {
             let mountpoint = try fixture.mount(options: "cache=none,idle=halt")
             for _ in 0..<2000 { _ = access(mountpoint + "/a", F_OK) }
@@ -52,7 +52,7 @@ extension MountTests {
         }
 
         @Test(
-            "halt as ever with idle=poll of a user's, who is told so",
+            "A user's mount with `idle=poll` warns if the device is not writable",
             .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
         func forUsers() throws {
             let theirs = try MountFixture(owner: Machine.plainUser!)
@@ -62,7 +62,7 @@ extension MountTests {
         }
 
         @Test(
-            "poll for a user's mount too, where root lets the user write to the device by the line in the manual",
+            "A user's mount with `idle=poll` polls if root permits it",
             .enabled(if: Machine.usersCanMount && Identity.isRoot, "needs root"), .enabled(if: Machine.offers("systemd-tmpfiles")))
         func forUsersWhoMay() throws {
             let device = "/dev/cpu_dma_latency"
@@ -81,7 +81,7 @@ extension MountTests {
             #expect(try holdsDevice(theirs))
         }
 
-        @Test("a wrong word for idle= is a usage error that names it")
+        @Test("An invalid value of `idle` is a usage error that names it")
         func wrongWord() throws {
             let result = try fixture.grantfs("mount", "default", fixture.base + "/mount", "-o", "idle=spin")
             #expect(result.status == 2 && result.errors.contains("idle=spin") && result.errors.contains("auto, poll or halt"))

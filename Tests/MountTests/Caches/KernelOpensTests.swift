@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// `cache=exclusive`, where the kernel opens files by itself and nobody says what is open.
+    /// `cache=exclusive`, under which the kernel opens files without a request.
     @Suite(.enabled(if: Command.exists("python3"), Comment(rawValue: Machine.needs("python3"))))
     struct WhoIsAlone {
         private func mounted(
@@ -33,7 +33,7 @@ extension MountTests {
             try Command.run(["env", "PATH=/usr/bin:/bin", "python3", "-I", "-c", script] + arguments, as: user, within: 120).orThrow().lines
         }
 
-        @Test("is asked for every opening where something depends on it: an audit, a next daemon, a server's files, mandatory claims")
+        @Test("The kernel sends openings if audit, mandatory claims or recovery need them")
         func asked() throws {
             let read = "import sys\nfor i in range(20): open(sys.argv[1]).read()"
             func openings(_ place: (fixture: MountFixture, source: String, mount: String)) throws -> Int {
@@ -58,7 +58,7 @@ extension MountTests {
         }
 
         @Test(
-            "has what was removed and renamed over for as long as it is open, however long nobody uses it and however many files there are")
+            "A removed or replaced file stays readable while it is open")
         func removed() throws {
             let (fixture, source, mount) = try mounted()
             let script = """
@@ -104,7 +104,7 @@ extension MountTests {
             #expect(try run(look, mount) == Array(repeating: "new", count: 8))
         }
 
-        @Test("keeps nothing open that nobody uses, however many files were read and written")
+        @Test("The daemon keeps no descriptor of an unused file")
         func closed() throws {
             let (fixture, source, mount) = try mounted()
             let script = """
@@ -124,7 +124,7 @@ extension MountTests {
             #expect(try run(look, mount) == ["15000000"])
         }
 
-        @Test("writes what it may not open any more: made without the right to, or with the mode changed while it is open")
+        @Test("An open file is written after its mode no longer permits it")
         func unwritable() throws {
             guard Machine.usersCanMount, let user = Machine.plainUser else { return }
             let (fixture, source, mount) = try mounted("", user)
@@ -147,7 +147,7 @@ extension MountTests {
             fixture.finish()
         }
 
-        @Test("hears EROFS with the first write below a read-only grant, and loses nothing that was written before it became so")
+        @Test("The first write below a read-only grant fails with EROFS and loses no data")
         func readOnly() throws {
             let (fixture, source, mount) = try mounted()
             let script = """
@@ -185,7 +185,7 @@ extension MountTests {
         }
 
         @Test(
-            "finds in the files, after a revocation, every byte that a write had returned for, though nobody had said that a file is open")
+            "A revocation keeps every byte whose write had returned")
         func acknowledged() throws {
             let (fixture, source, mount) = try mounted()
             let script = """
@@ -226,7 +226,7 @@ extension MountTests {
             }
         }
 
-        @Test("lists a directory as it is when somebody has read another listing of it to its end, long after its beginning")
+        @Test("A directory is listed with its present entries after another listing ended")
         func listedLater() throws {
             let (fixture, source, mount) = try mounted { _, source in
                 mkdir(source + "/d", 0o755)
@@ -250,7 +250,7 @@ extension MountTests {
             #expect(try FileManager.default.contentsOfDirectory(atPath: mount + "/d").count == 6)
         }
 
-        @Test("lists the root as it is by a descriptor from before, when a grant has come or gone")
+        @Test("An open descriptor of the root lists grants that came and went")
         func root() throws {
             let (fixture, _, mount) = try mounted()
             let root = (mount as NSString).deletingLastPathComponent

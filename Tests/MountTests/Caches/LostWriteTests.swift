@@ -3,10 +3,10 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// What was acknowledged and cannot be stored is said, to whom it concerns.
+    /// An acknowledged write that cannot be stored is reported to its writer.
     @Suite(.enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot))) struct LostWrites {
         @Test(
-            "a write that only half fits on the disk is an error, at the latest by fsync or close",
+            "A write that only partly fits on the disk is reported by `fsync` or `close`",
             arguments: ["shared", "exclusive", "none"], [false, true])
         func half(cache: String, mapped: Bool) throws {
             let fixture = try MountFixture()
@@ -38,10 +38,11 @@ extension MountTests {
             fixture.finish()
         }
 
-        @Test("a write behind the largest offset is told once to whoever has its file open, by fsync or by close")
+        @Test("A write beyond the largest offset is reported once to each open file")
         func tooFar() throws {
             let fixture = try MountFixture()
-            // ext4 with blocks of 1 KiB takes 16 TiB and not more; a mount's largest offset is larger.
+            // A file on ext4 with blocks of 1 KiB ends at 16 TiB. A mount's largest offset is
+            // larger.
             let source = try fixture.source("a")
             try Command.shell("truncate -s 64M \"$1\"; mkfs.ext4 -q -b 1024 \"$1\"", fixture.base + "/disk").orThrow()
             try fixture.mountOther(["mount", "-o", "loop", fixture.base + "/disk"], at: source)

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// What a program that has a file open sees of what the host does to it, by every call that reads.
+    /// Changes of the host to an open file, seen by every call that reads.
     @Suite(.enabled(if: Command.exists("python3"), "needs python3"))
     struct AnOpenFileThatTheHostChanges {
         /// Arguments: the host's directory, the same in the mount, the cache mode, the number from which the changes are drawn.
@@ -94,7 +94,7 @@ extension MountTests {
         static let owners = [Identity.current] + (Identity.isRoot && Machine.usersCanMount ? [Machine.plainUser!] : [])
 
         @Test(
-            "is read as natively by every call soon after it has grown, was cut, written to, replaced, renamed, removed",
+            "An open file that the host changes is read natively by every call",
             arguments: ["shared", "exclusive", "none"], owners)
         func asNatively(cache: String, owner: Identity) throws {
             let fixture = try MountFixture(owner: owner)

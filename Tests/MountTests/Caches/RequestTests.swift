@@ -6,13 +6,14 @@ extension MountTests {
     /// How many requests each workload takes: one more is a slower filesystem, and is noticed here. Nothing is timed.
     @Suite(.enabled(if: Command.exists("python3"), Comment(rawValue: Machine.needs("python3"))))
     struct Requests {
-        /// What is done, in Python, below a grant with ten files of 6,000 bytes, a directory of ten, and a database; and the requests of it,
-        /// warm, by mode. The kernel's own FORGETs come when it likes and are left out.
+        /// Python code below a grant with ten files of 6,000 bytes, a directory of ten and a database, and its requests with a warm
+        /// cache, by mode. The kernel's FORGETs come at any time and are not counted.
         struct Workload: Sendable, CustomTestStringConvertible {
             let name: String
             let script: String
             let expected: [String: String]
-            /// What kernels before, and after, 6.18 send instead under cache=shared, where they do; seen on 6.12 and 7.2.
+            /// Requests that kernels before or after 6.18 send instead under cache=shared, as seen
+            /// on 6.12 and 7.2.
             var before: String?
             var after: String?
             var testDescription: String { name }
@@ -86,7 +87,7 @@ extension MountTests {
                         "CREATE 10 FLUSH 10 GETATTR 11 GETXATTR 10 LOOKUP 12 MKDIR 2 OPENDIR 1 RELEASE 10 RELEASEDIR 1 SETATTR 33 WRITE 10"
                 ], after: "CREATE 10 FLUSH 10 GETXATTR 10 LOOKUP 12 MKDIR 2 OPENDIR 1 RELEASE 10 RELEASEDIR 1 SETATTR 33 WRITE 10"),
             Workload(
-                // As long as nobody else has it open, which is known to root's daemons alone.
+                // As long as no other process has it open. Only root's daemons can know that.
                 name: "ten transactions of SQLite", script: "for i in range(10): base.execute('insert into t values(1)')",
                 expected: ["shared": Identity.isRoot ? "SETLK 60 WRITE 30" : "READ 40 SETLK 60 WRITE 60", "exclusive": ""]),
             Workload(
@@ -128,7 +129,7 @@ extension MountTests {
             touch -d '2001-01-01' d/*; tar -C . -cf "$2/d.tar" d
             """
 
-        @Test("each workload takes as many requests as it did, and no more", arguments: ["shared", "exclusive", "none"])
+        @Test("Each workload takes the expected number of requests", arguments: ["shared", "exclusive", "none"])
         func counts(cache: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -146,7 +147,8 @@ extension MountTests {
                 let host = workload.name.contains("on the host") ? try Self.opened(source + "/base.sqlite") : nil
                 defer { host?.kill() }
                 var seen: [String] = []
-                // What is warm grows cold within a second under cache=shared: several tries, and where the machine is too busy for that, with all cold before.
+                // A warm cache grows cold within a second under cache=shared, so there are several
+                // tries. On a busy machine a run with a cold cache counts.
                 while !seen.contains(where: { workload.allows($0, expected) }), seen.count < 8 {
                     seen.append(try cost(of: workload.script, server, fixture, milliseconds: seen.count < 3 ? 0 : 1_100))
                 }

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    @Suite("grantfs watch") struct Watching {
+    @Suite("The watch command") struct Watching {
         private struct Event: Decodable {
             let number: Int
             let event: String
@@ -22,12 +22,12 @@ extension MountTests {
 
             init(_ fixture: MountFixture) throws {
                 child = try Child([Programs.grantfs, "watch", "--json"], environment: fixture.environment)
-                // It shows what comes after it has begun; something that it must see is done until it does.
+                // It shows events after its start, so an event is repeated until it shows.
                 try fixture.wait(until: "it watches") {
                     try fixture.grantfs("coordinate", "read", "docs", "--", "true").orThrow()
                     return (try? take(within: 0.3)) == true
                 }
-                // What is behind them is theirs no more: events come in order.
+                // Events come in order, so later events follow these.
                 try fixture.grantfs("coordinate", "read", fixture.base + "/source/docs/a", "--", "true").orThrow()
                 try see("claimEnded") { $0.path == fixture.base + "/source/docs/a" }
                 events = []
@@ -68,7 +68,7 @@ extension MountTests {
             mountpoint = try fixture.mount()
         }
 
-        @Test("shows what becomes of grants, of mounts and of what is refused")
+        @Test("The watch shows events of grants, mounts and refusals")
         func grants() throws {
             let watcher = try Watcher(fixture)
             try fixture.grant(try fixture.source("other"))
@@ -91,7 +91,7 @@ extension MountTests {
             try watcher.see("removed") { $0.name == "other" }
         }
 
-        @Test("shows what is found of directories: one that was moved, a grant that expires")
+        @Test("The watch shows a moved directory and an expired grant")
         func findings() throws {
             let watcher = try Watcher(fixture)
             let moved = fixture.base + "/source/moved"
@@ -101,7 +101,7 @@ extension MountTests {
             try watcher.see("expired") { $0.name == "short" }
         }
 
-        @Test("shows claims as they wait, are granted, move what they claim and end, each with its number")
+        @Test("The watch shows each step of a claim with its number")
         func claims() throws {
             let watcher = try Watcher(fixture)
             let (one, other) = (try fixture.claimant(), try fixture.claimant())
@@ -126,7 +126,7 @@ extension MountTests {
             #expect(moved.newPath == source + "/b")
         }
 
-        @Test("says that a mount has ended, and goes on with one that comes in its place")
+        @Test("The watch reports the end of a mount and goes on with its successor")
         func anotherMount() throws {
             let watcher = try Watcher(fixture)
             try fixture.killDaemon(at: mountpoint)
@@ -144,9 +144,9 @@ extension MountTests {
             }
         }
 
-        @Test("misses nothing when it was left behind: it goes on after the last number that it had")
+        @Test("The watch loses no event when it falls behind")
         func leftBehind() throws {
-            // Long names, so that it takes few events to fill what is kept for who does not take them.
+            // Long names, so that few events fill the queue of a slow reader.
             let deep = source + String(repeating: "/" + String(repeating: "d", count: 200), count: 16)
             try FileManager.default.createDirectory(atPath: deep, withIntermediateDirectories: true)
             let watcher = try Watcher(fixture)
@@ -169,7 +169,7 @@ extension MountTests {
             #expect(last.number - first.number == 2 * 801 + 1 && !watcher.events.contains { $0.event == "missed" || $0.event == "ended" })
         }
 
-        @Test("is for people as well: a line for each")
+        @Test("The watch prints a line for each event")
         func lines() throws {
             let child = try Child([Programs.grantfs, "watch"], environment: fixture.environment)
             var line: String?

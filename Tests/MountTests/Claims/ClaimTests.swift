@@ -30,7 +30,7 @@ extension MountTests {
             try child.expect(answer)
         }
 
-        @Test("of a daemon that says nothing is waited for no longer than the claimant says")
+        @Test("A claim on a silent daemon times out as the claimant asked")
         func silence() throws {
             let (fixture, source) = try mounted()
             let daemon = try fixture.daemon(at: fixture.base + "/mount")
@@ -42,7 +42,7 @@ extension MountTests {
             withExtendedLifetime(source) {}
         }
 
-        @Test("lives as long as the command, whose status is passed on, and tells it the place on the host")
+        @Test("A claim lasts as long as its command and passes its status on")
         func command() throws {
             let (fixture, source) = try mounted()
             let output = try fixture.grantfs("coordinate", "read", "docs", "--", "sh", "-c", "echo \"$GRANTFS_PATH\"; exit 7")
@@ -53,21 +53,21 @@ extension MountTests {
             #expect(try fixture.grantfs("coordinate", "read", "docs").status == 2)
         }
 
-        @Test("is shared by readers and excludes with a writer, whether it is named on the host, in the mount or by its grant")
+        @Test("Readers share a claim and a writer excludes them, under any name of the item")
         func sharing() throws {
             let (fixture, source) = try mounted()
             let (one, other) = (try fixture.claimant(), try fixture.claimant())
             try ask(one, "read \(source)/a", "granted")
             try ask(other, "read \(fixture.base)/mount/docs/a", "granted")
             #expect(try fixture.grantfs("coordinate", "write", "docs", "--timeout", "0", "--", "true").status == 1)
-            // Who holds a part would wait for itself.
+            // The holder of a part would wait for itself.
             try ask(other, "try \(source)", "error \(EDEADLK)")
             try ask(one, "end", "granted")
             try ask(other, "end", "granted")
             #expect(try fixture.grantfs("coordinate", "write", "docs", "--timeout", "0", "--", "true").status == 0)
         }
 
-        @Test("does not escape when its file is renamed, moved or replaced")
+        @Test("A claim follows its file through renames and replacements")
         func renaming() throws {
             let (fixture, source) = try mounted()
             let (one, other) = (try fixture.claimant(), try fixture.claimant())
@@ -82,7 +82,7 @@ extension MountTests {
             try ask(other, "try \(source)/b", "granted")
         }
 
-        @Test("of what does not exist yet keeps others from making it")
+        @Test("A claim of a missing file keeps other claimants from creating it")
         func missing() throws {
             let (fixture, source) = try mounted()
             let (one, other) = (try fixture.claimant(), try fixture.claimant())
@@ -91,7 +91,7 @@ extension MountTests {
             try ask(other, "write \(source)/no/such", "error \(EIO)")
         }
 
-        @Test("of several is granted together, so that two in different orders never wait for each other")
+        @Test("A claim of several items is granted as a whole, in any order")
         func batches() throws {
             let (fixture, source) = try mounted()
             let claimants = try (0..<4).map { _ in try fixture.claimant() }
@@ -108,7 +108,7 @@ extension MountTests {
             }
         }
 
-        @Test("whose claimant is killed is free at once, and one that waits no longer holds up others")
+        @Test("The claim of a killed process is released immediately")
         func killedClaimants() throws {
             let (fixture, source) = try mounted()
             let (holder, waiting, last) = (try fixture.claimant(), try fixture.claimant(), try fixture.claimant())
@@ -125,7 +125,7 @@ extension MountTests {
             try last.expect("granted")
         }
 
-        @Test("that would wait for itself gives EDEADLK, to one of two commands that start each other's claims")
+        @Test("One of two commands that would deadlock fails")
         func deadlock() throws {
             let (fixture, source) = try mounted()
             let script = "touch $1; while [ ! -e $2 ]; do sleep 0.02; done; \"$3\" coordinate write \"$4\" -- true; echo $?"
@@ -139,7 +139,7 @@ extension MountTests {
             #expect(statuses == ["0", "1"])
         }
 
-        @Test("that would wait for itself by way of several mounts gives EDEADLK, to one of them", arguments: [2, 3])
+        @Test("One claim of a deadlock across several mounts fails with EDEADLK", arguments: [2, 3])
         func deadlockAcrossMounts(number: Int) throws {
             let fixture = try MountFixture()
             let items = try (0..<number).map { "view\($0)" }.map { name -> String in
@@ -159,7 +159,7 @@ extension MountTests {
             #expect(children.compactMap { $0.line() }.sorted() == [String](repeating: "0", count: number - 1) + ["1"])
         }
 
-        @Test("is refused with the reason where no grant leads, where it is revoked, and where nothing is mounted")
+        @Test("A claim is refused with ENOENT, EACCES or ENOTCONN by its cause")
         func refusals() throws {
             let (fixture, source) = try mounted()
             let claimant = try fixture.claimant()
@@ -175,7 +175,7 @@ extension MountTests {
             try ask(claimant, "read \(source)/a", "error \(ENOTCONN)")
         }
 
-        @Test("ends with EACCES when its grant is revoked, held or waited for; the command is told to end")
+        @Test("A revocation ends held and waiting claims with EACCES")
         func revocation() throws {
             let (fixture, source) = try mounted()
             let (holder, waiting) = (try fixture.claimant(), try fixture.claimant())
@@ -192,7 +192,7 @@ extension MountTests {
             try ask(waiting, "write \(source)/a", "granted")
         }
 
-        @Test("is lost with the daemon, and the claimants are told")
+        @Test("Claimants are told that their claims ended with the daemon")
         func deadDaemon() throws {
             let (fixture, source) = try mounted()
             let (holder, waiting) = (try fixture.claimant(), try fixture.claimant())
@@ -210,7 +210,7 @@ extension MountTests {
             #expect(command.wait() == 1)
         }
 
-        @Test("of two mounts is taken in both, and one mount that does not lead there is left alone")
+        @Test("A claim is held in both mounts that lead to its item")
         func severalMounts() throws {
             let (fixture, source) = try mounted()
             try fixture.grant(source, view: "other")
@@ -226,7 +226,7 @@ extension MountTests {
             try ask(other, "try \(fixture.base)/mount/docs/a", "granted")
         }
 
-        @Test("of a program that has no descriptor left is refused for that reason, and not as where nothing is mounted")
+        @Test("A claim without a free descriptor does not fail with ENOTCONN")
         func noDescriptors() throws {
             let (fixture, source) = try mounted()
             let words = [Programs.claimProbe, fixture.store, "many", source + "/a", "60"]
@@ -238,7 +238,7 @@ extension MountTests {
         }
 
         @Test(
-            "is waited for by a thousand, none of whom takes a thread of the daemon, while commands are answered; each has its turn, one at a time"
+            "A thousand waiting claims occupy no threads of the daemon"
         )
         func aThousand() throws {
             let (fixture, source) = try mounted()
@@ -263,7 +263,7 @@ extension MountTests {
             few.send("go")
             try few.expect("20 done, 1 at once, 0 failed", within: 180)
             let many = try wait(1000)
-            // As many threads as for twenty, whatever else a machine or a sanitizer adds.
+            // As many threads as for twenty, on any machine and under any sanitizer.
             try fixture.wait(until: "those who wait have no thread", within: 60) { try threads() <= before + 10 }
             #expect(try fixture.status().mounts.count == 1)
             many.send("go")

@@ -5,14 +5,14 @@ import Testing
 
 // Under mappings and under a full load of writers.
 extension MountTests.AMandatoryClaim {
-    @Test("for reading keeps a store into a mapping waiting")
+    @Test("A mandatory claim for reading blocks a store into a mapping")
     func mapping() throws {
         let (fixture, source, mount, claimant) = try mounted()
         try Data(count: 4096).write(to: URL(fileURLWithPath: source + "/m"))
         let mapper = try Child([Programs.claimProbe, "-", "map", mount + "/m"])
         try mapper.expect("mapped")
         try ask(claimant, "read \(source)")
-        // What was stored before has reached the file.
+        // Earlier stores have reached the file.
         #expect(try Data(contentsOf: URL(fileURLWithPath: source + "/m"))[0] == UInt8(ascii: "0"))
         mapper.send("1")
         #expect(mapper.line(within: 0.5) == nil)
@@ -22,7 +22,7 @@ extension MountTests.AMandatoryClaim {
         withExtendedLifetime(fixture) {}
     }
 
-    @Test("is a backup: under a full load of writers an archive of whole files, twice the same; the writers go on without an error")
+    @Test("A backup under a mandatory claim has whole files under full load")
     func backup() throws {
         let (fixture, source, mount, _) = try mounted()
         let load = try Child([Programs.claimProbe, "-", "load", mount, "6"])
@@ -61,7 +61,7 @@ extension MountTests.AMandatoryClaim {
     }
 
     @Test(
-        "loses nobody: claims of both kinds come and go under load, and every operation ends without an error",
+        "No operation fails while mandatory claims come and go under load",
         arguments: ["shared", "exclusive"])
     func stress(cache: String) throws {
         let (fixture, source, mount, claimant) = try mounted(cache: cache)

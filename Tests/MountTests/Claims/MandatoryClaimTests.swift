@@ -37,7 +37,7 @@ extension MountTests {
         }
 
         @Test(
-            "for reading lets readers in and makes everything that changes something wait",
+            "A mandatory claim for reading admits readers and blocks changes",
             arguments: [
                 "echo new >\"$1/a\"", "echo more >>\"$1/a\"", ": >\"$1/new\"", "rm \"$1/a\"", "mv \"$1/a\" \"$1/z\"", "mkdir \"$1/m\"",
                 "chmod 600 \"$1/a\"", "touch \"$1/a\"", "ln \"$1/a\" \"$1/l\"", "truncate -s 1 \"$1/d/c\"", "exec 3<>\"$1/d/c\"",
@@ -58,7 +58,7 @@ extension MountTests {
         }
 
         @Test(
-            "for writing makes readers wait, and shows them all of what was written meanwhile",
+            "A mandatory claim for writing blocks readers, who then see the whole change",
             arguments: [
                 "cat \"$1/a\"", "stat \"$1/a\"", "ls \"$1\"", "cat \"$1/d/c\"", "[ -e \"$1/none\" ] || true", "getfattr -d \"$1/a\"",
             ],
@@ -77,11 +77,11 @@ extension MountTests {
             try fixture.wait(until: "it shows what was written", within: 10) { try text(mount + "/a") == "whole" }
         }
 
-        @Test("shows who asked for the time of birth and had to wait what is there afterwards", arguments: ["shared", "exclusive", "none"])
+        @Test("A query of the birth time waits for a mandatory claim", arguments: ["shared", "exclusive", "none"])
         func birth(cache: String) throws {
             let (fixture, source, mount, claimant) = try mounted(cache: cache)
-            // By descriptor, so that it is the request for attributes that waits and none for a name.
-            // With write-back, what is open keeps the size and the times that the kernel knows.
+            // By descriptor, so that the request for attributes waits and not a lookup. With
+            // write-back, an open file keeps the size and the times in the kernel.
             let look = cache == "exclusive" ? "%w %a" : "%w %s %y %a"
             let child = try Child([
                 "bash", "-c", "exec 9<\"$1\"; echo open; read word; stat -L -c \"$2\" - <&9", "bash", mount + "/a", look,
@@ -98,7 +98,7 @@ extension MountTests {
             withExtendedLifetime(fixture) {}
         }
 
-        @Test("finds in the files what was written through the mount, acknowledged and not yet written back")
+        @Test("A claim for reading finds acknowledged writes in the file on the host")
         func dirty() throws {
             let (fixture, source, mount, claimant) = try mounted(cache: "exclusive")
             let file = open(mount + "/a", O_RDWR | O_CLOEXEC)
@@ -109,7 +109,7 @@ extension MountTests {
             withExtendedLifetime(fixture) {}
         }
 
-        @Test("leaves everything beside what is claimed alone, and other grants")
+        @Test("A mandatory claim does not block other items or grants")
         func beside() throws {
             let (fixture, source, mount, claimant) = try mounted()
             let other = try fixture.source("other")
@@ -121,7 +121,7 @@ extension MountTests {
             #expect(try waiting("cat \"$1/d/c\"", mount) { try ask(claimant, "end") } == 0)
         }
 
-        @Test("cannot be passed by another name of the file, nor by moving what holds it")
+        @Test("A mandatory claim covers other names of its file")
         func otherNames() throws {
             let (fixture, source, mount, claimant) = try mounted()
             link(source + "/d/c", source + "/same")
@@ -132,7 +132,7 @@ extension MountTests {
             withExtendedLifetime(fixture) {}
         }
 
-        @Test("is passed by its own claimant and by what that has started")
+        @Test("The claimant and its children pass their own mandatory claim")
         func ownProcesses() throws {
             let (fixture, source, mount, _) = try mounted()
             let script = "cat \"$1/a\" && echo new >\"$1/a\" && bash -c 'cat \"$1/a\"' bash \"$1\""
@@ -141,7 +141,7 @@ extension MountTests {
             withExtendedLifetime(source) {}
         }
 
-        @Test("lets waiting operations be interrupted and killed")
+        @Test("A process that waits for a mandatory claim can be interrupted and killed")
         func interrupts() throws {
             let (fixture, source, mount, claimant) = try mounted()
             try ask(claimant, "write \(source)")
@@ -154,7 +154,7 @@ extension MountTests {
             withExtendedLifetime(fixture) {}
         }
 
-        @Test("gives EAGAIN to who has waited as long as the claimant said")
+        @Test("A wait for a mandatory claim ends with EAGAIN after the hold time")
         func patience() throws {
             let (fixture, _, mount, _) = try mounted()
             let command = try fixture.coordinating("write", "docs", "--hold", "0.3", "--", "sh", "-c", "echo begun; read line")
@@ -165,7 +165,7 @@ extension MountTests {
             #expect(Date().timeIntervalSince(start) > 0.25)
         }
 
-        @Test("takes no worker for those who wait, and frees them all at its end")
+        @Test("Operations that wait for a mandatory claim occupy no workers")
         func manyWaiting() throws {
             let (fixture, source, mount, claimant) = try mounted()
             try ask(claimant, "write \(source)/a")
@@ -182,7 +182,7 @@ extension MountTests {
             for reader in readers { #expect(reader.wait(within: 60) == 0) }
         }
 
-        @Test("ends with EACCES for those who wait when the grant is revoked, while it is held")
+        @Test("A revocation ends operations that wait for a mandatory claim with EACCES")
         func revocation() throws {
             let (fixture, source, mount, claimant) = try mounted()
             try ask(claimant, "write \(source)")
@@ -195,7 +195,7 @@ extension MountTests {
             #expect(try text(mount + "/a") == "old")
         }
 
-        @Test("frees those who wait when its claimant is killed, when the daemon is, and when the grant becomes advisory")
+        @Test("A mandatory claim ends with its claimant, its daemon or its mode")
         func otherEnds() throws {
             let (fixture, source, mount, claimant) = try mounted()
             try ask(claimant, "write \(source)")

@@ -5,7 +5,7 @@ import Testing
 
 /// Presenters that do not answer, lie or end, and claims that are given up meanwhile.
 extension MountTests.APresenter {
-    @Test("that is stopped is passed over after its time, written down, and not waited for until it goes on")
+    @Test("A stopped presenter is passed over and logged until it continues")
     func stopped() throws {
         let (fixture, source) = try mounted()
         let (presenter, claimant) = (try fixture.presenting(source + "/a", patience: 2), try fixture.claimant())
@@ -28,7 +28,7 @@ extension MountTests.APresenter {
         var asked = 0
         while asked < claims, let line = presenter.line() { asked += line == "asked relinquishToWriter \(source)/a" ? 1 : 0 }
         #expect(asked == claims, "what it was asked meanwhile")
-        // It has been heard, late as it was: so it is waited for again.
+        // Its late answer arrived, so the next claim waits for it again.
         try fixture.wait(until: "it is waited for again", within: 60) {
             try fixture.tell(presenter, "hold")
             defer { presenter.send("answer") }
@@ -36,7 +36,7 @@ extension MountTests.APresenter {
         }
     }
 
-    @Test("that never answers, or has been killed, holds nobody up for longer than its time; one that could not save is written down")
+    @Test("A silent or killed presenter delays a claim only until its timeout")
     func deaf() throws {
         let (fixture, source) = try mounted()
         let (presenter, claimant) = (try fixture.presenting(source + "/a", patience: 1), try fixture.claimant())
@@ -61,7 +61,7 @@ extension MountTests.APresenter {
         try fixture.wait(until: "it is written down") { try passedOver(fixture).contains { $0.contains("says that it could not") } }
     }
 
-    @Test("may answer twice: the second answer counts for nothing else")
+    @Test("A second answer of a presenter has no effect")
     func twice() throws {
         let (fixture, source) = try mounted()
         let (one, other) = (try fixture.presenting(source + "/a"), try fixture.presenting(source + "/a"))
@@ -83,7 +83,7 @@ extension MountTests.APresenter {
         }
     }
 
-    @Test("that is waited for keeps nobody from giving up: by time, by death, by a revocation; and is told that it is over")
+    @Test("A claim can be given up while it waits for a presenter")
     func givingUp() throws {
         let (fixture, source) = try mounted()
         let (presenter, claimant, dying) = (
@@ -111,7 +111,7 @@ extension MountTests.APresenter {
         try presenter.expect("asked relinquishToWriter \(source)/a")
     }
 
-    @Test("whose connection breaks misses nothing: it is told what happened meanwhile, and asked again")
+    @Test("A reconnected presenter is told what it missed")
     func resuming() throws {
         let (fixture, source) = try mounted()
         let (presenter, claimant) = (try fixture.presenting(source + "/a"), try fixture.claimant())
@@ -135,7 +135,7 @@ extension MountTests.APresenter {
         }
     }
 
-    @Test("learns that the daemon has ended, and is asked by the next one")
+    @Test("A presenter is told that its daemon ended, and the next one asks it again")
     func deadDaemon() throws {
         let (fixture, source) = try mounted()
         let (presenter, claimant) = (try fixture.presenting(source + "/a"), try fixture.claimant())
@@ -154,7 +154,7 @@ extension MountTests.APresenter {
         try claimant.expect("granted")
     }
 
-    @Test("is refused where no grant leads, where it is revoked, and where nothing is mounted")
+    @Test("A presenter is refused with the error number of its cause")
     func refusals() throws {
         let (fixture, source) = try mounted()
         func refusal(_ path: String) throws -> String? {
@@ -168,7 +168,7 @@ extension MountTests.APresenter {
         #expect(try refusal(source + "/a") == "error \(ENOTCONN)")
     }
 
-    @Test("believes of moves only who has claimed what is said to have moved")
+    @Test("A presenter follows a move only if the claimant has claimed the item")
     func lies() throws {
         let (fixture, source) = try mounted()
         let (presenter, claimant) = (try fixture.presenting(source + "/a"), try fixture.claimant())
@@ -181,7 +181,7 @@ extension MountTests.APresenter {
         try presenter.expect("asked relinquishToWriter \(source)/a")
     }
 
-    @Test("that talks nonsense harms nobody, and none is waited for longer than a minute")
+    @Test("A presenter with malformed messages delays no claim")
     func nonsense() throws {
         let (fixture, source) = try mounted()
         let probe = try Child([Programs.claimProbe, fixture.store, "nonsense", source + "/a"])

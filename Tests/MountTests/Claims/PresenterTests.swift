@@ -41,7 +41,7 @@ extension MountTests {
             try fixture.grantfs("log").orThrow().text.split(separator: "\n").map { String($0) }.filter { $0.contains("passedOver") }
         }
 
-        @Test("is asked to make way and to save before its item is claimed, which waits for the answers, and is told when that is over")
+        @Test("A presenter is asked to save before its item is claimed")
         func asking() throws {
             let (fixture, source) = try mounted()
             let (presenter, claimant) = (try fixture.presenting(source + "/a"), try fixture.claimant())
@@ -55,7 +55,7 @@ extension MountTests {
             try ask(claimant, "end", "granted")
             try presenter.expect("told reacquired")
             try fixture.tell(presenter, "answering")
-            // What is not saved is read as it is.
+            // Unsaved data is read in its stored form.
             try ask(claimant, "peek \(fixture.base)/mount/docs/a", "granted")
             try presenter.expect("asked relinquishToReader \(source)/a")
             try ask(claimant, "end", "granted")
@@ -77,7 +77,7 @@ extension MountTests {
             #expect(try passedOver(fixture) == [])
         }
 
-        @Test("of a directory is told what became of what lies below it: new, changed, moved, removed")
+        @Test("A presenter of a directory is told about changes of its entries")
         func subitems() throws {
             let (fixture, source) = try mounted()
             let presenter = try fixture.presenting(source)
@@ -95,7 +95,7 @@ extension MountTests {
             try write("a", "--for", "moving", "--to", source + "/c", "--", "mv", source + "/a", source + "/c")
             try presenter.expect("told subitemMoved \(source)/a \(source)/c")
             try presenter.expect("told reacquired")
-            // Whoever says nothing of it is found out.
+            // A presenter that does not report a move is detected.
             try write("c", "--", "mv", source + "/c", source + "/d")
             try presenter.expect("told reacquired")
             try presenter.expect("told subitemMoved \(source)/c \(source)/d")
@@ -104,7 +104,7 @@ extension MountTests {
             try presenter.expect("told subitemRemoved \(source)/b")
         }
 
-        @Test("goes with its item when that is moved: it is told, and asked where it is now")
+        @Test("A presenter moves with its item and gets questions at the new place")
         func moving() throws {
             let (fixture, source) = try mounted()
             let presenter = try fixture.presenting(source + "/a")
@@ -125,7 +125,7 @@ extension MountTests {
             try presenter.expect("told changed")
         }
 
-        @Test("whose item was renamed without a claim is told so when it is asked about it, and hears of it from then on")
+        @Test("A presenter of an item renamed without a claim is told its new place")
         func renamed() throws {
             let (fixture, source) = try mounted()
             let (presenter, claimant) = (try fixture.presenting(source + "/a"), try fixture.claimant())
@@ -138,7 +138,7 @@ extension MountTests {
             try presenter.expect("told changed")
         }
 
-        @Test("is asked once about a claim that several mounts take, and let back once it has ended in all")
+        @Test("A presenter is asked once about a claim in several mounts")
         func severalMounts() throws {
             let (fixture, source) = try mounted()
             try fixture.grant(source, view: "other")
@@ -167,7 +167,7 @@ extension MountTests {
             try presenter.expect("told changed")
         }
 
-        @Test("is not asked by claims of its own purpose, which go before the claim that it is asked for: so it can save")
+        @Test("A presenter is not asked by claims of its own purpose")
         func purposes() throws {
             let (fixture, source) = try mounted()
             let presenter = try fixture.presenting(source + "/a", purpose: "editor")
@@ -178,7 +178,7 @@ extension MountTests {
             try ask(own, "end", "granted")
             try fixture.tell(presenter, "hold")
             other.send("read \(source)/a")
-            // Neither its own claim nor the end of that was said to it.
+            // It was not told about its own claim or its end.
             try presenter.expect("asked relinquishToReader \(source)/a")
             try presenter.expect("asked save \(source)/a")
             try ask(own, "write \(source)/a", "granted")
@@ -192,7 +192,7 @@ extension MountTests {
             try own.expect("granted")
         }
 
-        @Test("is one of a thousand, all of whom are asked by one claim, and no thread of the daemon is held for them")
+        @Test("A thousand presenters occupy no threads of the daemon")
         func aThousand() throws {
             let (fixture, source) = try mounted()
             let probe = try Child([Programs.claimProbe, fixture.store, "presenters", source + "/a", "1000"])
@@ -201,7 +201,7 @@ extension MountTests {
             let claimant = try fixture.claimant()
             claimant.send("write \(source)/a")
             try claimant.expect("granted", within: 60)
-            // Who has answered counts it a moment later.
+            // An answer is counted a moment after it was sent.
             try fixture.wait(until: "all have answered") {
                 probe.send("count")
                 return probe.line() == "1000 answered"

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    @Suite("A snapshot of what is claimed") struct ClaimedSnapshot {
+    @Suite("Snapshots of claimed items") struct ClaimedSnapshot {
         private let fixture: MountFixture
         private let source: String
         private let mount: String
@@ -28,7 +28,8 @@ extension MountTests {
         /// All names in the place, hidden ones as well.
         private var left: [String] { get throws { try FileManager.default.contentsOfDirectory(atPath: place).sorted() } }
 
-        /// What a tree is, but for numbers of inodes and where the blocks are: sizes, holes, owners, modes, times, links, ACLs, attributes, data.
+        /// A description of a tree without inode numbers and block positions: sizes, holes, owners,
+        /// modes, times, links, ACLs, attributes, data.
         private func described(_ tree: String) throws -> String {
             try Command.shell(
                 """
@@ -47,7 +48,7 @@ extension MountTests {
             touch -h -d 2002-02-02 dangling; chmod 1777 d/e; chmod 555 closed; printf 'name\\n' >"$(printf 'odd\\n\\377name')"
             """
 
-        @Test("is the tree as it was: data, holes, modes, owners, times, links, several names of a file, ACLs, attributes, special files")
+        @Test("A snapshot reproduces data, holes, modes, owners, times, links and attributes")
         func everything() throws {
             try Command.shell(Self.tree, source).orThrow()
             if Identity.isRoot {
@@ -73,7 +74,7 @@ extension MountTests {
         }
 
         @Test(
-            "by a plain user is that user's, without the bits and attributes that only others could give",
+            "A snapshot by a plain user belongs to that user, without foreign set-id bits",
             .enabled(if: Machine.usersCanMount, "plain users cannot mount here"))
         func plainUser() throws {
             let fixture = try MountFixture(owner: #require(Machine.plainUser))
@@ -93,7 +94,7 @@ extension MountTests {
             #expect(modes == ["555", "1777"] + (Identity.isRoot ? ["755"] : []))
         }
 
-        @Test("under a full load of writers has whole files, and the writers go on as soon as it is made, without an error")
+        @Test("A snapshot under full load has whole files, and no writer fails")
         func underLoad() throws {
             try fixture.grantfs("set", "docs", "--coordination", "mandatory").orThrow()
             let load = try Child([Programs.claimProbe, "-", "load", mount, "6"])
@@ -121,7 +122,7 @@ extension MountTests {
         }
 
         @Test(
-            "shares its data with the original where the filesystem can", .enabled(if: Identity.isRoot, "needs root"),
+            "A snapshot shares its data with the original on btrfs and xfs", .enabled(if: Identity.isRoot, "needs root"),
             arguments: [Volume.Kind.btrfs, .xfs])
         func shared(kind: Volume.Kind) throws {
             guard Volume.kinds.contains(kind) else { return }
@@ -135,7 +136,7 @@ extension MountTests {
             #expect(try Command.run(["cmp", volume.place + "/tree/big", volume.place + "/snap/tree/big"]).status == 0)
         }
 
-        @Test("is as deep as the tree is, with few descriptors")
+        @Test("A snapshot copies a deep tree with few descriptors")
         func deep() throws {
             let way = String(repeating: "/d", count: 700)
             try Command.shell("mkdir -p \"$1$2\" && echo deep >\"$1$2/file\"", source, way).orThrow()
@@ -147,7 +148,7 @@ extension MountTests {
             #expect(try Command.run(["cat", place + "/snap/docs" + way + "/file"]).text == "deep\n")
         }
 
-        @Test("leaves out what is mounted in the tree", .enabled(if: Identity.isRoot, "needs root"))
+        @Test("A snapshot omits filesystems mounted in the tree", .enabled(if: Identity.isRoot, "needs root"))
         func mountedInside() throws {
             mkdir(source + "/inside", 0o700)
             try fixture.mountOther(["mount", "-t", "tmpfs", "none"], at: source + "/inside")
@@ -162,7 +163,7 @@ extension MountTests {
             try Command.shell("cd \"$1\"; for d in $(seq 8); do mkdir $d; seq 500 | split -l 1 -a 3 -d - $d/; done", source).orThrow()
         }
 
-        @Test("that is interrupted, or whose claim is lost, leaves nothing", arguments: ["SIGINT", "SIGTERM", "revoke", "daemon"])
+        @Test("An interrupted snapshot is complete or leaves no files", arguments: ["SIGINT", "SIGTERM", "revoke", "daemon"])
         func interrupted(by what: String) throws {
             try fill()
             let words = [Programs.grantfs, "coordinate", "read", "docs", "--snapshot", place + "/snap", "--json", "--", "echo", "done"]
@@ -176,7 +177,7 @@ extension MountTests {
             }
             let status = try #require(child.wait(within: 60))
             let expected = what == "SIGINT" ? -SIGINT : what == "SIGTERM" ? -SIGTERM : 1
-            // It may have been made by then, whole: the signal ends what comes after that, or the command.
+            // It may be complete by then: the signal ends the later steps, or the command.
             let left = try left
             if left == ["snap"] {
                 #expect(try FileManager.default.subpathsOfDirectory(atPath: place + "/snap").count == 4_009)
@@ -186,7 +187,7 @@ extension MountTests {
             }
         }
 
-        @Test("says in events how far it is")
+        @Test("A snapshot reports its progress in events")
         func events() throws {
             try fill()
             let output = try fixture.grantfs("coordinate", "read", "docs", "--snapshot", place + "/snap", "--json", "--", "true").orThrow()
@@ -202,17 +203,17 @@ extension MountTests {
             #expect(zip(copying, copying.dropFirst()).allSatisfy { $0.files! <= $1.files! && $0.done! <= $1.done! })
         }
 
-        @Test("shows on a terminal how far it is", .enabled(if: Machine.offers("script"), "script is not installed"))
+        @Test("A snapshot shows its progress on a terminal", .enabled(if: Machine.offers("script"), "script is not installed"))
         func terminal() throws {
             try fill()
             let line = "\"\(Programs.grantfs)\" coordinate read docs --snapshot \"\(place)/snap\""
             let output = try Command.run(["script", "-qec", line, "/dev/null"], environment: fixture.environment).orThrow()
             #expect(output.text.contains("grantfs: copying ") && output.text.contains(" files, "), "\(output)")
-            // The line is cleared before what it prints.
+            // The line is cleared before the output.
             #expect(output.text.contains("\u{1B}[K\(place)/snap/docs"), "\(output)")
         }
 
-        @Test("never goes by a link, while one is put in the place of a directory again and again")
+        @Test("A snapshot never follows a link that replaces a directory")
         func swapped() throws {
             let secret = try fixture.directory("secret")
             for name in ["a", "b", "c"] { try Data("secret".utf8).write(to: URL(fileURLWithPath: "\(secret)/\(name)")) }
@@ -226,7 +227,8 @@ extension MountTests {
             ])
             try swapper.expect("begun")
             var made = 0
-            // Those who do not coordinate change what is read: a copy may fail, and shows nothing that was not granted.
+            // Programs without coordination change the files during the copy. A copy may fail, but
+            // shows no ungranted data.
             for round in 0..<40 where try fixture.grantfs("coordinate", "read", "docs", "--snapshot", "\(place)/\(round)").status == 0 {
                 made += 1
             }
@@ -236,7 +238,7 @@ extension MountTests {
             #expect(try Command.run(["grep", "-rl", "own", place]).lines.isEmpty == false)
         }
 
-        @Test("is for reading, of what can be claimed, at a place where nothing stands")
+        @Test("A snapshot is refused for writing claims and existing places")
         func refusals() throws {
             func status(_ words: String...) throws -> Int32 { try fixture.grantfs(["coordinate"] + words).status }
             #expect(try status("write", "docs", "--snapshot", place + "/snap") == 2)

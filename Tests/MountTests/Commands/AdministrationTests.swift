@@ -14,7 +14,7 @@ extension MountTests {
             for name in names { try fixture.grant(try fixture.source(name), view: view) }
         }
 
-        @Test("revoke --view V --all withdraws every grant of the view and no other")
+        @Test("`revoke --view V --all` withdraws every grant of the view and no other")
         func allOfView() throws {
             try granted(["a", "b"], view: "v")
             try granted(["c"], view: "w")
@@ -25,7 +25,7 @@ extension MountTests {
             #expect(try fixture.grantfs("revoke", "--all", "a").status == 2)
         }
 
-        @Test("A selector that matches nothing revokes nothing, and the message says so")
+        @Test("A selector without a match revokes no grants and reports it")
         func nothing() throws {
             try granted(["a"], view: "v")
             for command in [("revoke", "nothing was revoked"), ("remove", "nothing was removed"), ("restore", "nothing was restored")] {
@@ -49,7 +49,7 @@ extension MountTests {
             #expect(try fixture.list().map(\.access) == ["read-only"])
         }
 
-        @Test("A directory named like a marked one is refused beside it, and granted as it is alone")
+        @Test("A directory whose name ends with a mark is refused if it is ambiguous")
         func markedNames() throws {
             let marked = try fixture.source("a:ro")
             try fixture.grantfs("grant", marked).orThrow()
@@ -60,7 +60,7 @@ extension MountTests {
             #expect(try fixture.grantfs("grant", marked + "/", "--ro", "--access", "rw").status == 2)
         }
 
-        @Test("set prints what it changes as old → new, and the log says the same")
+        @Test("`set` prints each change as old → new, and logs the same")
         func oldAndNew() throws {
             try granted(["a"], view: "v")
             let output = try fixture.grantfs("set", "a", "--access", "read-only", "--name", "b").orThrow()
@@ -80,7 +80,7 @@ extension MountTests {
             #expect(try fixture.grantfs("log", "--json").orThrow().text.contains("\"granted\""))
         }
 
-        @Test("log shows the last N entries of one view, and --follow only what comes")
+        @Test("`log -n` shows the last entries of a view, `--follow` only new ones")
         func log() throws {
             try granted(["a", "b"], view: "v")
             try granted(["c"], view: "w")

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Files that say what is to be granted.
+    /// Files that declare grants.
     @Suite struct DeclaredGrants {
         private struct Applied: Decodable {
             struct Grant: Decodable {
@@ -51,7 +51,7 @@ extension MountTests {
             return fixture
         }
 
-        @Test("are granted, changed and withdrawn as a file says, live, and a second time there is nothing to do")
+        @Test("`apply` grants, changes and withdraws as a file declares, once")
         func states() throws {
             let fixture = try sources()
             let file = try write(Self.both, fixture)
@@ -93,7 +93,7 @@ extension MountTests {
             #expect(try fixture.list().first { $0.name == "data" }?.id == first[1].id)
         }
 
-        @Test("leave other views alone, and an empty one when the file names it")
+        @Test("`apply` leaves other views unchanged and empties a named view")
         func views() throws {
             let fixture = try sources()
             try fixture.grant(fixture.base + "/source/a", view: "mine")
@@ -103,7 +103,7 @@ extension MountTests {
             #expect(try fixture.list().map(\.view) == ["ci", "ci", "mine"])
         }
 
-        @Test("change nothing when anything is wrong, and say where")
+        @Test("`apply` changes no grants if the file has an error")
         func wrong() throws {
             let fixture = try sources()
             try fixture.grant(fixture.base + "/source/a", name: "old", view: "ci")
@@ -127,7 +127,7 @@ extension MountTests {
             #expect(try fixture.grantfs("list", "--json", "--all").orThrow().text == before)
         }
 
-        @Test("do not bring back what somebody has revoked, unless that is asked for")
+        @Test("`apply` restores revoked grants only with `--restore`")
         func revoked() throws {
             let fixture = try sources()
             let file = try write(Self.both, fixture)
@@ -140,7 +140,7 @@ extension MountTests {
             #expect(try fixture.list().count == 2)
         }
 
-        @Test("take the directory that stands at the path now, and keep the one that was moved where none does")
+        @Test("`apply` replaces the grant of a replaced directory and keeps a moved one")
         func moved() throws {
             let fixture = try sources()
             let file = try write(Self.both, fixture)
@@ -156,7 +156,7 @@ extension MountTests {
             #expect(after[0].id != before[0].id && after[0].id == applied.grants[0].id && after[0].path == fixture.base + "/source/a")
         }
 
-        @Test("are all files of a directory that end in .grants, and standard input")
+        @Test("`apply` reads every .grants file of a directory, or standard input")
         func directory() throws {
             let fixture = try sources()
             let directory = try fixture.directory("etc")
@@ -172,7 +172,7 @@ extension MountTests {
         }
 
         @Test(
-            "are taken from a directory by root only where nobody else could have written them",
+            "`apply` by root refuses files that other users could have written",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func othersFiles() throws {
             let fixture = try sources()
@@ -194,7 +194,7 @@ extension MountTests {
             #expect(actions(try apply(fixture, file)) == ["create default/a"])
         }
 
-        @Test("leave no store behind where nothing was to be changed, or anything was wrong")
+        @Test("`apply` creates no store on a dry run or an error")
         func noStore() throws {
             let fixture = try sources()
             let dry = try fixture.grantfs("apply", "--dry-run", try write(Self.both, fixture)).orThrow()
@@ -203,7 +203,7 @@ extension MountTests {
             #expect(!FileManager.default.fileExists(atPath: fixture.store))
         }
 
-        @Test("are what export prints")
+        @Test("`export` prints declarations that `apply` accepts unchanged")
         func export() throws {
             let fixture = try sources()
             try fixture.grant(fixture.base + "/source/a", name: "read", "--read-only", "--expires", "2h")
@@ -226,7 +226,7 @@ extension MountTests {
         }
 
         @Test(
-            "of a program that grantfs run has started are in no export",
+            "`export` omits the grants of a running sandbox",
             .enabled(if: Machine.hasSandboxes, "bubblewrap cannot make a sandbox here"))
         func passing() throws {
             let fixture = try sources()
@@ -242,7 +242,7 @@ extension MountTests {
             #expect(child.wait(within: 60) == 0)
         }
 
-        @Test("are asked about on a terminal when something is taken away", .enabled(if: Command.exists("script"), "needs script(1)"))
+        @Test("`apply` asks on a terminal before it withdraws a grant", .enabled(if: Command.exists("script"), "needs script(1)"))
         func question() throws {
             let fixture = try sources()
             try fixture.grant(fixture.base + "/source/c", view: "ci")
@@ -259,7 +259,7 @@ extension MountTests {
             #expect(try fixture.list().map(\.name) == ["a", "data"])
         }
 
-        @Test("exit with 3 when a mount has not confirmed them")
+        @Test("`apply` exits with 3 if a mount has not confirmed the change")
         func unconfirmed() throws {
             let fixture = try sources()
             let file = try write(Self.both, fixture)

@@ -16,7 +16,8 @@ extension MountTests {
             }
         }
 
-        /// `{}` stands for the fixture's directory; “a” is granted in two views, “b” in one that is mounted at {}/mount.
+        /// `{}` is the fixture's directory. “a” is granted in two views, “b” in one that is mounted
+        /// at {}/mount.
         static let table: [Wrong] = [
             Wrong(1, "grant", "{}/nowhere", says: "nowhere"),
             Wrong(1, "grant", "{}/file/below", says: "not a directory"),
@@ -78,7 +79,7 @@ extension MountTests {
             Wrong(1, "revoke", "--path", "{}/mount/nothing", says: "nothing"),
         ]
 
-        @Test("is refused with its exit status, and changes nothing")
+        @Test("Bad input is refused with its exit status and changes no grants")
         func refused() throws {
             let fixture = try MountFixture()
             for name in ["a", "b", "c"] { try fixture.grant(try fixture.source(name)) }
@@ -107,7 +108,7 @@ extension MountTests {
             }
         }
 
-        @Test("names in bytes that are no UTF-8 are refused when chosen")
+        @Test("A grant name that is not UTF-8 is refused")
         func notUTF8() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -117,7 +118,7 @@ extension MountTests {
         }
 
         @Test(
-            "a directory that its user may not read is refused",
+            "A directory that its user cannot read is refused",
             .enabled(if: Identity.isRoot && Machine.plainUser != nil, "needs root, and a plain user to act as"))
         func notReadable() throws {
             let fixture = try MountFixture(owner: Machine.plainUser!)
@@ -127,7 +128,7 @@ extension MountTests {
             #expect(output.status == 1 && output.errors.contains("grantfs: "), "\(output)")
         }
 
-        @Test("directories whose names look like options, or hold newlines or other bytes, are granted, shown and revoked")
+        @Test("Directories with unusual names are granted, shown and revoked")
         func strangeNames() throws {
             let fixture = try MountFixture()
             try Command.shell("cd \"$1/source\"; mkdir -- '-rf' 'a=b,c' ' ' $'new\\nline' $'\\xff\\xfe' '--all'", fixture.base).orThrow()
@@ -135,7 +136,7 @@ extension MountTests {
                 "cd \"$1/source\"; export GRANTFS_STORE=\"$3\"; for d in ./*; do \"$2\" grant \"$d\" || exit; done", fixture.base,
                 Programs.grantfs, fixture.store
             ).orThrow()
-            // After `--` a word is an operand, whatever it looks like.
+            // After `--` every word is an operand.
             for name in ["--all", "-rf"] {
                 try Command.shell(
                     "cd \"$1/source\"; GRANTFS_STORE=\"$3\" \"$2\" grant --view v -- \"$4\"", fixture.base, Programs.grantfs, fixture.store,

@@ -38,7 +38,7 @@ extension MountTests {
             let source = try fixture.source("a")
             try fixture.grant(source)
             let mountpoint = try fixture.mount()
-            // Its answer may have no place to go; the withdrawal does not depend on that.
+            // Its answer may have no descriptor. The withdrawal does not depend on that.
             _ = try grantfs(fixture, closing: closing, "revoke", "a", "--view", "default")
             #expect(try fixture.list("--all").map(\.state) == ["revoked"])
             #expect(access(mountpoint + "/a", F_OK) != 0)

@@ -21,7 +21,7 @@ extension MountTests {
 
         init() throws { fixture = try MountFixture() }
 
-        /// What it says of this fixture's store; the exit status goes with it.
+        /// The report about this fixture's store, with its exit status.
         private func examine(_ environment: [String: String] = [:]) throws -> Report {
             let output = try Command.run(
                 [Programs.grantfs, "doctor", "--json"], environment: fixture.environment.merging(environment) { $1 })
@@ -32,7 +32,7 @@ extension MountTests {
             return report
         }
 
-        @Test("finds nothing wrong with a store whose grants and mounts are well, and makes none where there is none")
+        @Test("The doctor reports no problem with healthy grants and mounts")
         func healthy() throws {
             let before = try examine()
             #expect(before.problems("store").isEmpty && !FileManager.default.fileExists(atPath: fixture.store))
@@ -46,7 +46,7 @@ extension MountTests {
             #expect(report.findings.count { $0.check == "identities" } == 1)
         }
 
-        @Test("names a dead mount, and what takes it away does")
+        @Test("The doctor names a dead mount and advice that removes it")
         func deadMount() throws {
             try fixture.grant(try fixture.source("a"))
             let mountpoint = try fixture.mount()
@@ -60,7 +60,7 @@ extension MountTests {
             }
         }
 
-        @Test("names a mount whose daemon does not answer")
+        @Test("The doctor names a mount whose daemon does not answer")
         func hangingDaemon() throws {
             try fixture.grant(try fixture.source("a"))
             let mountpoint = try fixture.mount()
@@ -71,7 +71,7 @@ extension MountTests {
             #expect(found.count == 1 && found[0].advice?.contains("kill \(daemon)") == true, "\(found)")
         }
 
-        @Test("names a grant whose directory is gone, and one that leads to another")
+        @Test("The doctor names grants whose directory is missing or replaced")
         func staleGrants() throws {
             let gone = try fixture.source("gone")
             let replaced = try fixture.source("replaced")
@@ -89,7 +89,7 @@ extension MountTests {
             #expect(found.contains { $0.contains("“replaced”") && $0.contains("another directory") }, "\(found)")
         }
 
-        @Test("names a store that is damaged")
+        @Test("The doctor names a damaged store")
         func damagedStore() throws {
             try fixture.grant(try fixture.source("a"))
             try Data("no database".utf8).write(to: URL(fileURLWithPath: fixture.store + "/grants.sqlite"))
@@ -97,7 +97,7 @@ extension MountTests {
             #expect(!report.healthy && report.problems("store").count == 1, "\(report.findings)")
         }
 
-        @Test("says which package is missing")
+        @Test("The doctor names a missing package")
         func programs() throws {
             let report = try examine(["PATH": "/nowhere"])
             let named = Dictionary(report.findings.map { ($0.check, $0) }) { first, _ in first }
@@ -112,7 +112,7 @@ extension MountTests {
         }
 
         @Test(
-            "finds no fault with fusermount3 where libfuse finds it, and a user unmounts by it without a PATH",
+            "The doctor accepts a fusermount3 outside the PATH",
             .enabled(if: Machine.usersCanMount, "plain users cannot mount here"))
         func helperOutsideOfPath() throws {
             let user = try #require(Machine.plainUser)
@@ -126,12 +126,12 @@ extension MountTests {
             #expect(fixture.mountpoints.isEmpty)
         }
 
-        @Test("tells a user who may not open /dev/fuse so", .enabled(if: Identity.isRoot && Machine.offers("unshare"), "needs root"))
+        @Test("The doctor tells a user who cannot open /dev/fuse", .enabled(if: Identity.isRoot && Machine.offers("unshare"), "needs root"))
         func closedDevice() throws {
             let user = try #require(Machine.plainUser)
             let program = fixture.base + "/grantfs"
             try Command.run(["cp", Programs.grantfs, program]).orThrow()
-            // In a mount namespace of its own, so that nobody else is without the device.
+            // In a mount namespace of its own, so that other processes keep the device.
             let output = try Command.shell(
                 """
                 exec unshare -m sh -c 'touch "$1/closed"; chmod 600 "$1/closed"; mount --bind "$1/closed" /dev/fuse
@@ -143,7 +143,7 @@ extension MountTests {
 
         /// In a mount namespace of its own, where /usr/local and the rest of where units lie are the test's.
         @Test(
-            "names a unit and a program that come before others, and a unit whose program is gone",
+            "The doctor names shadowed units and a unit without its program",
             .enabled(if: Identity.isRoot && access("/usr/lib/systemd", F_OK) == 0, "needs root, and a place for units"))
         func shadowed() throws {
             try Command.run(["cp", Programs.grantfs, fixture.base + "/grantfs"]).orThrow()

@@ -4,7 +4,7 @@ import Testing
 
 extension MountTests {
     @Suite struct AGrantThatIsThereAlready {
-        @Test("in the same way: exit 0, the same id, said; nothing is written")
+        @Test("An identical grant is kept, reported and not logged again")
         func same() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -20,7 +20,7 @@ extension MountTests {
             #expect(try fixture.grantfs("log").orThrow().lines.count == log)
         }
 
-        @Test("in another way is refused, with what changes it")
+        @Test("A grant of a granted directory with other settings is refused with advice")
         func different() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -41,7 +41,7 @@ extension MountTests {
     }
 
     @Suite struct SeveralDirectories {
-        @Test("are granted by one command, an id on each line in their order; those that are there already stay")
+        @Test("One command grants several directories in their order")
         func several() throws {
             let fixture = try MountFixture()
             let mountpoint = try fixture.mount(isNew: true)
@@ -54,7 +54,7 @@ extension MountTests {
             #expect(documents.map(\.id) == output.lines)
         }
 
-        @Test("are granted all or not at all")
+        @Test("Several directories are granted all or not at all")
         func allOrNone() throws {
             let fixture = try MountFixture()
             try fixture.grant(try fixture.source("taken"), "--read-only")

@@ -5,7 +5,7 @@ import Testing
 extension MountTests {
     /// `make install` under a umask of the administrator's.
     @Suite(.enabled(if: Command.exists("make"), "there is no make")) struct Installation {
-        @Test("make install sets every mode, whatever the umask and an earlier file", arguments: ["000", "077"])
+        @Test("`make install` sets every mode under any umask", arguments: ["000", "077"])
         func modes(umask: String) throws {
             let fixture = try MountFixture()
             let checkout = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../..").standardized.path

@@ -42,7 +42,7 @@ extension MountTests {
             return (try output.decoded(as: [Store].self).filter { $0.store.hasPrefix(machine.fixture.base) }, output.status)
         }
 
-        @Test("list --all-users shows root what every user has granted, where it is recorded, and nobody else")
+        @Test("`list --all-users` shows root the grants of every user")
         func everybody() throws {
             try grantfs("grant", machine.home(ann) + "/src", as: ann).orThrow()
             try grantfs("grant", machine.home(ann) + "/src", "--name", "gone", "--view", "other", as: ann).orThrow()
@@ -59,7 +59,7 @@ extension MountTests {
             #expect(try grantfs("list", "--all-users", as: ann).status == 1)
         }
 
-        @Test("it says which store is damaged, leaves it as it is, and goes on with the rest")
+        @Test("`list --all-users` reports a damaged store, leaves it unchanged and goes on")
         func damaged() throws {
             for identity in [ann, ben] { try grantfs("grant", machine.home(identity) + "/src", as: identity).orThrow() }
             let database = machine.home(ann) + "/.local/share/grantfs/grants.sqlite"
@@ -74,10 +74,10 @@ extension MountTests {
             #expect(people.status == 1 && people.errors.contains("\(machine.home(ann))/.local/share/grantfs of ann: "), "\(people)")
         }
 
-        @Test("no link and no file of a user's leads root to where only root may go")
+        @Test("A link in a user's home leads `list --all-users` to no file of root")
         func links() throws {
             try machine.grantfs("grant", machine.fixture.source("secret")).orThrow()
-            // ann's store is root's, by a link; ben's own directory has root's files in it.
+            // ann's store is a link to root's. ben's own directory has root's files in it.
             try Command.shell(
                 """
                 mkdir -p "$1/ann/.local/share" "$1/ben/.local/share/grantfs"
@@ -90,7 +90,7 @@ extension MountTests {
             #expect(status == 1 && found.allSatisfy { $0.grants.isEmpty && $0.problem != nil }, "\(found)")
         }
 
-        @Test("the store of a daemon that runs is found wherever it is")
+        @Test("`list --all-users` finds the store of a running daemon anywhere")
         func daemons() throws {
             let fixture = try MountFixture(owner: try #require(Machine.plainUser))
             guard Machine.usersCanMount else { return }
@@ -127,7 +127,7 @@ extension MountTests {
                     except OSError: pass
             """
 
-        @Test("list --all-users spends one deadline on a user, who cannot open what looks for root", .timeLimit(.minutes(2)))
+        @Test("`list --all-users` spends one deadline on a user who stalls it", .timeLimit(.minutes(2)))
         func stalled() throws {
             for identity in [ann, ben] { try grantfs("grant", machine.home(identity) + "/src", as: identity).orThrow() }
             let stopper = try Child(

@@ -25,7 +25,7 @@ extension MountTests {
             get throws { try Command.run(["cat", mountpoint + "/a/x"]).text == "inside\n" }
         }
 
-        @Test("A withdrawal beyond RLIMIT_FSIZE shuts the grant and says that it is not recorded")
+        @Test("A withdrawal beyond RLIMIT_FSIZE shuts the grant and reports it as not recorded")
         func fileSize() throws {
             let output = try grantfs(limits: "ulimit -f 4", "revoke", "a")
             #expect(output.status == 1 && output.errors.contains("not recorded"), "\(output)")
@@ -35,7 +35,7 @@ extension MountTests {
             #expect(try !isReadable)
         }
 
-        @Test("A restoration opens what a withdrawal shut that was not recorded")
+        @Test("A restoration opens a grant whose withdrawal was not recorded")
         func restored() throws {
             _ = try grantfs(limits: "ulimit -f 4", "revoke", "a")
             #expect(try !isReadable)
@@ -46,7 +46,7 @@ extension MountTests {
             #expect(!(again.text + again.errors).contains("restored"), "\(again)")
         }
 
-        @Test("A recorded withdrawal never exits with 1, however few descriptors there are", arguments: 5...14)
+        @Test("A recorded withdrawal never exits with 1, at any limit of descriptors", arguments: 5...14)
         func descriptors(limit: Int) throws {
             let output = try grantfs(limits: "ulimit -n \(limit)", "revoke", "a")
             let state = try fixture.list("--all").first?.state

@@ -13,20 +13,20 @@ extension MountTests {
             source = try fixture.source("a")
             try Data(repeating: 7, count: 100_000).write(to: URL(fileURLWithPath: source + "/file"))
             try fixture.grant(source)
-            // A name that has to be escaped, and one that is no UTF-8.
+            // A name that must be escaped, and one that is not UTF-8.
             try fixture.grant(try fixture.source("b"), name: "qu\"o\\te")
             mountpoint = try fixture.mount(options: "cache=none")
         }
 
-        /// `timeout`: a daemon that stands for a moment is waited for.
+        /// `timeout`: the time that a slow daemon has to answer.
         private func metrics(timeout: String = "20") throws -> OpenMetricsText {
             try OpenMetricsText(try fixture.grantfs("metrics", "--timeout", timeout).orThrow().text)
         }
 
-        @Test("are OpenMetrics, count what was done, and know every live mount")
+        @Test("Metrics are OpenMetrics and count the operations of every live mount")
         func counting() throws {
             for _ in 0..<20 { try Command.run(["cat", mountpoint + "/a/file"]).orThrow() }
-            // The kernel forgets what nobody holds whenever it likes.
+            // The kernel may forget an unused inode at any time.
             let held = try FileHandle(forReadingFrom: URL(fileURLWithPath: mountpoint + "/a/file"))
             defer { try? held.close() }
             try Command.shell("head -c 5000 /dev/zero > \"$1\"", mountpoint + "/a/new").orThrow()
@@ -53,7 +53,7 @@ extension MountTests {
             #expect(try abs(#require(text.value("grantfs_mount_start_time_seconds", mine)) - Date().timeIntervalSince1970) < 600)
         }
 
-        @Test("count withdrawals with their duration, and refusals")
+        @Test("Metrics count withdrawals with their duration, and refusals")
         func withdrawals() throws {
             let mine = ["mountpoint": mountpoint]
             #expect(try metrics().value("grantfs_withdrawal_duration_seconds_count", mine.merging(["kind": "revocation"]) { $1 }) == 0)
@@ -73,7 +73,7 @@ extension MountTests {
             }
         }
 
-        @Test("count who waits for a claim")
+        @Test("Metrics count operations that wait for a claim")
         func waiting() throws {
             try fixture.grantfs("set", "a", "--coordination", "mandatory").orThrow()
             let claimant = try fixture.claimant()
@@ -87,7 +87,7 @@ extension MountTests {
             #expect(try metrics().value("grantfs_waiting_for_claims", mine) == 0)
         }
 
-        @Test("say of a mount that does not answer that it is not up")
+        @Test("Metrics report a mount that does not answer as down")
         func silent() throws {
             let daemon = try fixture.daemon(at: mountpoint)
             kill(daemon, SIGSTOP)
@@ -95,7 +95,7 @@ extension MountTests {
             #expect(try metrics(timeout: "0.2").value("grantfs_up", ["mountpoint": mountpoint]) == 0)
         }
 
-        @Test("are scraped at a socket of the user's own, again and again, until it is told to end")
+        @Test("Metrics are served repeatedly at a private socket")
         func scraping() throws {
             let socket = fixture.base + "/metrics.sock"
             let server = try Child([Programs.grantfs, "metrics", "--listen", "unix:" + socket], environment: fixture.environment)

@@ -3,8 +3,8 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// The page about mistakes is a table of what is typed and what is said. GRANTFS_RECORD_MISTAKES=1 writes its answers anew; read the difference before
-    /// you keep it.
+    /// The page about mistakes is a table of input and output. GRANTFS_RECORD_MISTAKES=1
+    /// regenerates its answers. Read the difference before you keep it.
     @Suite struct Mistakes {
         private struct Row: Equatable {
             let typed: String
@@ -27,12 +27,12 @@ extension MountTests {
         private static let file = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../../docs/mistakes.md").standardized
         private static let writing = NSLock()
 
-        /// The page's tables, by the headings that they stand under: the first has the page's own.
+        /// The page's tables by their headings. The first belongs to the page's own heading.
         private static func rows(of page: String) -> [[Row]] {
             page.components(separatedBy: "\n## ").map { $0.components(separatedBy: "\n").compactMap { Row($0) } }
         }
 
-        /// What was said, as the page has it.
+        /// The output, in the form of the page.
         private static func answers(_ rows: [Row], _ output: ArraySlice<[String]>, home: String) -> [Row] {
             zip(rows, output).map { row, printed in
                 let said = Tours.plain(printed.dropLast(), home: home).joined(separator: "<br>")
@@ -61,7 +61,7 @@ extension MountTests {
         private static func typing(_ rows: [Row]) -> [String] { rows.map { $0.typed + "; echo \"exit $?\"" } }
 
         @Test(
-            "are answered as the page says, with its exit statuses, and change nothing; what is done though it may be one is said",
+            "Each mistake prints the error of the page and changes no grants",
             .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
         func table() throws {
             let page = try String(contentsOf: Self.file, encoding: .utf8)
@@ -82,13 +82,13 @@ extension MountTests {
         }
 
         @Test(
-            "are answered by mount(8) as the page says, to root, and change nothing",
+            "mount(8) prints the errors of the page to root and changes no grants",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func mountTable() throws {
             let rows = try #require(Self.rows(of: String(contentsOf: Self.file, encoding: .utf8)).dropFirst(2).first)
             #expect(rows.count >= 5)
             let fixture = try MountFixture()
-            // Where mount(8) looks for helpers; the namespace is the test's own.
+            // The place in which mount(8) looks for helpers. The namespace is the test's own.
             let setUp = """
                 mkdir ~/free ~/full ~/sbin; : >~/full/file; system=$(readlink -f /sbin)
                 sed "s|^PATH=.*|&:$(dirname "$(command -v grantfs)")|" '\(Programs.mountHelper)' >~/sbin/mount.grantfs

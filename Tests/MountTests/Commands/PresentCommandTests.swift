@@ -28,10 +28,10 @@ extension MountTests {
             }
         }
 
-        @Test("runs a command for what is asked, and the claim waits for its end: what is read was saved before")
+        @Test("`present` runs a command whose save completes before the claim is granted")
         func saving() throws {
             let (fixture, source) = try mounted()
-            // To save it claims, as whoever saves does.
+            // To save, it needs a claim like any other writer.
             let save = "sleep 0.3; \(Programs.grantfs) coordinate write note --timeout 30 -- sh -c 'echo saved > note'"
             let presenter = try presenting(
                 fixture, source + "/note", "--timeout", "60", "--on-relinquish", "true", "--on-save", "cd \(source); \(save)")
@@ -44,7 +44,7 @@ extension MountTests {
             #expect(presenter.wait() == -SIGTERM)
         }
 
-        @Test("says with --json what it hears, a line each, and hands it to the commands in variables")
+        @Test("`present --json` prints each event and passes it to commands")
         func events() throws {
             let (fixture, source) = try mounted()
             let log = fixture.base + "/log"
@@ -70,13 +70,13 @@ extension MountTests {
                 (try? String(contentsOfFile: log, encoding: .utf8).split(separator: "\n").count) == 7
             }
             let lines = try String(contentsOfFile: log, encoding: .utf8).split(separator: "\n")
-            // What is asked and what is told are two queues: each is in order.
+            // Questions and events are two queues. Each is in order.
             #expect(lines.first { !$0.hasPrefix("accommodate") } == "subitemMoved \(source) \(source)/note \(source)/other")
             #expect(lines.contains("accommodateDeletion \(source) \(source)/other "))
             #expect(lines.contains("released \(source) \(source) "))
         }
 
-        @Test("is passed over when a command takes longer than its time, says so, and leaves the command to its end")
+        @Test("`present` is passed over if its command exceeds the timeout")
         func slow() throws {
             let (fixture, source) = try mounted()
             // It ends when it is told to, or after a minute.
@@ -96,7 +96,7 @@ extension MountTests {
         }
 
         @Test(
-            "presents for a plain user what that user mounts",
+            "`present` works for a plain user's own mount",
             .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
         func plainUsers() throws {
             let owner = try #require(Machine.plainUser)
@@ -110,7 +110,7 @@ extension MountTests {
             #expect(presenter.line()?.hasPrefix("relinquishToWriter \(source)") == true)
         }
 
-        @Test("refuses what makes no sense, and what is not granted")
+        @Test("`present` refuses invalid arguments and ungranted items")
         func usage() throws {
             let (fixture, source) = try mounted()
             #expect(try fixture.grantfs("present").status == 2)
@@ -147,7 +147,7 @@ extension MountTests {
             return (documents[0].grace, Machine.milliseconds - begin, output.errors)
         }
 
-        @Test("tells presenters of it and has them save first, by way of the mount, and comes as soon as they have")
+        @Test("A revocation with grace lets presenters save through the mount first")
         func saving() throws {
             let (fixture, source) = try mounted()
             let save = "echo new > \(fixture.base)/mount/docs/a"
@@ -163,7 +163,7 @@ extension MountTests {
             #expect(try fixture.list("--all")[0].state == "revoked")
         }
 
-        @Test("comes when its time is over, whoever has not answered by then: one that never does, one that is stopped, one that is dead")
+        @Test("A revocation with grace takes effect at its deadline")
         func late() throws {
             let (fixture, source) = try mounted()
             let presenters = try (0..<4).map { _ in try fixture.presenting(source + "/a", patience: 60) }
@@ -171,11 +171,11 @@ extension MountTests {
             kill(presenters[1].pid, SIGSTOP)
             kill(presenters[2].pid, SIGKILL)
             var (grace, milliseconds) = (Graced.Grace?.none, 0.0)
-            // The one that does answer may stand for longer, on a busy machine.
+            // The answering presenter may take longer on a busy machine.
             for seconds in [1, 5, 15] where grace?.answered != 1 {
                 if grace != nil { try fixture.restore("docs") }
                 (grace, milliseconds, _) = try revoke(fixture, "--grace", "\(seconds)")
-                // The daemon hears of it later, on a busy machine, and has that much less.
+                // On a busy machine the daemon gets the request later and has that much less time.
                 #expect(milliseconds >= Double(seconds) * 1000 && grace?.milliseconds ?? 0 > 0)
             }
             // The dead one may have been forgotten by then.
@@ -185,19 +185,19 @@ extension MountTests {
             try presenters[0].expect("told released")
         }
 
-        @Test("is a plain one where nobody presents, and a plain one asks nobody")
+        @Test("A revocation without grace asks no presenters")
         func plain() throws {
             let (fixture, source) = try mounted()
             #expect(try revoke(fixture, "--grace", "60s").grace?.asked == 0)
             try fixture.restore("docs")
             let presenter = try fixture.presenting(source + "/a")
             try fixture.tell(presenter, "hold")
-            // Whoever were asked would not answer for a minute.
+            // A presenter would not answer for a minute.
             #expect(try revoke(fixture).grace == nil)
             try presenter.expect("told released")
             try fixture.restore("docs")
             try presenter.expect("told restored")
-            // Of other grants nobody is asked.
+            // Presenters of other grants get no question.
             try fixture.grant(try fixture.source("other"))
             let output = try fixture.grantfs("revoke", "other", "--grace", "1m", "--json").orThrow()
             let documents: [Graced] = try output.decoded()
@@ -206,7 +206,7 @@ extension MountTests {
             #expect(try fixture.list()[0].state == "active")
         }
 
-        @Test("comes in time also when the daemon does not answer")
+        @Test("A revocation with grace keeps its deadline while the daemon is stopped")
         func stoppedDaemon() throws {
             let (fixture, source) = try mounted()
             let presenter = try fixture.presenting(source + "/a", patience: 60)

@@ -12,7 +12,7 @@ extension MountTests {
                 environment: fixture.environment)
         }
 
-        @Test("a umask: files get the caller's, the store is its owner's alone", arguments: ["077", "000"])
+        @Test("The umask of the starter applies to files but not to the store", arguments: ["077", "000"])
         func umask(mask: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("docs")
@@ -28,12 +28,12 @@ extension MountTests {
             try grantfs(setting, fixture, "revoke", "docs").orThrow()
             try grantfs(setting, fixture, "restore", "docs").orThrow()
             let open = try Command.run(["find", fixture.store, "-perm", "/077", "!", "-type", "s", "!", "-type", "l"]).orThrow()
-            // Nobody gets there but by the directory.
+            // The directory is the only way there.
             #expect(!open.lines.contains(fixture.store), "\(open)")
             #expect(try Command.run(["stat", "-c", "%a", fixture.store]).trimmed == "700")
         }
 
-        @Test("a language, also one that is not there: what is printed stays as it is documented", arguments: ["de_DE.UTF-8", "xx_YY"])
+        @Test("Output is unchanged under any locale of the starter", arguments: ["de_DE.UTF-8", "xx_YY"])
         func language(locale: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("docs")
@@ -52,7 +52,7 @@ extension MountTests {
         }
 
         /// Where the kernel promises no more memory than there is (vm.overcommit_memory=2), all that could be written counts, touched or not.
-        @Test("little memory: a daemon does not ask for what it may never use")
+        @Test("A daemon reserves less than half a gigabyte of memory")
         func promisedMemory() throws {
             let fixture = try MountFixture()
             try fixture.grant(try fixture.source("docs"))
@@ -80,9 +80,9 @@ extension MountTests {
             print(oct(os.stat('f').st_mode))
             """
 
-        /// In a mount namespace of its own, so that nobody else misses processes.
+        /// In a mount namespace of its own, so that other processes still see all of /proc.
         @Test(
-            "a /proc that hides others' processes: callers keep their groups",
+            "A caller keeps its groups although /proc hides it",
             .enabled(if: Identity.isRoot && Machine.plainUser != nil, "needs root and a plain user to act as"))
         func hiddenProcesses() throws {
             let fixture = try MountFixture()
@@ -95,7 +95,7 @@ extension MountTests {
                 for place in native mount/docs; do python3 -c "$5" "$1/$place" "$3" "$4"; done
                 umount "$1/mount"' bash "$@"
                 """, fixture.base, Programs.grantfs, "\(user.uid)", "\(user.gid)", Self.member)
-            // The bit would go if he were not of the group.
+            // Outside the group the bit would be cleared.
             #expect(output.status == 0 && output.lines == ["0o102644", "0o102644"], "\(output)")
         }
     }

@@ -6,7 +6,7 @@ import Testing
 extension MountTests {
     /// Pages that show commands and what they print.
     @Suite struct Tours {
-        /// What a page shows: a command, and the lines that stand under it.
+        /// A command on a page, and the lines below it.
         struct Shown {
             let command: String
             var output: [String] = []
@@ -48,7 +48,8 @@ extension MountTests {
             }.filter { !$0.isEmpty }
         }
 
-        /// Runs the lines after what `make run` does once it has built, in a home where nothing is, and gives what that and each of them has printed.
+        /// Runs the lines after `make run` has done its work without a build, in an empty home.
+        /// Returns the output of each.
         static func run(_ lines: [String], as identity: Identity, _ fixture: MountFixture) throws -> (
             home: String, begun: [String], output: [[String]]
         ) {
@@ -86,7 +87,7 @@ extension MountTests {
         private static let users: [Identity] = (Identity.isRoot ? [.current] : []) + (Machine.usersCanMount ? [Machine.plainUser!] : [])
 
         @Test(
-            "show what every command prints, to a user and to root, in a home where nothing was made before",
+            "Every command of the tour prints the recorded output",
             .enabled(if: Machine.hasSandboxes, "bubblewrap cannot make a sandbox here"),
             arguments: users, ["docs/tour.md", "README.md"])
         func everyCommand(_ user: Identity, _ name: String) throws {
@@ -116,7 +117,7 @@ extension MountTests {
         }
 
         @Test(
-            "have an fstab line that mount -a mounts as it stands, where its mountpoint is missing",
+            "The fstab line of the pages is mounted by `mount -a`",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func fstab() throws {
             let lines = try [boot()].map { text in
@@ -141,7 +142,7 @@ extension MountTests {
             }
         }
 
-        @Test("name units that there are, and the places where these mount")
+        @Test("The pages name existing units and their mountpoints")
         func units() throws {
             let boot = try boot()
             for (line, kind, place) in [
@@ -157,7 +158,7 @@ extension MountTests {
                 #expect(expanded == place)
                 #expect(unit.contains("[Install]"))
             }
-            // Both speak of root's store, where a user's grants are not.
+            // Both use root's store, without a user's grants.
             #expect(boot.contains("sudo grantfs grant --view ci"))
         }
     }

@@ -2,8 +2,8 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Tests/Fixtures/tour-transcript.md: what the commands of the tour print, as they were run by a user and by root. What differs each time (ids, times, numbers of
-/// processes and of users, the home) stands there as if it were always the same.
+/// Tests/Fixtures/tour-transcript.md: the output of the tour's commands, for a user and for root. Values that differ each time (ids,
+/// times, process and user numbers, the home) are replaced by fixed ones.
 struct TourTranscript {
     /// `root` or `user`: the name of a section.
     private let reader: String
@@ -24,14 +24,14 @@ struct TourTranscript {
     private var begin: String { "<!-- BEGIN \(reader), made by make transcript -->\n" }
     private var end: String { "<!-- END \(reader) -->\n" }
 
-    /// The commands and what each has printed, as it stands on the page.
+    /// The commands and the output of each, in the form of the page.
     func section(_ commands: [(command: String, printed: [String])]) -> String {
         var names = Names(home: home, isRoot: reader == "root", program: program)
         let text = commands.map { "$ \($0.command)\n" + $0.printed.map { names.plain($0) + "\n" }.joined() }.joined()
         return "```console\n" + text + "```\n"
     }
 
-    /// The section as the page has it; nil when it has none.
+    /// The section of the page, or nil if it has none.
     func shown() throws -> String? {
         let page = try String(contentsOf: Self.file, encoding: .utf8)
         guard let range = range(in: page) else { return nil }
@@ -53,7 +53,7 @@ struct TourTranscript {
         return from.upperBound..<to.lowerBound
     }
 
-    /// What was seen of each kind, so that the same is called the same everywhere.
+    /// The values seen of each kind, so that each gets one name everywhere.
     private struct Names {
         let home: String
         let isRoot: Bool

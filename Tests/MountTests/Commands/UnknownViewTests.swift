@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// A view that nobody has granted anything to is a slip of the keyboard, more often than not.
+    /// A view without any grant is usually a typing error.
     @Suite struct AViewThatNoGrantNames {
         private func granted() throws -> MountFixture {
             let fixture = try MountFixture()
@@ -12,7 +12,7 @@ extension MountTests {
         }
 
         @Test(
-            "is said to be unknown, with the one that may have been meant, by whatever takes one",
+            "An unknown view is refused with a suggestion by every command",
             arguments: [
                 ["mount", "defualt", "{}/mount"], ["list", "--view", "defualt"], ["list", "--view", "defualt", "--json"],
                 ["status", "--view", "defualt"], ["repair", "--view", "defualt"], ["resolve", "--all", "--view", "defualt"],
@@ -27,7 +27,7 @@ extension MountTests {
             #expect(fixture.mountpoints.isEmpty)
         }
 
-        @Test("leaves no store behind where there was none")
+        @Test("An unknown view creates no store")
         func noStore() throws {
             let fixture = try MountFixture()
             for words in [["mount", "default", fixture.base + "/mount"], ["list", "--view", "default"], ["status", "--view", "x"]] {
@@ -38,7 +38,7 @@ extension MountTests {
         }
 
         @Test(
-            "mounts, empty, with --new or the option new, and is known from then on; what is granted to it shows", arguments: [true, false])
+            "A view mounted with `--new` is empty and shows later grants", arguments: [true, false])
         func new(asOption: Bool) throws {
             let fixture = try MountFixture()
             let mountpoint = fixture.base + "/mount"
@@ -50,7 +50,7 @@ extension MountTests {
             #expect(try Command.run(["ls", "-A", mountpoint]).orThrow().lines == ["a"])
         }
 
-        @Test("is none whose grants were all revoked, or removed")
+        @Test("A view whose grants were all revoked or removed is still known")
         func known() throws {
             let fixture = try granted()
             try fixture.grant(try fixture.source("b"), view: "past")
@@ -63,7 +63,7 @@ extension MountTests {
             }
         }
 
-        @Test("is said by mount(8) as well", .enabled(if: Identity.isRoot, "needs root"))
+        @Test("mount(8) refuses an unknown view with a suggestion", .enabled(if: Identity.isRoot, "needs root"))
         func mountHelper() throws {
             let fixture = try granted()
             let path = URL(fileURLWithPath: Programs.grantfs).deletingLastPathComponent().path + ":/usr/sbin:/usr/bin:/sbin:/bin"
@@ -73,7 +73,7 @@ extension MountTests {
             #expect(output.status == 32 && output.errors.contains("did you mean “default”?"), "\(output)")
         }
 
-        @Test("has its like in a grant that the log does not tell of, which is said, and not in one that it does")
+        @Test("`log --grant` with an unknown grant is refused with a suggestion")
         func log() throws {
             let fixture = try granted()
             try fixture.grant(try fixture.source("gone"))

@@ -25,7 +25,7 @@ extension MountTests {
             try document.fixture.grantfs(way == .revoke ? ["revoke", "docs"] : ["unmount", document.mountpoint]).orThrow()
         }
 
-        @Test("Files beside a document are kept for its owner, in a place that is named", arguments: End.allCases, ["shared", "exclusive"])
+        @Test("Files beside a document are kept for its owner at a reported place", arguments: End.allCases, ["shared", "exclusive"])
         func kept(way: End, cache: String) throws {
             let document = try GrantedDocument(MountFixture(), options: "cache=\(cache)")
             let docs = document.mountpoint + "/docs"
@@ -56,7 +56,7 @@ extension MountTests {
             #expect(try FileManager.default.contentsOfDirectory(atPath: document.directory).sorted() == ["report.txt", "secret"])
         }
 
-        @Test("What a program has fsynced survives a revocation at each step of a save", arguments: SavingADocument.Way.allCases)
+        @Test("An fsynced document survives a revocation at each step of a save", arguments: SavingADocument.Way.allCases)
         func fsynced(way: SavingADocument.Way) throws {
             let frame = """
                 import os, sys
@@ -84,7 +84,7 @@ extension MountTests {
             }
         }
 
-        @Test("Files beside a document are kept by the next daemon when the last one was killed")
+        @Test("Files beside a document are kept by the next daemon after a kill")
         func killedDaemon() throws {
             let document = try GrantedDocument(MountFixture())
             try document.write("saved as\n", document.mountpoint + "/docs/other.txt")
@@ -97,7 +97,7 @@ extension MountTests {
             }
         }
 
-        @Test("A workplace whose store is gone is ended when a document beside it is shown")
+        @Test("A workplace without a store ends when a document beside it is shown")
         func withoutStore() throws {
             let document = try GrantedDocument(MountFixture())
             try document.write("saved as\n", document.mountpoint + "/docs/other.txt")
@@ -139,7 +139,7 @@ extension MountTests {
             #expect(GrantedDocument.text(docs + "/" + unfinished) == "half")
         }
 
-        @Test("A daemon keeps nothing in memory of files that were removed beside a document")
+        @Test("A daemon keeps no memory for files removed beside a document")
         func memory() throws {
             let document = try GrantedDocument(MountFixture())
             let daemon = try document.fixture.daemon(at: document.mountpoint)

@@ -4,13 +4,13 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Programs that everybody has. `make conformance` does so with more of them, in every cache mode.
+    /// Common programs. `make conformance` tests more of them, in every cache mode.
     @Suite struct ProgramsThatSave {
         private static let script = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../../.ci/conformance.d/saving.py")
             .standardized.path
 
         @Test(
-            "are killed at each system call by which they save a document: on the host there is the old one or the new one",
+            "A program killed at any system call of a save leaves the old or new document",
             .enabled(if: Machine.offers("strace"), Comment(rawValue: Machine.needs("strace"))),
             arguments: ["directory", "file"], ["g_file_", "vim backupcopy=auto"])
         func killed(form: String, program: String) throws {

@@ -5,7 +5,8 @@ import Testing
 
 extension MountTests {
     @Suite struct SavingADocument {
-        /// The system calls by which programs save, as strace shows them, each step a line of Python. `D`: the document; `w`: writes a new one to a name.
+        /// The system calls of programs that save, as strace shows them, each step a line of
+        /// Python. `D` is the document, `w` writes a new one to a name.
         enum Way: String, CaseIterable {
             case gSetContents, gReplaceWithBackup, qSaveFile, vim, emacs, libreOffice, sedInPlace
 
@@ -61,7 +62,7 @@ extension MountTests {
         }
 
         @Test(
-            "works in the ways that programs have, in every cache mode; the grant follows, and the log says so",
+            "Every way to save a document works in every cache mode",
             arguments: ["shared", "exclusive", "none"])
         func works(cache: String) throws {
             let document = try GrantedDocument(MountFixture(), options: "cache=\(cache)")
@@ -89,7 +90,7 @@ extension MountTests {
             #expect(GrantedDocument.text(document.held) == Self.new, "the next mount finds the file that it was saved as")
         }
 
-        @Test("that is ended at any step leaves the old document or the new one, on the host and in the view", arguments: Way.allCases)
+        @Test("A save ended at any step leaves the old or the new document", arguments: Way.allCases)
         func crashes(way: Way) throws {
             for last in 0..<way.steps.count {
                 for dies in [false, true] where !dies || way.steps[last].hasPrefix("f=w(") {
@@ -143,7 +144,7 @@ extension MountTests {
             #expect(GrantedDocument.text(document.host) == "499")
         }
 
-        @Test("A new document that another program replaces before it is closed has no name afterwards")
+        @Test("A new document that is replaced before its close has no name afterwards")
         func replacedBeforeItsClose() throws {
             let document = try GrantedDocument(MountFixture())
             let steps = ["os.rename(D,D+'~')", "f=w(D)", "os.close(w('other'))", "os.rename('other',D)", "os.close(f)", "os.unlink(D+'~')"]
@@ -153,7 +154,7 @@ extension MountTests {
             #expect(try FileManager.default.contentsOfDirectory(atPath: document.mountpoint + "/docs") == ["report.txt"])
         }
 
-        @Test("works with GLib and vim themselves", .enabled(if: Machine.offers("vim"), Comment(rawValue: Machine.needs("vim"))))
+        @Test("GLib and vim can save a document", .enabled(if: Machine.offers("vim"), Comment(rawValue: Machine.needs("vim"))))
         func realPrograms() throws {
             let document = try GrantedDocument(MountFixture())
             for mode in ["no", "yes", "auto"] {
@@ -184,7 +185,7 @@ extension MountTests {
             #expect(GrantedDocument.text(document.held + "~") == "set\n")
         }
 
-        @Test("never puts anything but a regular file in the document's place")
+        @Test("Only a regular file can replace a document")
         func irregular() throws {
             let document = try GrantedDocument(MountFixture())
             let docs = document.mountpoint + "/docs"
@@ -202,7 +203,7 @@ extension MountTests {
             #expect(GrantedDocument.text(document.directory + "/secret") == "secret\n")
         }
 
-        @Test("leads nowhere else on the host: no name that begins as its own files do, no other mode of its directory")
+        @Test("The directory of a document refuses reserved names and a new mode")
         func confined() throws {
             let document = try GrantedDocument(MountFixture())
             let docs = document.mountpoint + "/docs"
@@ -226,14 +227,14 @@ extension MountTests {
             let document = try GrantedDocument(fixture)
             let docs = document.mountpoint + "/docs"
             try Command.run(["sh", "-c", "echo x > \(docs)/left.tmp"]).orThrow()
-            // By then the place of the document was looked at several times.
+            // By then the daemon has inspected the document's place several times.
             let other = document.directory + "/moved.txt"
             try FileManager.default.moveItem(atPath: document.host, toPath: other)
             try fixture.wait(until: "the document is followed") { try fixture.list().allSatisfy { $0.path == other } }
             #expect(GrantedDocument.text(docs + "/left.tmp") == "x\n")
         }
 
-        @Test("a program that moves the document away and dies loses nothing: it is shown again")
+        @Test("A document moved away by a program that dies is shown again")
         func comesBack() throws {
             let fixture = try MountFixture()
             fixture.switches["GRANTFS_TEST_LEFTOVER_SECONDS"] = "1"
@@ -243,7 +244,7 @@ extension MountTests {
             try fixture.wait(until: "it is shown again") { GrantedDocument.text(document.held) == "old\n" }
         }
 
-        @Test("what a killed daemon left on the host is removed by the next one, and nothing that has come in its place")
+        @Test("The next daemon removes the leftovers of a killed daemon only")
         func killedDaemon() throws {
             let document = try GrantedDocument(MountFixture())
             try document.write("t\n", document.mountpoint + "/docs/t")
@@ -253,7 +254,7 @@ extension MountTests {
             try document.fixture.mount()
             try document.fixture.wait(until: "it is gone") { !document.workplaces.contains(place) }
             #expect(GrantedDocument.text(document.host) == "old\n" && GrantedDocument.text(document.held) == "old\n")
-            // Somebody puts a directory of his own where the next one was.
+            // A user puts another directory in the place of the next one.
             let second = try #require(document.workplaces.first)
             try document.fixture.killDaemon(at: document.mountpoint)
             try FileManager.default.removeItem(atPath: document.directory + "/" + second)
@@ -267,7 +268,7 @@ extension MountTests {
         }
 
         @Test(
-            "does on the host what the caller may do there, and no more",
+            "A save has the rights of its caller on the host",
             .enabled(if: Machine.plainUser != nil && Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func rights() throws {
             let fixture = try MountFixture()

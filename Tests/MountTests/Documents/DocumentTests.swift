@@ -32,7 +32,7 @@ struct GrantedDocument {
         try Command.run(["/usr/bin/python3", "-c", script] + arguments, as: fixture.owner)
     }
 
-    /// What is in the document's directory on the host that was not there before the grant.
+    /// Files in the document's directory on the host that the grant added.
     var workplaces: [String] {
         ((try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []).filter { $0.hasPrefix(".grantfs-") }
     }
@@ -40,7 +40,7 @@ struct GrantedDocument {
 
 extension MountTests {
     @Suite struct AGrantOfAFile {
-        @Test("shows the file under the grant's name, and in a directory of its own, and nothing else of where it lies")
+        @Test("A granted file is shown under its name and its directory shows only the file")
         func shown() throws {
             let document = try GrantedDocument(MountFixture())
             #expect(try FileManager.default.contentsOfDirectory(atPath: document.mountpoint).sorted() == ["docs", "file"])
@@ -60,7 +60,7 @@ extension MountTests {
             try fixture.grantfs("list", "--json").orThrow().text.replacingOccurrences(of: ": ", with: ":")
         }
 
-        @Test("takes what is written in place, in both forms, in every cache mode", arguments: ["shared", "exclusive", "none"])
+        @Test("A granted file is written in place in every cache mode", arguments: ["shared", "exclusive", "none"])
         func inPlace(cache: String) throws {
             let document = try GrantedDocument(MountFixture(), options: "cache=\(cache)")
             for path in [document.file, document.held] {
@@ -73,7 +73,7 @@ extension MountTests {
             #expect(GrantedDocument.text(document.host) == "old\nmore\nmore\n")
         }
 
-        @Test("follows the file when it is renamed and moved, and says where it is")
+        @Test("A granted file is followed when it is renamed and moved")
         func moved() throws {
             let document = try GrantedDocument(MountFixture())
             let handle = try #require(FileHandle(forReadingAtPath: document.file))
@@ -90,7 +90,7 @@ extension MountTests {
             #expect(!FileManager.default.fileExists(atPath: document.host))
         }
 
-        @Test("finds the file again after it was renamed while nothing was mounted")
+        @Test("A granted file renamed without a mount is found again")
         func renamedUnmounted() throws {
             let document = try GrantedDocument(MountFixture())
             try document.fixture.grantfs("unmount", document.mountpoint).orThrow()
@@ -101,7 +101,7 @@ extension MountTests {
             #expect(GrantedDocument.text(document.held) == "old\n")
         }
 
-        @Test("follows a file that its owner saves on the host by a rename, and says so; what is open of the old one goes on")
+        @Test("A granted file is followed through a save by rename on the host")
         func savedOnTheHost() throws {
             let document = try GrantedDocument(MountFixture())
             let handle = try #require(FileHandle(forReadingAtPath: document.file))
@@ -118,7 +118,7 @@ extension MountTests {
         }
 
         @Test(
-            "follows what the host writes into it or saves over it, in both forms, in every cache mode",
+            "A granted file shows writes and saves of the host in every cache mode",
             arguments: ["shared", "exclusive", "none"], [true, false])
         func writtenOnTheHost(cache: String, asRoot: Bool) throws {
             let user = asRoot ? Identity.current : Machine.plainUser
@@ -139,7 +139,7 @@ extension MountTests {
         }
 
         @Test(
-            "A file that the host saves by a rename is written at once through its grant",
+            "A file that the host saves by a rename is written immediately through its grant",
             arguments: ["shared", "exclusive", "none"], [true, false])
         func writtenAfterHostSave(cache: String, asRoot: Bool) throws {
             let user = asRoot ? Identity.current : Machine.plainUser
@@ -178,7 +178,7 @@ extension MountTests {
             try document.fixture.wait(until: "it is listed") { try listed() == "report.txt" }
         }
 
-        @Test("stays with its name when an editor on the host moves the old file aside and writes a new one")
+        @Test("A granted file keeps its name if an editor on the host makes a backup")
         func backedUpOnTheHost() throws {
             let document = try GrantedDocument(MountFixture())
             try #require(rename(document.host, document.host + "~") == 0)
@@ -192,7 +192,7 @@ extension MountTests {
         enum Stranger: String, CaseIterable { case link, directory, fifo, hardLink, anothersFile }
 
         @Test(
-            "never takes something else for the file that stands in its place",
+            "A stranger in the place of a granted file is never shown",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)),
             arguments: Stranger.allCases)
         func strangers(stranger: Stranger) throws {
@@ -219,7 +219,7 @@ extension MountTests {
             }
         }
 
-        @Test("loses its name when the file is removed, and has it again when it is back")
+        @Test("A removed file is unavailable until it returns")
         func removed() throws {
             let document = try GrantedDocument(MountFixture())
             try FileManager.default.removeItem(atPath: document.host)
@@ -234,7 +234,7 @@ extension MountTests {
             }
         }
 
-        @Test("is withdrawn from whoever holds something of it, in every row of the access table", arguments: ["shared", "exclusive"])
+        @Test("A revoked file is refused in every row of the access table", arguments: ["shared", "exclusive"])
         func revoked(cache: String) throws {
             let document = try GrantedDocument(MountFixture(), options: "cache=\(cache)")
             let owner = document.fixture.owner
@@ -262,7 +262,7 @@ extension MountTests {
             #expect(GrantedDocument.text(document.held) == "old\n")
         }
 
-        @Test("is withdrawn from a mapping of the document, an open descriptor and a working directory in its directory")
+        @Test("A revocation reaches the mapping, the descriptor and the directory of a file")
         func heldDocument() throws {
             let document = try GrantedDocument(MountFixture())
             let script = """
@@ -288,7 +288,7 @@ extension MountTests {
             try holder.expect("True OK")
         }
 
-        @Test("for reading lets nothing be changed, narrowed while it is open as well; widened it can be saved again")
+        @Test("A file granted for reading refuses changes with EROFS")
         func readOnly() throws {
             let document = try GrantedDocument(MountFixture(), options: nil, "--read-only")
             #expect(GrantedDocument.text(document.held) == "old\n")
@@ -304,7 +304,7 @@ extension MountTests {
             #expect(GrantedDocument.text(document.host) == "new\n")
         }
 
-        @Test("is refused for what is no file and no directory, and for what cannot be reached")
+        @Test("A grant of a device, socket or dangling link is refused")
         func badInput() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("odd")
@@ -334,7 +334,7 @@ extension MountTests {
             #expect(otherForm.status == 1, "\(otherForm)")
         }
 
-        @Test("beside a grant of its directory is another scope, and what is changed through one shows through the other")
+        @Test("A file granted beside its directory shows changes through both grants")
         func overlapping() throws {
             let fixture = try MountFixture()
             let document = try GrantedDocument(fixture)
@@ -352,7 +352,7 @@ extension MountTests {
             #expect(GrantedDocument.text(document.file) == nil && GrantedDocument.text(document.held) == nil)
         }
 
-        @Test("is declared in files, and exported as it is granted")
+        @Test("A granted file is declared in files and exported")
         func declared() throws {
             let document = try GrantedDocument(MountFixture())
             let exported = try document.fixture.grantfs("export").orThrow().text
@@ -368,7 +368,7 @@ extension MountTests {
         }
 
         @Test(
-            "in a user's mount of a file whose directory is root's is written in place, and nothing can be made beside it",
+            "A user's file in a directory of root is written in place only",
             .enabled(if: Identity.isRoot && Machine.usersCanMount && Machine.plainUser != nil, Comment(rawValue: Machine.needsRoot)))
         func foreignDirectory() throws {
             let user = try #require(Machine.plainUser)
@@ -390,7 +390,7 @@ extension MountTests {
         }
 
         @Test(
-            "on a full filesystem keeps the old document, and lets the filesystem be unmounted when it is released",
+            "A full filesystem keeps the old document",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func fullFilesystem() throws {
             let fixture = try MountFixture()
@@ -416,7 +416,7 @@ extension MountTests {
             #expect(throws: (any Error).self) { try held.readToEnd() }
         }
 
-        @Test("takes claims, by the file and by the name in its directory")
+        @Test("A granted file is claimed under both of its names")
         func claimed() throws {
             let document = try GrantedDocument(MountFixture())
             for path in [document.file, document.held] {
@@ -427,7 +427,7 @@ extension MountTests {
             }
         }
 
-        @Test("ends by itself when its time is over, and says so")
+        @Test("A grant of a file expires and refuses open descriptors")
         func expires() throws {
             let document = try GrantedDocument(MountFixture(), options: nil, "--expires", "3s")
             let open = try #require(FileHandle(forReadingAtPath: document.held))
@@ -438,7 +438,7 @@ extension MountTests {
             try expectCall("open", document.held, gives: "EACCES")
         }
 
-        @Test("is not handed to another daemon, which is said; and is shown anew by one that takes over for a dead one")
+        @Test("A mount with a granted file refuses an upgrade and survives a dead daemon")
         func otherDaemons() throws {
             let document = try GrantedDocument(MountFixture(), options: "recover")
             let upgraded = try document.fixture.grantfs("upgrade", document.mountpoint)

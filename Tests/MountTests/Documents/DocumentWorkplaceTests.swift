@@ -5,7 +5,7 @@ import Testing
 
 extension MountTests.AGrantOfAFile {
     @Test(
-        "has what programs make beside it for itself: whoever has its directory neither sees nor names the place",
+        "Files beside a document are hidden from a grant of its directory",
         arguments: ["shared", "exclusive"])
     func workplace(cache: String) throws {
         let fixture = try MountFixture()
@@ -47,7 +47,7 @@ extension MountTests.AGrantOfAFile {
         return (fixture, directory, user)
     }
 
-    @Test("A workplace that nobody uses any more is removed; one that is being made by another daemon is left")
+    @Test("An abandoned workplace is removed and a new one is left")
     func abandonedWorkplaces() throws {
         let document = try GrantedDocument(MountFixture())
         try document.fixture.grantfs("unmount", document.mountpoint).orThrow()

@@ -26,7 +26,7 @@ extension MountTests {
             """
 
         @Test(
-            "gives what it gives natively, at once: a range without an end, and more than there is room for",
+            "fallocate(2) gives its native result for endless and oversized ranges",
             arguments: ["shared", "exclusive", "none"])
         func asNatively(cache: String) throws {
             let fixture = try MountFixture()

@@ -5,7 +5,8 @@ import Testing
 extension MountTests {
     /// Many who append to one file, through two mounts of its view and on the host.
     @Suite struct Appending {
-        /// $1 how to open, $2 how many lines a writer, then a place for each writer. Prints what is wrong with the file as the first place's host has it.
+        /// $1 is the open mode, $2 the number of lines for each writer, then a place for each
+        /// writer. Prints the faults of the file as the first place's host shows it.
         private static let writers = """
             import os, sys
             flags, count, places = getattr(os, sys.argv[1]) | os.O_APPEND, int(sys.argv[2]), sys.argv[3:]
@@ -28,11 +29,12 @@ extension MountTests {
             let contents = try Data(contentsOf: URL(fileURLWithPath: file))
             let lines = String(decoding: contents, as: UTF8.self).split(separator: "\n")
             let whole = Set(lines.filter { $0.hasPrefix("writer ") && $0.hasSuffix(" end") && !$0.dropFirst().contains("writer") })
-            // Not the sum of the lines: of a torn one the end alone may stand by itself, an empty line that `split` leaves out.
+            // Not the sum of the lines: the end of a torn line may be alone, an empty line that
+            // `split` drops.
             return (lines.count, whole.count, contents.count)
         }
 
-        /// `past`: as where what is read as well can go past the cache, or as on a kernel where it cannot.
+        /// `past`: as on a kernel that maps past the cache, or as on one that cannot.
         private func prepared(_ cache: String, past: Bool = true) throws -> (fixture: MountFixture, source: String, mounts: [String]) {
             let fixture = try MountFixture()
             if !past { fixture.switches["GRANTFS_TEST_NO_DIRECT_MAPS"] = "1" }
@@ -45,7 +47,7 @@ extension MountTests {
         /// What six writers of 150 lines write: the same lines but for the writer's number, which is one digit.
         private static let bytesWanted = 6 * (0..<150).reduce(0) { $0 + "writer 0 line \($1)  end\n".utf8.count + $1 % 90 }
 
-        @Test("what can only append loses and tears no line: two mounts and the host", arguments: ["shared", "none"])
+        @Test("Write-only appends of two mounts and the host lose and tear no line", arguments: ["shared", "none"])
         func writeOnly(cache: String) throws {
             let (fixture, source, mounts) = try prepared(cache)
             let result = try appended("O_WRONLY", at: [mounts[0], mounts[1], source, mounts[0], mounts[1], source], to: source + "/log")
@@ -54,7 +56,7 @@ extension MountTests {
         }
 
         @Test(
-            "what can read as well loses and tears no line of one mount's writers", arguments: ["shared", "none"], [true, false])
+            "Read-write appends of one mount lose and tear no line", arguments: ["shared", "none"], [true, false])
         func readAndWrite(cache: String, past: Bool) throws {
             let (fixture, source, mounts) = try prepared(cache, past: past)
             let result = try appended("O_RDWR", at: Array(repeating: mounts[0], count: 6), to: source + "/log")
@@ -62,9 +64,10 @@ extension MountTests {
             fixture.finish()
         }
 
-        /// Through the cache the kernel sends a write that crosses a page in two requests (docs/semantics.md); each of them is appended.
+        /// Through the cache the kernel sends a write across a page boundary in two requests
+        /// (docs/semantics.md). Each of them is appended.
         @Test(
-            "what can read as well loses no byte among two mounts and the host, and tears no line where it goes past the cache",
+            "Read-write appends of two mounts and the host lose no byte",
             arguments: ["shared", "none"], [true, false])
         func readAndWriteEverywhere(cache: String, past: Bool) throws {
             let (fixture, source, mounts) = try prepared(cache, past: past)
@@ -101,7 +104,7 @@ extension MountTests {
             """
 
         @Test(
-            "what appends and reads can be mapped, and all ways to the file agree", arguments: ["shared", "none", "exclusive"],
+            "A file open for appends can be mapped and read consistently", arguments: ["shared", "none", "exclusive"],
             [true, false])
         func mapped(cache: String, past: Bool) throws {
             let (fixture, source, mounts) = try prepared(cache, past: past)

@@ -3,7 +3,8 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// A moment of each of what `make conformance` runs for long: exercisers of calls and of data, and suites that others wrote.
+    /// A moment of each part of `make conformance`: exercisers of calls and of data, and suites of
+    /// other projects.
     @Suite struct Conformance {
         private let fixture: MountFixture
         /// The same place through the mount and behind it.
@@ -20,11 +21,12 @@ extension MountTests {
         }
 
         @Test(
-            "what is written in any way is read back in every other, and is in the file behind the mount after each sync",
+            "Data written in any way is read back in every other way",
             arguments: ["shared", "exclusive", "none"], [1, 2, 3])
         func data(cache: String, seed: Int) throws {
             let place = try Conformance(cache: cache)
-            // With write-back, syncfs(2) does not wait for what the kernel brings back: docs/conformance.md.
+            // With write-back, syncfs(2) does not wait for the kernel's write-back:
+            // docs/conformance.md.
             let without = cache == "exclusive" ? ["--without", "syncfs"] : []
             try Command.run(
                 [Programs.fileExerciser, "--seed", "\(seed)", "--operations", "2500"] + without
@@ -32,7 +34,7 @@ extension MountTests {
             ).orThrow()
         }
 
-        @Test("what only the kernel has yet is no hole")
+        @Test("Data that only the kernel has is not reported as a hole")
         func holes() throws {
             let place = try Conformance(cache: "exclusive")
             // Nothing is closed meanwhile: closing writes back.
@@ -48,7 +50,7 @@ extension MountTests {
             #expect(output.text == "0 9000 8999\n1048576 500000\n")
         }
 
-        @Test("the time of birth shows as natively, and all that shows with it", arguments: ["shared", "exclusive", "none"])
+        @Test("The birth time of a file is shown natively", arguments: ["shared", "exclusive", "none"])
         func birth(cache: String) throws {
             let place = try Conformance(cache: cache)
             // The link is read once here: reading it for the first time sets its time of access, by relatime as natively.
@@ -57,7 +59,7 @@ extension MountTests {
                 touch -d 2001-02-03 file; readlink link
                 """
             try Command.shell(script, place.through).orThrow()
-            // %w is the birth; inode and device numbers are the mount's own.
+            // %w is the birth time. Inode and device numbers are the mount's own.
             let look = "cd \"$1\"; stat -c '%n %w %f %u %g %h %s %b %B %t %T %X %Y %Z' file directory link fifo; stat -L -c '%w' link"
             // Twice, so that what the kernel keeps is the same.
             let shown = try (0..<2).map { _ in try Command.shell(look, place.through).orThrow().lines }
@@ -69,7 +71,7 @@ extension MountTests {
             #expect(try Command.run(["stat", "-c", "%w %F", place.fixture.base + "/mount"]).orThrow().text == "- directory\n")
         }
 
-        @Test("a file's links are counted once, whoever looks at its other name as one is removed", arguments: ["shared", "exclusive"])
+        @Test("The link count of a file drops once when a name is removed", arguments: ["shared", "exclusive"])
         func links(cache: String) throws {
             let place = try Conformance(cache: cache)
             let script = """
@@ -91,7 +93,7 @@ extension MountTests {
             #expect(try Command.run(["python3", "-c", script, place.through]).orThrow().text == "0\n")
         }
 
-        @Test("names made, renamed, linked and removed by several processes at once are never lost", arguments: ["shared", "exclusive"])
+        @Test("Concurrent changes of names by several processes lose no name", arguments: ["shared", "exclusive"])
         func names(cache: String) throws {
             let place = try Conformance(cache: cache)
             try Command.run([Programs.namespaceStress, "--seconds", "3", place.through]).orThrow()
@@ -101,7 +103,7 @@ extension MountTests {
         }
 
         @Test(
-            "each call gives, with each kind of path and for each user, what it gives natively",
+            "Each call gives its native result for each kind of path and user",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func calls() throws {
             let table = { (directory: String) in
@@ -118,7 +120,7 @@ extension MountTests {
         }
 
         @Test(
-            "chown of neither owner nor group clears set-id bits and sets the time of change",
+            "An empty chown(2) clears set-id bits and sets the change time",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)), arguments: ["shared", "exclusive", "none"])
         func chownOfNeither(cache: String) throws {
             let place = try Conformance(cache: cache)
@@ -139,7 +141,7 @@ extension MountTests {
         }
 
         @Test(
-            "chown of neither owner nor group is refused to strangers where there are set-id bits, and their writing is not",
+            "A stranger's empty chown(2) is refused on a set-id file",
             .enabled(if: Identity.isRoot && Machine.plainUser != nil, Comment(rawValue: Machine.needsRoot)),
             arguments: ["shared", "exclusive", "none"])
         func strangersChown(cache: String) throws {
@@ -167,7 +169,7 @@ extension MountTests {
         }
 
         @Test(
-            "stress-ng verifies what its stressors of filesystems do",
+            "stress-ng finds no fault in the filesystem",
             .enabled(if: Machine.offers("stress-ng"), Comment(rawValue: Machine.needs("stress-ng"))))
         func stressors() throws {
             let stressors = [
@@ -180,7 +182,7 @@ extension MountTests {
         }
 
         @Test(
-            "fio reads back what it wrote", .enabled(if: Machine.offers("fio"), Comment(rawValue: Machine.needs("fio"))),
+            "fio reads back its own writes", .enabled(if: Machine.offers("fio"), Comment(rawValue: Machine.needs("fio"))),
             arguments: [["psync", "0"], ["psync", "1"], ["libaio", "1"], ["io_uring", "0"], ["mmap", "0"]])
         func blocks(engine: [String]) throws {
             try Command.run([

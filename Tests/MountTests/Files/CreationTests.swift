@@ -11,7 +11,7 @@ extension MountTests {
             "[ ! -e $2 ]; echo ready; read go; if exec 4<> $2; then echo \"read: $(cat <&4)\"; else echo refused; fi"
 
         @Test(
-            "a file that came up beside the mount is opened with its own permissions",
+            "A file that appeared on the host is opened with its own permissions",
             .enabled(if: Identity.isRoot && Machine.plainUser != nil, "needs root and a plain user to act as"),
             arguments: ["shared", "exclusive"])
         func permissions(cache: String) throws {
@@ -33,7 +33,7 @@ extension MountTests {
             }
         }
 
-        @Test("a link that came up beside the mount is followed, as natively")
+        @Test("A link that appeared on the host is followed natively")
         func otherTypes() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")

@@ -5,7 +5,7 @@ extension MountTests {
     /// Writes past the kernel's cache, which others read through it.
     @Suite struct DirectWrites {
         @Test(
-            "what an asynchronous write with O_DIRECT has written is what everybody reads once it has completed",
+            "An asynchronous O_DIRECT write is visible to every reader once it completes",
             arguments: ["shared", "exclusive", "none"])
         func asynchronous(cache: String) throws {
             let fixture = try MountFixture()

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// “what is tried | result”, and what a mount shows.
+    /// The table “attempt | result”, and the visible state of a mount.
     @Suite struct WhatIsTried {
         private func prepared(_ options: String? = nil) throws -> (MountFixture, String) {
             let fixture = try MountFixture()
@@ -15,7 +15,7 @@ extension MountTests {
             return (fixture, try fixture.mount(options: options))
         }
 
-        @Test("a name that was never granted is ENOENT, a revoked one EACCES and not listed")
+        @Test("An ungranted name gives ENOENT, and a revoked one gives EACCES")
         func names() throws {
             let (fixture, mount) = try prepared()
             try expectCall("stat", mount + "/never", gives: "ENOENT")
@@ -26,7 +26,7 @@ extension MountTests {
             #expect(try Command.run(["ls", mount]).lines == ["b"])
         }
 
-        @Test("changing the root is EACCES")
+        @Test("A change of the root gives EACCES")
         func root() throws {
             let (fixture, mount) = try prepared()
             defer { fixture.finish() }
@@ -40,7 +40,7 @@ extension MountTests {
             try expectCall("chmod", mount, "700", gives: "EACCES")
         }
 
-        @Test("rename and link from one grant to another are EXDEV, in every variant")
+        @Test("A rename or link between two grants gives EXDEV")
         func acrossGrants() throws {
             let (fixture, mount) = try prepared()
             defer { fixture.finish() }
@@ -52,7 +52,7 @@ extension MountTests {
             #expect(try Command.run(["cat", mount + "/b/moved"]).text == "text")
         }
 
-        @Test("any change below a read-only grant is EROFS", arguments: ["grant", "mount"])
+        @Test("Any change below a read-only grant gives EROFS", arguments: ["grant", "mount"])
         func readOnly(by what: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -74,7 +74,7 @@ extension MountTests {
         }
 
         @Test(
-            "security.* and trusted.* attributes cannot be written and are not listed",
+            "Attributes of security.* and trusted.* are read-only and not listed",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func extendedAttributes() throws {
             let (fixture, mount) = try prepared()
@@ -91,7 +91,7 @@ extension MountTests {
             }
         }
 
-        @Test("/proc/mounts shows the type and the view, statfs the source")
+        @Test("/proc/mounts shows the type and the view, and statfs(2) the source")
         func mountTable() throws {
             let (fixture, mount) = try prepared()
             let line = try Command.run(["findmnt", "-n", "-o", "SOURCE,FSTYPE,OPTIONS", mount]).orThrow().text
@@ -106,14 +106,14 @@ extension MountTests {
             #expect(try Int(Command.run(["stat", "-f", "-c", "%b", mount]).trimmed) ?? 0 > 0)
         }
 
-        @Test("grantfs unmount, umount and fusermount3 -u end the daemon", arguments: ["unmount", "umount", "fusermount3"])
+        @Test("`grantfs unmount`, `umount` and `fusermount3 -u` end the daemon", arguments: ["unmount", "umount", "fusermount3"])
         func unmounting(with program: String) throws {
             if program == "umount" && !Identity.isRoot { return }
             let (fixture, mount) = try prepared()
             let daemon = try fixture.daemon(at: mount)
             switch program {
             case "unmount": try fixture.grantfs("unmount", mount).orThrow()
-            // Whoever looks at all mounts just now makes it busy for a moment.
+            // A process that reads all mounts keeps it busy for a moment.
             case "umount": try fixture.wait(until: "it is unmounted") { try Command.run(["umount", mount]).status == 0 }
             default: try fixture.wait(until: "it is unmounted") { try Command.run(["fusermount3", "-u", mount]).status == 0 }
             }
@@ -125,7 +125,7 @@ extension MountTests {
             #expect(try Command.run(["cat", mount + "/a/x"]).text == "text")
         }
 
-        @Test("SIGTERM ends the daemon and the mount", arguments: [SIGTERM, SIGINT, SIGHUP])
+        @Test("SIGTERM, SIGINT and SIGHUP end the daemon and the mount", arguments: [SIGTERM, SIGINT, SIGHUP])
         func signals(signal: Int32) throws {
             let (fixture, mount) = try prepared()
             let daemon = try fixture.daemon(at: mount)
@@ -134,7 +134,7 @@ extension MountTests {
             #expect(fixture.mountpoints.isEmpty)
         }
 
-        @Test("what is changed on the host shows within a second, and the other way at once")
+        @Test("A change on the host shows within a second, and in reverse immediately")
         func besideTheMount() throws {
             let (fixture, mount) = try prepared()
             let source = fixture.base + "/source/a"
@@ -148,7 +148,7 @@ extension MountTests {
             #expect(try Command.run(["ls", source + "/f"]).lines == ["e"])
         }
 
-        @Test("two grants of one file are two scopes: neither shows stale data, closing one leaves the other")
+        @Test("Two grants of one file are two scopes without stale data")
         func twoGrantsOfOneFile() throws {
             let fixture = try MountFixture()
             let outer = try fixture.source("outer")

@@ -6,7 +6,8 @@ extension MountTests {
     /// File flags (chattr, lsattr, xfs_io): ioctl_iflags(2), ioctl_xfs_fsgetxattr(2).
     @Suite(.enabled(if: Identity.isRoot && Machine.plainUser != nil, Comment(rawValue: Machine.needsRoot)))
     struct Flags {
-        /// For a directory of its own, as root; the argument is the user. Prints what each attempt gives root, that user and a stranger.
+        /// For a directory of its own, as root. The argument is the user. Prints the result of each
+        /// attempt for root, that user and a stranger.
         private static let attempts = """
             import array, errno, fcntl, os, struct, sys
             user, stranger = int(sys.argv[1]), 65534
@@ -132,7 +133,7 @@ extension MountTests {
         ]
 
         @Test(
-            "are shown, set and refused as natively, and what they forbid is forbidden",
+            "Inode flags are shown, set, refused and enforced natively",
             arguments: Volume.kinds.map { ($0, "shared") } + [(.ext4, "exclusive"), (.ext4, "none")])
         func asNatively(kind: Volume.Kind, cache: String) throws {
             let fixture = try MountFixture()
@@ -145,16 +146,18 @@ extension MountTests {
             #expect(expected.count == seen.count && expected.count > 300)
             // Something was set, and something refused.
             #expect(expected.contains { $0.hasPrefix("owner file bit 6 [") } && expected.contains("owner file bit 4 EPERM"))
-            // What docs/conformance.md lists: flags of FIFOs; with write-back the kernel does not ask before each write, and knows times only.
+            // The differences in docs/conformance.md: flags of FIFOs. With write-back the kernel
+            // does not ask before each write, and knows times only.
             let left = ["fifo"] + (cache == "exclusive" ? Self.leftUnderWriteBack : [])
             for (expected, seen) in zip(expected, seen) where expected != seen && !left.contains(where: expected.contains) {
-                // What was written by the descriptor from before is lost, and the next close(2) of any descriptor of the file says so, once: that may be the one the flags are cleared by.
+                // Data written by the earlier descriptor is lost. The next close(2) of any descriptor of the file reports that once,
+                // possibly that of the descriptor which clears the flags.
                 if cache == "exclusive", expected.contains("16 clear "), seen.hasSuffix(" EIO") { continue }
                 Issue.record("natively “\(expected)”, here “\(seen)”")
             }
         }
 
-        @Test("of files and directories are EROFS to change below a read-only grant, and EACCES after a revocation")
+        @Test("A change of flags gives EROFS below a read-only grant and EACCES if revoked")
         func gate() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -174,7 +177,7 @@ extension MountTests {
             #expect(try Command.run(["lsattr", "-d", mount + "/file"]).errors.contains("Permission denied"))
         }
 
-        @Test("that changed show with the time of change at once")
+        @Test("A change of flags shows with its change time immediately")
         func timeOfChange() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -187,7 +190,7 @@ extension MountTests {
             #expect(output.count == 3 && output[0] != output[1] && output[1] == output[2], "\(output)")
         }
 
-        @Test("that forbid writing leave nothing behind that was written before", arguments: ["shared", "exclusive", "none"])
+        @Test("Data written before a flag forbids it stays in the file", arguments: ["shared", "exclusive", "none"])
         func writtenBefore(cache: String) throws {
             let fixture = try MountFixture()
             let source = try Volume(.ext4, at: "volume", in: fixture).place
@@ -212,7 +215,7 @@ extension MountTests {
         }
 
         @Test(
-            "that forbid it keep the time of modification, also from a program that wrote to the file before",
+            "A flag that forbids writes keeps the modification time",
             arguments: ["shared", "exclusive", "none"], ["i", "a"])
         func timeOfModification(cache: String, flag: String) throws {
             let fixture = try MountFixture()
@@ -226,7 +229,7 @@ extension MountTests {
             #expect(try Command.run(["stat", "-c", "%y", file]).text.hasPrefix("2001") == false)
         }
 
-        @Test("looked at leave no old data to a program that opens the file afterwards")
+        @Test("A look at flags leaves no stale data in the cache")
         func cachedData() throws {
             let fixture = try MountFixture()
             // Where the daemon is told of no change behind it.
@@ -256,7 +259,7 @@ extension MountTests {
         }
 
         @Test(
-            "of a user's mount are those that the user may change",
+            "Flags in a user's mount are those that the user may change",
             .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
         func usersMount() throws {
             let fixture = try MountFixture(owner: Machine.plainUser!)

@@ -3,7 +3,8 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// What a filesystem keeps for who may exceed its limits (CAP_SYS_RESOURCE, a user, a group) is the caller's through a mount if it is his natively.
+    /// A filesystem reserves space for callers that may exceed its limits (CAP_SYS_RESOURCE, a
+    /// user, a group). A mount gives a caller the same reserve.
     @Suite(
         .enabled(
             if: Identity.isRoot && Machine.plainUser != nil && Command.exists("python3") && Command.exists("mkfs.ext4"),
@@ -84,7 +85,7 @@ extension MountTests {
         private static let calls = ["write", "append", "allocate", "copy", "directories", "links", "attributes"]
 
         @Test(
-            "reserved blocks stay free when a user fills a filesystem, by whichever call, as natively",
+            "Reserved blocks stay free when a user fills a filesystem",
             arguments: ["shared", "exclusive", "none"],
             calls)
         func reservedBlocks(cache: String, call: String) throws {
@@ -107,7 +108,7 @@ extension MountTests {
             #expect(through.free > natively.free - natively.all * 0.02, "\(through) free, natively \(natively)")
         }
 
-        @Test("stores into a mapping of a hole take no reserved block either", arguments: ["shared", "exclusive", "none"])
+        @Test("Stores into a mapping of a hole take no reserved blocks", arguments: ["shared", "exclusive", "none"])
         func mapped(cache: String) throws {
             let user = try #require(Machine.plainUser)
             let fixture = try MountFixture()
@@ -133,19 +134,19 @@ extension MountTests {
             #expect(left.free > left.all * 0.35, "\(left)")
         }
 
-        /// Who may have what is reserved.
+        /// The caller that may use the reserve.
         enum Who: String, CaseIterable, Sendable { case root, rootWithout, userWith, member, owner }
 
         @Test(
-            "root, a user with the capability, and the user and the group that it is for get the reserve; root without the capability what he gets natively",
+            "The reserve is available to root and its designated user and group only",
             arguments: Who.allCases, ["shared", "exclusive"])
         func reserve(who: Who, cache: String) throws {
             // Whose reserve it is by his group shows wherever these tests run.
             if who != .member, who != .owner, !Self.mayExceed { return }
             let user = try #require(Machine.plainUser)
             let fixture = try MountFixture()
-            // Mounted so that it is nobody's by his user, and root has no more than his capability. By option: Linux 6.18 takes the user's number that
-            // the filesystem itself has for the group's as well.
+            // Mounted so that the reserve belongs to no user of the test, and root has only its capability. By option: Linux 6.18 takes
+            // the filesystem's user number for the group's as well.
             let volume = try volume(
                 fixture, "volume", reserve: who == .owner ? user.uid : 45678, who == .member ? 34567 : 45678)
             try fixture.grant(volume)
@@ -172,7 +173,7 @@ extension MountTests {
         }
 
         @Test(
-            "a quota that binds a user natively binds him through the mount, and root who may exceed it is not bound",
+            "A quota binds a user through the mount and exempts root",
             .enabled(if: Command.exists("mkfs.btrfs") && Command.exists("btrfs"), "needs btrfs"))
         func quota() throws {
             let user = try #require(Machine.plainUser)
@@ -186,7 +187,7 @@ extension MountTests {
                 """
             // A kernel without quotas of this kind.
             guard try Command.shell(setup, volume).status == 0 else { return }
-            // Who has CAP_SYS_RESOURCE may then go beyond it (fs/btrfs/qgroup.c, BTRFS_FS_QUOTA_OVERRIDE).
+            // CAP_SYS_RESOURCE then permits more (fs/btrfs/qgroup.c, BTRFS_FS_QUOTA_OVERRIDE).
             let override = "echo 1 > /sys/fs/btrfs/$(findmnt -n -o UUID \"$1\")/quota_override"
             if Self.mayExceed { try Command.shell(override, volume).orThrow() }
             try fixture.grant(volume + "/limited")

@@ -22,7 +22,8 @@ extension MountTests {
             os.link(f'/proc/self/fd/{file}', 'named', dst_dir_fd=os.open('.', os.O_RDONLY))
             """
 
-        /// Runs commands where users may mount for others, whatever /etc/fuse.conf says on this machine.
+        /// Runs commands in a namespace that lets users mount for others, regardless of this
+        /// machine's /etc/fuse.conf.
         private final class Namespace {
             private let holder: Child
 

@@ -6,7 +6,8 @@ extension MountTests {
     /// Set-user-id and set-group-id bits and file capabilities, after everything that may clear them, are as natively.
     @Suite(.enabled(if: Identity.isRoot && Machine.plainUser != nil && Command.exists("python3"), "needs root, a plain user and python3"))
     struct SetIDBits {
-        /// Makes a file for each mode and operation in the working directory; a name says both. Arguments: user, group.
+        /// Makes a file for each mode and operation in the working directory. Its name has both.
+        /// Arguments: user, group.
         private static let prepare = """
             import os, struct, sys
             user, group = int(sys.argv[1]), int(sys.argv[2])
@@ -20,7 +21,8 @@ extension MountTests {
                         os.chmod(name, mode)
                         if what != 'mapping': os.setxattr(name, 'security.capability', capability)
             """
-        // What is mapped is written back by the daemon's write(2), which clears file capabilities where native memory does not.
+        // Mapped data is written back by the daemon's write(2), which clears file capabilities.
+        // Native memory does not.
         private static let operations =
             "read write append append-both direct truncate ftruncate open-truncated fallocate punch copy mapping chgrp many"
 
@@ -56,7 +58,7 @@ extension MountTests {
                 os.close(fd)
             """
 
-        /// Modes, and whether there are capabilities, in `directory`; modes as `shown` shows them.
+        /// Modes, and the presence of capabilities, in `directory`. Modes as `shown` shows them.
         private static let look = """
             import os, sys
             for name in sorted(os.listdir('.')):
@@ -75,7 +77,7 @@ extension MountTests {
         }
 
         @Test(
-            "they are cleared and kept as natively, by a user, by root, by root without CAP_FSETID, and by root of a namespace",
+            "Set-id bits are cleared and kept natively for every kind of caller",
             arguments: ["shared", "exclusive", "none"], [true, false])
         func asNatively(cache: String, ourselves: Bool) throws {
             let user = Machine.plainUser!
@@ -95,7 +97,7 @@ extension MountTests {
                 let behind = try fixture.directory("source/a/" + who)
                 let through = mount + "/" + who
                 for place in [native, behind] { _ = try python(Self.prepare, in: place, "\(user.uid)", "\(user.gid)") }
-                // What the kernel knows of them must not matter.
+                // The kernel's cached modes must not matter.
                 _ = try Command.shell("ls -l \"$1\"", through).orThrow()
                 for place in [native, through] { _ = try python(Self.act, in: place, before: before, as: identity) }
                 let expected = try python(Self.look, in: native, native).lines
@@ -109,7 +111,7 @@ extension MountTests {
         }
 
         @Test(
-            "a program that was written to does not run with its owner's rights, not even at once",
+            "A set-id program never runs with its owner's rights after a write",
             arguments: ["shared", "exclusive", "none"])
         func executed(cache: String) throws {
             let user = Machine.plainUser!
@@ -119,7 +121,8 @@ extension MountTests {
             let mount = try fixture.mount(options: "allow_other,suid,cache=\(cache)") + "/a"
             try Command.shell("cp \"$(command -v id)\" \"$1/id\"; chmod 4757 \"$1/id\"", source).orThrow()
             let output = try Command.shell(
-                // Who looks at a process's memory just now keeps its program busy for a moment longer than it runs.
+                // A process that reads another's memory keeps its program busy for a moment after
+                // its end.
                 """
                 "$1/id" -u; until dd if="$(command -v id)" of="$1/id" conv=notrunc bs=4096 count=1 2> /dev/null; do sleep 0.01; done; "$1/id" -u
                 """, mount, as: user)

@@ -6,7 +6,8 @@ extension MountTests {
     /// Sources that are less the daemon's than its callers'.
     @Suite(.enabled(if: Identity.isRoot && Machine.plainUser != nil, Comment(rawValue: Machine.needsRoot)))
     struct ASourceThatDoesNotTrustRoot {
-        /// For a directory of its own, made by its owner; arguments: the directory, who. What each call gives, and what is there afterwards.
+        /// For a directory of its own, made by its owner. Arguments: the directory, the caller.
+        /// Prints the result of each call, and the files afterwards.
         private static let attempts = """
             import errno, fcntl, os, sys
             directory, who = sys.argv[1], sys.argv[2]
@@ -45,14 +46,14 @@ extension MountTests {
                 attempt(place + ' removed', lambda: [os.unlink(place + '/other'), os.unlink(place + '/hard'), os.unlink(place + '/link'), os.rmdir(place + '/sub')])
             """
 
-        /// Everybody's, its owner's alone, a group's that some have as a supplementary one.
+        /// Files for all users, for the owner alone, and for a supplementary group.
         private static let prepare = """
             cd "$1"; mkdir open home shared; for d in open home shared; do echo text > $d/file; done; chown -R 1001:1001 home; chown -R 1001:2001 shared
             chmod 777 open; chmod 666 open/file; chmod 700 home; chmod 600 home/file; chmod 770 shared; chmod 660 shared/file
             """
 
         @Test(
-            "gives each user what it gives beside the mount, and root no more, by supplementary groups as well",
+            "A root-squashing source gives each user its native access",
             arguments: ["shared", "exclusive", "none"])
         func asBeside(cache: String) throws {
             let fixture = try MountFixture()
@@ -76,7 +77,7 @@ extension MountTests {
             #expect(try Command.shell(look, source.behind + "/native").text == Command.shell(look, source.behind + "/granted").text)
         }
 
-        @Test("lends nobody the supplementary groups of who was served before: a stranger's write clears a set-gid bit next to it")
+        @Test("A root-squashing source lends no groups of earlier callers")
         func groupsOfOthers() throws {
             let fixture = try MountFixture()
             let source = try HangingSource("server", in: fixture, squashes: true)
@@ -110,7 +111,7 @@ extension MountTests {
         }
 
         @Test(
-            "that only its owner may enter at all is refused to root with the reason, and served by its owner",
+            "A source that only its owner may enter is refused to root",
             .enabled(if: Machine.usersCanMount && Command.exists("bindfs"), Comment(rawValue: Machine.usersCannotMount)))
         func anothersOnly() throws {
             let user = Machine.plainUser!
@@ -121,7 +122,8 @@ extension MountTests {
             let server = try Child(["bindfs", "-f", "--no-allow-other", behind, source], identity: user)
             defer { server.kill() }
             try fixture.wait(until: "bindfs is mounted") { fixture.mountpoints.contains(source) }
-            // The kernel goes by all of a process's ids here (fs/fuse/dir.c, fuse_allow_current_process): no fsuid helps.
+            // Here the kernel checks all IDs of a process (fs/fuse/dir.c,
+            // fuse_allow_current_process), so an fsuid does not help.
             let refused = try fixture.grantfs(["--store", fixture.base + "/root-store", "grant", source], as: .current)
             #expect(refused.status == 1 && refused.errors.contains("Permission denied"), "\(refused)")
             try fixture.grant(source)

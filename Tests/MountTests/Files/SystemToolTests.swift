@@ -5,7 +5,7 @@ import Testing
 extension MountTests {
     /// What an administrator asks about any filesystem, asked about a view.
     @Suite(
-        "The machine's tools",
+        "System tools",
         .enabled(
             if: Machine.offers("lsof") && Machine.offers("fuser") && Machine.offers("findmnt"), "lsof, fuser or findmnt is not installed"))
     struct SystemTools {
@@ -26,16 +26,16 @@ extension MountTests {
         /// lsof and fuser ask every filesystem and wait up to 15 s for each that does not answer, as some of other tests' at times.
         private static let patience = 150.0
 
-        /// The last one's output; lsof and fuser exit with 1 where nothing is found.
+        /// The output of the last command. lsof and fuser exit with 1 if they find nothing.
         private func lines(_ words: String...) throws -> [String] { try Command.run(words, within: Self.patience).lines }
 
-        @Test("lsof names who has something of a view open, and where, with names as they are in the mount")
+        @Test("`lsof` names open files of a view by their names in the mount")
         func openFiles() throws {
             let (fixture, mountpoint, holder) = try situation()
             let fields = try lines("lsof", "-w", "-F", "pfn", "--", mountpoint)
             let own = fields.drop { $0 != "p\(holder.pid)" }.prefix { $0 == "p\(holder.pid)" || !$0.hasPrefix("p") }
             #expect(own.contains("n\(mountpoint)/documents/work") && own.contains("n\(mountpoint)/documents/letter"), "\(fields)")
-            // By the file, whoever asks: another one is nobody's.
+            // By the file, for any caller. Another file has no user.
             #expect(try lines("lsof", "-w", "-t", "--", mountpoint + "/documents/letter") == ["\(holder.pid)"])
             #expect(try lines("lsof", "-w", "-t", "--", mountpoint + "/documents/work/draft").isEmpty)
             let table = try lines("lsof", "-w", "-a", "-p", "\(holder.pid)", "-d", "3")
@@ -45,7 +45,7 @@ extension MountTests {
             #expect(try Command.run(["lsof", "-w", "-p", "\(holder.pid)"], within: Self.patience).text.contains("bash"))
         }
 
-        @Test("fuser -m names who uses a view, and what for; not who uses the granted directory itself")
+        @Test("`fuser -m` names users of the view but not of the granted directory")
         func users() throws {
             let (fixture, mountpoint, holder) = try situation()
             let beside = try Child(["bash", "-c", "cd \"$1\"; echo there; read", "bash", fixture.base + "/source/documents"])
@@ -58,7 +58,7 @@ extension MountTests {
                 rows.contains { $0.contains(".c") && $0.contains("bash") } || output.errors.contains("c"), "a working directory: \(output)")
         }
 
-        @Test("findmnt shows type, view and options; for a path below a grant it finds the view")
+        @Test("`findmnt` shows the type, the view and the options")
         func mounts() throws {
             let (fixture, mountpoint, _) = try situation()
             let shown = try lines("findmnt", "-n", "-r", "-o", "TARGET,SOURCE,FSTYPE", "-T", mountpoint + "/documents/work/draft")
@@ -69,7 +69,7 @@ extension MountTests {
             #expect(!(try lines("findmnt", "-n", "-r", "-o", "TARGET")).contains(fixture.base + "/source"))
         }
 
-        @Test("df shows the view at its root, with some space, and below a grant the space and the inodes of what was granted")
+        @Test("`df` shows the space of the granted filesystem below a grant")
         func space() throws {
             let (fixture, mountpoint, _) = try situation()
             func row(_ words: String...) throws -> [String] {

@@ -3,10 +3,10 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Times of files: what is shown is what is stored.
+    /// The shown times of files are the stored ones.
     @Suite struct Times {
-        /// Changes files in a directory in each way, each within a tick of the kernel's clock, and says the mtime of each when it is closed. Each is made, written
-        /// to and closed, and then changed once more.
+        /// Changes files in a directory in each way, within a tick of the kernel's clock, and prints the mtime of each at its close. Each
+        /// is made, written and closed, and then changed again.
         private static let changing = """
             import mmap, os, sys
             place = sys.argv[1]
@@ -61,7 +61,7 @@ extension MountTests {
         }
 
         @Test(
-            "the time of modification that a closed file shows is the one that is stored, and stays when the kernel forgets the file",
+            "The modification time of a closed file is stored and stays",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)), arguments: ["exclusive", "shared", "none"], [false, true])
         func modification(cache: String, byUser: Bool) throws {
             let fixture = try MountFixture()
@@ -72,7 +72,7 @@ extension MountTests {
             let mount = try fixture.mount(options: options) + "/a"
             let user = byUser ? try #require(Machine.plainUser) : .current
             _ = try python(Self.changing, mount, as: user)
-            // A mapping's end is not waited for by whoever closes the file before.
+            // A close does not wait for the end of a mapping.
             let shown = try times(in: mount)
             #expect(shown.count == 220)
             #expect(Set(try times(in: source)).symmetricDifference(shown).isEmpty, "stored, not shown")
@@ -85,7 +85,7 @@ extension MountTests {
             fixture.finish()
         }
 
-        @Test("what a file is given back of its time is refused after a revocation and a narrowing", arguments: ["revoke", "set"])
+        @Test("A modification time is not written back after a revocation or narrowing", arguments: ["revoke", "set"])
         func withdrawn(how: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -143,9 +143,9 @@ extension MountTests {
             return (fixture, source, native)
         }
 
-        /// Without a cache each way of reading reaches the daemon; so does the first with one.
+        /// Without a cache each way to read reaches the daemon. With a cache the first does.
         @Test(
-            "-o noatime leaves times of last access alone, nodiratime those of directories",
+            "`noatime` keeps access times and `nodiratime` those of directories",
             arguments: ["shared", "exclusive", "none"], ["", "noatime", "nodiratime"])
         func access(cache: String, option: String) throws {
             let (fixture, source, native) = try prepared()
@@ -157,7 +157,9 @@ extension MountTests {
             fixture.finish()
         }
 
-        @Test("-o noatime of a user's mount", .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
+        @Test(
+            "`noatime` keeps access times in a user's mount",
+            .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
         func accessOfUsers() throws {
             let (fixture, source, _) = try prepared(owner: try #require(Machine.plainUser))
             try fixture.grant(source)
@@ -167,7 +169,7 @@ extension MountTests {
         }
 
         @Test(
-            "a remount with noatime, and without, is known to the daemon within a second or so",
+            "A remount with or without `noatime` takes effect in the daemon",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func accessAfterRemount() throws {
             let (fixture, source, native) = try prepared()

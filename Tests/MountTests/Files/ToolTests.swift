@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Programs that know nothing of grantfs give byte for byte what they give in the directory itself.
+    /// Programs without support for grantfs give byte for byte their native output.
     @Suite struct UnmodifiedTools {
         private let fixture: MountFixture
         /// The same place through the mount and beside it.
@@ -37,7 +37,7 @@ extension MountTests {
             #expect(there.text == here.text)
             let (left, right) = (try manifest(through), try manifest(native))
             #expect(left == right)
-            // What the mount shows is what is in the directory behind it.
+            // The mount shows the contents of the directory behind it.
             #expect(try manifest(fixture.base + "/source/work") == left)
         }
 
@@ -84,7 +84,7 @@ extension MountTests {
         }
 
         @Test(
-            "sqlite3: the database is the same, byte for byte",
+            "A sqlite3 database is byte-identical to a native one",
             .enabled(if: Command.exists("sqlite3"), Comment(rawValue: Machine.needs("sqlite3"))), arguments: ["delete", "wal"])
         func sqlite(journal: String) throws {
             try expectSame(
@@ -97,7 +97,7 @@ extension MountTests {
                 """)
         }
 
-        @Test("an editor's atomic save leaves the new text, the mode and no rubbish")
+        @Test("An editor's atomic save leaves the new text and the mode")
         func atomicSave() throws {
             try expectSame(
                 """
@@ -122,7 +122,7 @@ extension MountTests {
                 """)
         }
 
-        @Test("files that are removed, replaced or linked while they are open")
+        @Test("Files removed, replaced or linked while open behave natively")
         func removedAndLinked() throws {
             try expectSame(
                 """
@@ -137,7 +137,7 @@ extension MountTests {
                 """)
         }
 
-        @Test("a file that is renamed over and over is never absent")
+        @Test("A file that is renamed repeatedly is never absent")
         func neverAbsent() throws {
             let output = try Command.shell(
                 """
@@ -148,7 +148,7 @@ extension MountTests {
         }
 
         @Test(
-            "ACLs: set, shown, inherited and obeyed",
+            "ACLs are set, shown, inherited and obeyed natively",
             .enabled(
                 if: Identity.isRoot && Machine.plainUser != nil && Command.exists("setfacl"),
                 "needs root, a plain user to act as, and setfacl")
@@ -169,7 +169,7 @@ extension MountTests {
             #expect(there.text == here.text)
         }
 
-        @Test("appends of several writers, in the mount and on the host, lose and tear no line")
+        @Test("Appends by several writers in the mount and on the host lose no line")
         func appends() throws {
             let source = fixture.base + "/source/work"
             try Command.shell(

@@ -3,7 +3,8 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Files on which a program of the host has a lease (fcntl(2), F_SETLEASE): whoever opens or truncates them waits until it has let go.
+    /// Files on which a program of the host has a lease (fcntl(2), F_SETLEASE). A caller that opens
+    /// or truncates one waits until the lease is released.
     @Suite(.serialized) struct ALeaseOfTheHost {
         /// A mount of two grants, and leases on so many files of the first.
         private func prepare(_ count: Int) throws -> (fixture: MountFixture, mountpoint: String, leases: Child) {
@@ -19,7 +20,7 @@ extension MountTests {
             return (fixture, mountpoint, leases)
         }
 
-        @Test("keeps no worker: others go on, and who waits gets what he wanted when it ends", arguments: ["truncate", "empty", "open"])
+        @Test("A lease on the host occupies no worker while callers wait for it", arguments: ["truncate", "empty", "open"])
         func workers(call: String) throws {
             let (fixture, mountpoint, leases) = try prepare(1100)
             let callers = try Child([Programs.attacker, "callers", call, mountpoint + "/leased/f%d", "1100"])
@@ -36,7 +37,7 @@ extension MountTests {
             #expect(size.trimmed == (call == "truncate" ? "1" : "0"))
         }
 
-        @Test("is no longer waited for when the grant is revoked", arguments: ["truncate", "open"])
+        @Test("A revocation ends the wait for a lease on the host", arguments: ["truncate", "open"])
         func revoking(call: String) throws {
             let (fixture, mountpoint, leases) = try prepare(300)
             let callers = try Child([Programs.attacker, "callers", call, mountpoint + "/leased/f%d", "300"])
@@ -50,7 +51,7 @@ extension MountTests {
             withExtendedLifetime(leases) {}
         }
 
-        @Test("is EWOULDBLOCK for who does not want to wait, and a signal ends the wait of others")
+        @Test("A nonblocking open of a leased file gives EAGAIN")
         func ending() throws {
             let (fixture, mountpoint, leases) = try prepare(2)
             let impatient = try Child([Programs.attacker, "callers", "nonblock", mountpoint + "/leased/f%d", "1"])

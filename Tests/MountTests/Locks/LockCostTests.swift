@@ -3,7 +3,8 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// What a plain user locks and waits for below one grant is no other grant's cost, and bounded.
+    /// The locks and waits of a plain user below one grant are bounded and cost other grants
+    /// nothing.
     @Suite(
         .enabled(if: Identity.isRoot && Machine.plainUser != nil, "needs root and a plain user"), .serialized)
     struct WhatOthersLock {
@@ -58,7 +59,7 @@ extension MountTests {
         private func words(_ child: Child) throws -> [Substring] { try #require(child.line(within: 120)).split(separator: " ") }
 
         @Test(
-            "eight thousand who wait in a chain cost no other grant anything, and hardly a processor", arguments: ["shared", "none"])
+            "A chain of waiting locks costs other grants little time", arguments: ["shared", "none"])
         func chain(cache: String) throws {
             let place = try Place(options: "cache=\(cache)")
             let before = try place.microseconds()
@@ -71,12 +72,12 @@ extension MountTests {
             #expect(during < before * 3 + 50, "\(before) µs before, \(during) beside the chain")
             let load = try place.load()
             #expect(load < 0.3, "\(load) of a processor")
-            // Who waits beyond the share is refused, and nobody else.
+            // Only a waiter beyond its share is refused.
             try place.fixture.wait(until: "as many wait as may", within: 45) {
                 attack.send("say")
                 return try words(attack).elementsEqual(["waiting", "4096", "refused", "\(held - 1 - 4096)", "ENOLCK"])
             }
-            // Another user waits for his lock in the same file, and in the same grant, as if nobody else did.
+            // Another user waits for a lock in the same file and grant without extra delay.
             let file = place.mountpoint + "/attacked/file"
             let own = try Probe.role(["ranges", file, "fcntl"])
             try own.expect("ready")
@@ -97,7 +98,7 @@ extension MountTests {
             }
         }
 
-        @Test("six thousand and five hundred locked files make closing others no slower", arguments: ["shared", "exclusive"])
+        @Test("Thousands of locked files delay no close of another file", arguments: ["shared", "exclusive"])
         func manyFiles(cache: String) throws {
             let place = try Place(options: "cache=\(cache)")
             let before = try place.microseconds()
@@ -108,7 +109,7 @@ extension MountTests {
             #expect(during < before * 3 + 50, "\(before) µs before, \(during) beside \(held) locked files")
         }
 
-        @Test("a file locked in pieces is bounded, whether pieces are locked or what is locked is cut, and costs other users nothing")
+        @Test("The number of locked pieces of a file is limited")
         func pieces() throws {
             let place = try Place(options: "cache=shared")
             let file = place.mountpoint + "/attacked/file"
@@ -125,7 +126,7 @@ extension MountTests {
             let cut = try words(attack)
             let pieces = try #require(Int(cut[1]))
             #expect(pieces > 16_000 && pieces < 16_384 && cut[2] == "ENOLCK", "\(cut)")
-            // What can be locked again is what was given back.
+            // As many ranges can be locked as were released.
             attack.closeInput()
             #expect(attack.wait() == 0)
             let again = try place.attack("lock-pieces", file, "10000")

@@ -9,7 +9,7 @@ extension MountTests {
             case mountAndMount, mountAndHost, hostAndMount, twoMounts
         }
 
-        @Test("exclude each other between processes, mounts and the host", arguments: ["fcntl", "ofd", "flock"], Sides.allCases)
+        @Test("Locks exclude each other between processes, mounts and the host", arguments: ["fcntl", "ofd", "flock"], Sides.allCases)
         func exclude(kind: String, sides: Sides) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -40,8 +40,9 @@ extension MountTests {
             try waiter.expect("OK")
         }
 
-        /// Locks are answered by threads that workers make, and a new thread shares the umask of the one that made it (clone(2), CLONE_FS).
-        @Test("change nothing about the umask with which others make files", arguments: ["shared", "exclusive", "none"])
+        /// Workers create the threads that answer locks, and a new thread shares the umask of its
+        /// creator (clone(2), CLONE_FS).
+        @Test("Locks do not change the umask of concurrent creates", arguments: ["shared", "exclusive", "none"])
         func umaskBeside(cache: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -75,7 +76,7 @@ extension MountTests {
             #expect(try FileManager.default.contentsOfDirectory(atPath: source).count == 2 * 2 * 8 * 30 + 8)
         }
 
-        @Test("say which process has them, here and on the host", arguments: ["shared", "exclusive", "none"])
+        @Test("Locks name their holder in the mount and on the host", arguments: ["shared", "exclusive", "none"])
         func holder(cache: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -110,7 +111,7 @@ extension MountTests {
             #expect(output.lines == (places.count == 1 ? expected : expected + expected))
         }
 
-        @Test("let go of what was stored in a mapping: who takes the lock next sees it", arguments: ["none", "shared"])
+        @Test("A lock taken later sees stores into a mapping made before", arguments: ["none", "shared"])
         func storesInMappings(cache: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -137,7 +138,8 @@ extension MountTests {
             #expect(try Command.run(["python3", "-c", script, mount + "/file", source + "/file"]).orThrow().lines == [])
         }
 
-        /// Six writers, 150 rows each; some may work in another place than the others. Gives what the database then holds.
+        /// Six writers of 150 rows each. Some may work at another place. Returns the database's
+        /// contents afterwards.
         private func written(_ fixture: MountFixture, _ first: String, _ second: String) throws -> [String] {
             let source = fixture.base + "/source/a"
             try Command.shell(
@@ -163,7 +165,7 @@ extension MountTests {
         }
 
         @Test(
-            "keep SQLite whole: six writers lose no row",
+            "Six writers in one mount lose no row of a SQLite database",
             .enabled(if: Command.exists("sqlite3"), Comment(rawValue: Machine.needs("sqlite3"))), arguments: ["delete", "wal"])
         func sqliteWriters(journal: String) throws {
             let fixture = try MountFixture()
@@ -173,7 +175,7 @@ extension MountTests {
         }
 
         @Test(
-            "keep SQLite whole between the mount and the host",
+            "SQLite writers in the mount and on the host lose no row",
             .enabled(if: Command.exists("sqlite3"), Comment(rawValue: Machine.needs("sqlite3"))), arguments: ["none", "shared"])
         func sqliteBesideTheMount(cache: String) throws {
             let fixture = try MountFixture()
@@ -182,7 +184,9 @@ extension MountTests {
             #expect(try written(fixture, mount, source) == ["900|900", "ok"])
         }
 
-        @Test("keep SQLite whole between two mounts", .enabled(if: Command.exists("sqlite3"), Comment(rawValue: Machine.needs("sqlite3"))))
+        @Test(
+            "SQLite writers in two mounts lose no row",
+            .enabled(if: Command.exists("sqlite3"), Comment(rawValue: Machine.needs("sqlite3"))))
         func sqliteInTwoMounts() throws {
             let fixture = try MountFixture()
             _ = try database(fixture)

@@ -19,8 +19,8 @@ extension MountTests {
             }
         }
 
-        /// Each locks a range of its own and then waits for the next one's; the last closes the circle.
-        /// `waiting`: how many of them wait just now.
+        /// Each locks a range of its own and then waits for the next one's. The last request would
+        /// deadlock. `waiting`: the number of present waiters.
         private func expectDeadlock(_ fixture: MountFixture, _ path: String, _ count: Int, waiting: ([Child]) throws -> Int) throws {
             let lockers = try lockers(count, path)
             for (number, locker) in lockers.enumerated() {
@@ -30,7 +30,7 @@ extension MountTests {
             for (number, locker) in lockers.dropLast().enumerated() {
                 locker.send("wait \((number + 1) * 10)")
                 try locker.expect("waiting")
-                // In the order in which they close the circle, and not in the one in which they are served.
+                // In the order of their requests, not in that of the replies.
                 try fixture.wait(until: "\(number + 1) wait") { try waiting(lockers) == number + 1 }
             }
             let last = lockers[count - 1]
@@ -53,14 +53,14 @@ extension MountTests {
             Int(try #require(try fixture.metrics().value("grantfs_waiting_locks")))
         }
 
-        @Test("in a circle gives EDEADLK to the one that closed it, as natively", arguments: [2, 4], [true, false])
+        @Test("A lock request that would deadlock fails with EDEADLK", arguments: [2, 4], [true, false])
         func deadlocks(count: Int, isNative: Bool) throws {
             let fixture = try MountFixture()
             let source = try file(fixture)
             try fixture.grant(source)
             if isNative {
                 try expectDeadlock(fixture, source + "/file", count) { lockers in
-                    // proc_locks(5): who waits has an arrow.
+                    // proc_locks(5): a waiter has an arrow.
                     Processes.kernelText("/proc/locks").split(separator: "\n").map { $0.split(separator: " ") }
                         .count { line in line.contains("->") && lockers.contains { line.contains("\($0.pid)") } }
                 }
@@ -69,7 +69,7 @@ extension MountTests {
             }
         }
 
-        @Test("without a circle goes on waiting, and no lock that was given back stands in a circle")
+        @Test("A chain of waiting locks without a deadlock goes on waiting")
         func chains() throws {
             let fixture = try MountFixture()
             try fixture.grant(try file(fixture))
@@ -100,7 +100,7 @@ extension MountTests {
             try all[0].expect("OK")
         }
 
-        @Test("is not held up by another grant whose source hangs")
+        @Test("A hanging source delays no lock of another grant")
         func hangingElsewhere() throws {
             let fixture = try MountFixture()
             let hanging = try HangingSource("hangs", in: fixture)
@@ -128,7 +128,7 @@ extension MountTests {
             try stuck.expect("EACCES")
         }
 
-        @Test("leaves statfs of the view's root answering when a source hangs")
+        @Test("A hanging source does not block statfs(2) of the root")
         func rootSpace() throws {
             let fixture = try MountFixture()
             let hanging = try HangingSource("hangs", in: fixture)

@@ -2,21 +2,22 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Whoever opens a file beside the mount waits for the mount's daemon: never for long, and never in vain.
+/// An opener beside the mount waits for the mount's daemon, but only briefly, and then sees all
+/// data.
 extension MountTests.Oplocks {
-    /// Opens the file on the host and says so.
+    /// Opens the file on the host and prints a line.
     private func opener(of place: LockedFile) throws -> Child {
         try Child(["python3", "-I", "-c", "import sys; open(sys.argv[1], 'rb'); print('opened', flush=True)", place.file])
     }
 
-    @Test("counters that are kept in mappings lose nothing between two mounts, two grants and the host", arguments: ["lockf", "flock"])
+    @Test("Counters in mappings lose no increment between mounts and the host", arguments: ["lockf", "flock"])
     func counters(lock: String) throws {
         let fixture = try MountFixture()
         let source = try fixture.source("a")
         try Command.shell("cd \"$1\"; for f in 0 1 2; do head -c 8192 /dev/zero > $f; done", source).orThrow()
         for name in ["a", "b"] { try fixture.grant(source, name: name) }
         let (first, second) = try (fixture.mount(), fixture.mount(at: "second"))
-        // Opened and closed all the time, so that files are somebody's alone again and again.
+        // Opened and closed constantly, so that a file has a single opener again and again.
         let script = """
             import fcntl, mmap, os, random, struct, sys, time
             lock, counts, end = getattr(fcntl, sys.argv[1]), [0, 0, 0], time.monotonic() + 3
@@ -47,7 +48,7 @@ extension MountTests.Oplocks {
         #expect(found == sums.map(String.init).joined(separator: " "))
     }
 
-    @Test("who opens the file does not wait for ever for what cannot be written down")
+    @Test("An open on the host waits for a frozen filesystem only for a limited time")
     func frozen() throws {
         let fixture = try MountFixture()
         let volume = try Volume(.ext4, at: "volume", in: fixture)
@@ -62,14 +63,14 @@ extension MountTests.Oplocks {
             opener = try self.opener(of: place)
             #expect(opener.line(within: 0.5) == nil, "it waits")
             #expect(opener.line(within: 30) == "opened")
-            // And nobody after it.
+            // Later openers do not wait.
             try self.opener(of: place).expect("opened", within: 30)
         }
         try fixture.wait(until: "it is written down after all") { try place.onDisk() == "then" }
         try place.close(holder)
     }
 
-    @Test("who opens the file waits for all that was stored, as long as some of it is written down every now and then")
+    @Test("An open on the host waits for slow write-back of all stored data")
     func slow() throws {
         let fixture = try MountFixture()
         let volume = try Volume(.ext4, at: "volume", in: fixture)
@@ -110,12 +111,13 @@ extension MountTests.Oplocks {
         let opener = "import sys; print(sum(1 for page in open(sys.argv[1], 'rb').read()[::4096] if page == 2))"
         let found = try Command.run(["python3", "-I", "-c", opener, place.file], within: 60).orThrow().trimmed
         let longest = try #require(volumeThatIsSlow.line(within: 60).flatMap { Double($0) })
-        // Who opens it waits two seconds for the next: where the machine itself stood for as long, none has come.
+        // An opener waits two seconds for the next write. On a machine that was suspended for as
+        // long, none has come.
         if longest < 1.5 { #expect(found == "3000") }
         holder.kill()
     }
 
-    @Test("who waits for a daemon that has been stopped goes on when it goes on, and when it is killed", arguments: [SIGCONT, SIGKILL])
+    @Test("An open on the host waits for a stopped daemon until it continues or dies", arguments: [SIGCONT, SIGKILL])
     func stopped(signal: Int32) throws {
         let place = try LockedFile()
         let holder = try place.open()
@@ -130,7 +132,7 @@ extension MountTests.Oplocks {
         if signal == SIGCONT { #expect(try place.onDisk() == "then") }
     }
 
-    @Test("who would rather fail than wait never fails, however often the file is opened and locked in the mount")
+    @Test("A nonblocking open on the host never fails because of a lock")
     func neverFails() throws {
         let place = try LockedFile()
         let opening = """
@@ -141,7 +143,7 @@ extension MountTests.Oplocks {
                 turn += 1
             print('never failed', flush=True)
             """
-        // Locked so often that each opening is a look at who else has it open.
+        // Locked so often that each opening checks for other openers.
         let locking = """
             import fcntl, os, sys
             while True:
@@ -158,7 +160,7 @@ extension MountTests.Oplocks {
         locker.kill()
     }
 
-    @Test("a daemon that has no descriptors left keeps nobody from opening the file")
+    @Test("A daemon without free descriptors does not block an open on the host")
     func noDescriptors() throws {
         let place = try LockedFile(limit: 256)
         let holder = try place.open()
@@ -178,7 +180,7 @@ extension MountTests.Oplocks {
         glutton.kill()
     }
 
-    @Test("nothing of the daemon's is left when the file was opened on the host and closed in the mount, many times")
+    @Test("A daemon keeps no descriptors after repeated opens on the host")
     func nothingIsLeft() throws {
         let place = try LockedFile()
         let daemon = try place.fixture.daemon(at: place.fixture.base + "/mount")
@@ -199,9 +201,9 @@ extension MountTests.Oplocks {
         try once()
         let before = try descriptors()
         for _ in 0..<5 { try once() }
-        // The thread that watches hears of it a moment later.
+        // The watching thread notices it a moment later.
         try place.fixture.wait(until: "all of them are closed") { zip(try descriptors(), before).allSatisfy { $0 <= $1 } }
-        // Whoever opens it now is not even asked about: the daemon can be stopped.
+        // A new opener does not involve the daemon, so the daemon can be stopped.
         kill(daemon, SIGSTOP)
         defer { kill(daemon, SIGCONT) }
         #expect(try opener(of: place).line() == "opened")

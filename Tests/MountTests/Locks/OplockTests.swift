@@ -4,19 +4,19 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Files that are locked in a mount while nobody else has them open: their locks cost little, and whoever opens such a file after all finds
-    /// it as if they did not.
+    /// Files locked in a mount while no other process has them open. Their locks are cheap, and a
+    /// later opener sees the same data as without that.
     @Suite(
         .enabled(
             if: Identity.isRoot && Command.exists("python3"), Comment(rawValue: "\(Machine.needsRoot), \(Machine.needs("python3"))")))
     struct Oplocks {
-        /// Who opens the file after it was locked in the mount.
+        /// The opener of the file after it was locked in the mount.
         enum Opener: String, CaseIterable, Sendable {
             case host, anotherName, byHeldPath, anotherMount, anotherGrant
         }
 
         @Test(
-            "whoever opens the file finds what was stored in mappings of it, whether its lock is held or not", arguments: Opener.allCases)
+            "An open on the host finds all data stored in mappings", arguments: Opener.allCases)
         func stores(opener: Opener) throws {
             let place = try LockedFile()
             var path = place.file
@@ -30,7 +30,7 @@ extension MountTests {
                 try place.fixture.grant(place.source, name: "again")
                 path = place.fixture.base + "/mount/again/file"
             }
-            /// What somebody who opens the file now finds in it.
+            /// The contents that a new opener finds.
             func found() throws -> String {
                 let held = "f'/proc/self/fd/{os.open(sys.argv[1], os.O_PATH)}'"
                 let script = """
@@ -53,12 +53,12 @@ extension MountTests {
             }
         }
 
-        @Test("a lock shows what was stored in a mapping on the host, before it was first taken and afterwards")
+        @Test("A lock in the mount shows data stored in a mapping on the host")
         func hostStores() throws {
             let place = try LockedFile()
             let holder = try place.open()
             #expect(holder.sees == "....")
-            // A store into a mapping is told to nobody.
+            // A store into a mapping sends no event.
             let before = try place.open(onHost: true)
             try before.does("store:from", "close")
             try holder.does("lock")
@@ -76,7 +76,7 @@ extension MountTests {
             try after.does("close")
         }
 
-        @Test("a file that is open on the host when it is first locked is shared until the mount has closed it")
+        @Test("A file open on the host at the first lock is fetched again with each lock")
         func openBefore() throws {
             let place = try LockedFile()
             let known = place.keptKnown()
@@ -88,7 +88,8 @@ extension MountTests {
             try host.does("close")
             #expect(try place.isFetchedEachTime(by: holder), "it cannot be looked at anew while it is open twice")
             try place.close(holder)
-            // It was locked before, so it is looked at when it is opened: the second who opens it finds it looked at.
+            // It was locked before, so its opening inspects it. The second opener finds it
+            // inspected.
             let (first, second) = try (place.open(), place.open())
             #expect(try !place.isFetchedEachTime(by: first))
             #expect(try !place.isFetchedEachTime(by: second))
@@ -97,7 +98,7 @@ extension MountTests {
             #expect(try !place.isFetchedEachTime(by: second))
         }
 
-        @Test("a file that is locked once or twice whenever it is open is not looked at each time")
+        @Test("A file that is locked once or twice per open is not watched each time")
         func rarely() throws {
             let place = try LockedFile()
             let known = place.keptKnown()
@@ -112,14 +113,15 @@ extension MountTests {
                     if seen.count == 1 { break }
                 }
                 try place.close(holder)
-                // The thread that watches hears of it a moment later.
+                // The watching thread notices it a moment later.
                 try place.fixture.wait(until: "it is watched no more") { try place.marks() == 0 }
             }
-            // Not known at first; then it had one lock, so a few more do not matter; and then it had many, so the opening is enough.
+            // Not known at first. Then it had one lock, so a few more do not matter. Then it had
+            // many, so the opening is enough.
             #expect(seen == [[0, 1], [0, 0, 0], [1, 1, 1]])
         }
 
-        @Test("a file that a server has is never nobody else's: it can be changed where no opening shows")
+        @Test("A file of a server is fetched again with each lock")
         func server() throws {
             let fixture = try MountFixture()
             let source = try HangingSource("a", in: fixture)
@@ -130,7 +132,7 @@ extension MountTests {
             try place.close(holder)
         }
 
-        @Test("where openings cannot be made to wait, each lock costs what it did, and what was stored is there when it ends")
+        @Test("A kernel without oplocks fetches data again with each lock")
         func without() throws {
             let place = try LockedFile(switches: ["GRANTFS_TEST_NO_OPLOCKS": "1"])
             let holder = try place.open()
@@ -170,11 +172,12 @@ struct LockedFile {
     /// Holds the file open and mapped.
     func open(onHost: Bool = false) throws -> Holder { try Holder((onHost ? source : mount) + "/file") }
 
-    /// A descriptor (O_PATH, so it counts for nobody) by which the kernel keeps the file in mind, and the daemon what it knows of it, also where another
-    /// test has all caches dropped meanwhile.
+    /// A descriptor (O_PATH, so not an opener) that keeps the inode in the kernel and its state in
+    /// the daemon, even if another test drops all caches.
     func keptKnown() -> Int32 { Glibc.open(mount + "/file", 0o10000000 | O_CLOEXEC) }
 
-    /// Has it closed, and waits until the daemons have closed it too: they hear of it later, and are busy. Only who alone has it open gets a lease.
+    /// Closes it, and waits until the daemons have closed it too, which takes a moment. Only a
+    /// single opener gets a lease.
     func close(_ holder: Holder) throws {
         try holder.does("close")
         let script = "import fcntl, sys; fcntl.fcntl(open(sys.argv[1], 'r+b'), fcntl.F_SETLEASE, fcntl.F_WRLCK)"
@@ -194,13 +197,13 @@ struct LockedFile {
         return Int(try Command.shell(script, "\(daemon)").orThrow().trimmed) ?? -1
     }
 
-    /// What is in the file itself. It is opened for that.
+    /// The contents of the file itself. It is opened for that.
     func onDisk() throws -> String {
         try Command.shell("dd if=\"$1\" bs=1 skip=5000 count=4 status=none", file).orThrow().text
     }
 
-    /// Whether each lock costs a READ, and its end a WRITE of what was stored in a mapping meanwhile. Now and then the daemon hears of a change beside
-    /// the mount, which costs one or two.
+    /// Whether each lock costs a READ, and its end a WRITE of the stored data. Now and then a
+    /// change beside the mount costs one or two more.
     func isFetchedEachTime(by holder: Holder) throws -> Bool {
         try holder.does("lock", "store:warm", "unlock")
         let before = try transfers()
@@ -248,7 +251,7 @@ struct LockedFile {
             }
         }
 
-        /// What is in its mapping.
+        /// The contents of its mapping.
         var sees: String? {
             child.send("see")
             return child.line()

@@ -3,8 +3,9 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// mount(8) finds its helpers in /sbin alone. Each script has a mount namespace of its own, in which the helper under test is there.
-    @Suite("mount(8), fstab and umount", .enabled(if: Identity.isRoot && Machine.offers("unshare"), "needs root")) struct Boot {
+    /// mount(8) finds its helpers in /sbin alone. Each script has a mount namespace of its own with
+    /// the helper under test.
+    @Suite("System mount commands", .enabled(if: Identity.isRoot && Machine.offers("unshare"), "needs root")) struct Boot {
         private let fixture: MountFixture
         private let source: String
 
@@ -45,7 +46,7 @@ extension MountTests {
                 ], within: 300)
         }
 
-        @Test("an fstab line with every word that belongs there is mounted by mount -a, once; one with noauto when it is asked for")
+        @Test("`mount -a` mounts an fstab line once, and skips `noauto`")
         func fstab() throws {
             let output = try run(
                 """
@@ -57,7 +58,7 @@ extension MountTests {
             #expect(output.lines == ["0", "0", "ci fuse.grantfs", "none", "fuse.grantfs", "Read-only", "inside"], "\(output)")
         }
 
-        @Test("a remount to read-only makes every change EROFS, through what is open as well, and one to read-write restores it")
+        @Test("A read-only remount gives EROFS, and a read-write one ends it")
         func remounting() throws {
             let output = try run(
                 """
@@ -71,7 +72,7 @@ extension MountTests {
                 "as everywhere, a filesystem that somebody has open for writing does not become read-only: \(output)")
         }
 
-        @Test("umount, umount -l and umount -f leave no daemon, no socket and no record behind", arguments: ["", "-l", "-f"])
+        @Test("`umount` with any option leaves no daemon, socket or record", arguments: ["", "-l", "-f"])
         func unmounting(option: String) throws {
             let output = try run(
                 """
@@ -81,7 +82,7 @@ extension MountTests {
             #expect(output.lines == ["docs", "0", "gone"], "\(output)")
         }
 
-        @Test("umount of what is in use is refused; umount -l lets who has it go on, and the daemon ends with the last one")
+        @Test("`umount` of a busy mount is refused, and `umount -l` succeeds")
         func inUse() throws {
             let output = try run(
                 """
@@ -92,7 +93,7 @@ extension MountTests {
             #expect(output.lines == ["32", "found", "0", "inside", "gone"], "\(output)")
         }
 
-        @Test("a mount whose daemon was killed is cleaned away by the next mount of it")
+        @Test("The next mount removes the dead mount of a killed daemon")
         func afterACrash() throws {
             let output = try run(
                 """
@@ -104,7 +105,7 @@ extension MountTests {
             #expect(output.lines == ["0", "0", "inside", "1", "gone"], "\(output)")
         }
 
-        @Test("df tells the space of the granted filesystem below a grant, and something sensible at the root")
+        @Test("`df` reports a sensible size at the root and the exact one below a grant")
         func space() throws {
             let output = try run(
                 """

@@ -20,7 +20,7 @@ extension MountTests {
 
         private func mask(_ text: String?) -> UInt64 { text.flatMap { UInt64($0, radix: 16) } ?? .max }
 
-        @Test("has system calls filtered on every thread, and gains nothing by starting a program", arguments: [true, false])
+        @Test("Every thread of the daemon has a system call filter", arguments: [true, false])
         func filtered(byUser: Bool) throws {
             if byUser, !Machine.usersCanMount { return }
             let fixture = try MountFixture(owner: byUser ? try #require(Machine.plainUser) : .current)
@@ -34,7 +34,7 @@ extension MountTests {
         }
 
         @Test(
-            "does not mount where a filter around it leaves its threads no umasks of their own, and says so",
+            "A daemon that cannot unshare its umask does not mount",
             .enabled(if: Identity.isRoot))
         func noOwnMask() throws {
             let fixture = try MountFixture()
@@ -57,7 +57,7 @@ extension MountTests {
             #expect(!Processes.kernelText("/proc/self/mounts").contains(mountpoint))
         }
 
-        @Test("keeps the capabilities of a file server; those who serve requests cannot mount", .enabled(if: Identity.isRoot))
+        @Test("A daemon keeps only the capabilities of a file server", .enabled(if: Identity.isRoot))
         func capabilities() throws {
             let fixture = try MountFixture()
             try fixture.grant(try fixture.source("docs"))
@@ -79,14 +79,14 @@ extension MountTests {
                 let workers = try self.threads(try fixture.daemon(at: mountpoint)).filter { $0["Name"] == "grantfs-worker" }
                 return !workers.isEmpty
                     && workers.allSatisfy {
-                        // Nor do they act with what is for those who may exceed limits.
+                        // They also lack the capabilities to exceed limits.
                         mask($0["CapPrm"]) & (1 << 21 | 1 << 23) == 0 && mask($0["CapEff"]) & (1 << 24) == 0
                     }
             }
         }
 
         @Test(
-            "of a user is unmounted by a signal though it may start no program",
+            "A confined daemon of a user unmounts on a signal",
             .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
         func unmountsAsUser() throws {
             let fixture = try MountFixture(owner: try #require(Machine.plainUser))
@@ -98,7 +98,7 @@ extension MountTests {
             #expect(!Processes.kernelText("/proc/self/mountinfo").contains(" \(mountpoint) "))
         }
 
-        @Test("cannot start programs, reach a network, look into processes, or enter namespaces, and can do what files need")
+        @Test("A confined process cannot start programs or reach a network")
         func calls() throws {
             let output = try Command.run([Programs.confinedProbe]).orThrow()
             var results: [String: String] = [:]

@@ -25,7 +25,7 @@ extension MountTests {
             guard descriptor >= 0, Glibc.write(descriptor, text, text.utf8.count) > 0 else { throw TestFailure("cannot write \(file)") }
         }
 
-        @Test("a limit for the size of files that it was started with: EFBIG for who writes beyond it, nothing for others")
+        @Test("A file size limit of the starter binds only its writer")
         func fileSize() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -43,7 +43,7 @@ extension MountTests {
         }
 
         @Test(
-            "the kernel ends it for want of memory: it is dead, nothing that it had cached can be read on, and what was acknowledged is there",
+            "A daemon killed by lack of memory serves nothing and loses no write",
             .enabled(if: memoryGroups != nil, "needs root and control groups of memory that can be made"))
         func outOfMemory() throws {
             let groups = try #require(Self.memoryGroups)
@@ -67,7 +67,8 @@ extension MountTests {
             #expect(holder.line()?.hasPrefix("map read") == true)
             let usage = try #require(Int(Processes.kernelText(group + "/" + groups.usage).split(separator: "\n").first ?? ""))
             try Self.write("\(usage + 1_000_000)", to: group + "/" + groups.limit)
-            // Not where the holder's file is: whoever looks at that has the kernel ask for it again.
+            // Away from the holder's file, because a look at it would make the kernel request it
+            // again.
             _ = try Command.shell("find \"$1\"/a/d* -size +1 || true", mountpoint)
             try fixture.wait(until: "it is ended") { !Processes.isRunning(daemon) }
             try fixture.wait(until: "the mapping is gone") {
@@ -80,7 +81,7 @@ extension MountTests {
         }
 
         @Test(
-            "somebody sets the clock: a grant expires when its time has come, and does not come back when the clock is set back",
+            "A grant that expired stays expired after the clock is set back",
             .enabled(if: Command.exists("clang"), "needs clang"))
         func clock() throws {
             let fixture = try MountFixture()

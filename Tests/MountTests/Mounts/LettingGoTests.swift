@@ -8,13 +8,13 @@ extension MountTests {
         enum Way: String, CaseIterable, Sendable { case release, revoke }
 
         @Test(
-            "can be unmounted whatever is held of it, and what is held stays refused", arguments: Volume.kinds, Way.allCases)
+            "A released filesystem can be unmounted despite open files", arguments: Volume.kinds, Way.allCases)
         func unmounting(kind: Volume.Kind, way: Way) throws {
             try expectUnmounting(kind, way, as: .current)
         }
 
         @Test(
-            "can be unmounted as well when a plain user mounted the view", .enabled(if: Machine.usersCanMount, "plain users cannot mount"),
+            "A filesystem released from a user's mount can be unmounted", .enabled(if: Machine.usersCanMount, "plain users cannot mount"),
             arguments: Way.allCases)
         func unmountingAsUser(way: Way) throws {
             try expectUnmounting(.ext4, way, as: try #require(Machine.plainUser))
@@ -52,11 +52,12 @@ extension MountTests {
 
             let daemon = try fixture.daemon(at: mountpoint)
             try fixture.grantfs(way.rawValue, "a").orThrow()
-            // umount(8) is tried for some seconds, because of others; whoever was told that it is let go of need not wait.
+            // umount(8) is tried for some seconds, because of others. After a confirmed release
+            // there is no need to wait.
             if way == .release { #expect(try opened(by: daemon, onDeviceOf: volume.place) == []) }
             let unmounted = try volume.unmount()
             #expect(unmounted.status == 0, "\(unmounted)")
-            // A released grant's name is gone; what is held is refused in either case.
+            // The name of a released grant is gone. Held descriptors are refused in either case.
             let refused = try probe.attempt()
             ProbedMount.expectRefused(way == .revoke ? refused : held(refused), native, "after \(way)")
             ProbedMount.expectNative(try other.attempt(), native, "the other grant")
@@ -74,7 +75,7 @@ extension MountTests {
             #expect(try probe.letGo().allSatisfy { $0.errno == "OK" })
         }
 
-        @Test("can be unmounted at once after those who wait for a lock were refused", arguments: ["fcntl", "ofd", "flock"])
+        @Test("A released filesystem can be unmounted after lock waiters were refused", arguments: ["fcntl", "ofd", "flock"])
         func waiters(lock: String) throws {
             let fixture = try MountFixture()
             let volume = try Volume(.ext4, at: "volume", in: fixture)
@@ -93,7 +94,7 @@ extension MountTests {
             #expect(unmounted.status == 0, "\(unmounted)")
         }
 
-        @Test("is back after it was unmounted and mounted again between two looks at the table of mounts")
+        @Test("A grant returns after its filesystem was remounted quickly")
         func fastRemount() throws {
             let fixture = try MountFixture()
             let volume = try Volume(.ext4, at: "volume", in: fixture)
@@ -101,7 +102,7 @@ extension MountTests {
             let mountpoint = try fixture.mount()
             let daemon = try fixture.daemon(at: mountpoint)
             try fixture.grantfs("release", "a").orThrow()
-            // While it stands still it looks at nothing.
+            // A stopped daemon does not look.
             kill(daemon, SIGSTOP)
             #expect(try volume.unmount().status == 0)
             try volume.mount()
@@ -111,7 +112,7 @@ extension MountTests {
             }
         }
 
-        @Test("is let go of as soon as an operation that hangs in it has ended, and not before")
+        @Test("A release is unconfirmed until a hanging operation has ended")
         func hanging() throws {
             let fixture = try MountFixture()
             let source = try HangingSource("a", in: fixture)

@@ -5,7 +5,8 @@ import Testing
 extension MountTests {
     /// A mountpoint below a directory that another user owns, who renames it and puts a link in its place.
     @Suite(.enabled(if: Identity.isRoot, "\(Machine.needsRoot)")) struct ASwappedMountpoint {
-        /// A view at `home/view`, where `home` is another user's; and a filesystem of somebody else's at `outside/view`.
+        /// A view at `home/view`, in a `home` of another user, and a filesystem of a third user at
+        /// `outside/view`.
         private struct Scene {
             let fixture: MountFixture
             let home: String
@@ -38,7 +39,7 @@ extension MountTests {
         }
 
         @Test(
-            "nothing but the view is detached when its daemon ends, and nothing acknowledged is lost", arguments: ["shared", "exclusive"])
+            "A daemon that ends detaches only its own view", arguments: ["shared", "exclusive"])
         func end(cache: String) throws {
             let scene = try Scene(cache: cache)
             let data = Data((0..<1_048_576).map { UInt8(truncatingIfNeeded: $0 &* 31) })
@@ -53,7 +54,7 @@ extension MountTests {
             try? written.close()
         }
 
-        @Test("a user's daemon takes away its own mount and no other of that user", .enabled(if: Machine.usersCanMount))
+        @Test("A user's daemon detaches only its own mount", .enabled(if: Machine.usersCanMount))
         func byUser() throws {
             let fixture = try MountFixture(owner: try #require(Machine.plainUser))
             try fixture.grant(try fixture.source("a"))

@@ -5,7 +5,7 @@ import Testing
 extension MountTests {
     /// Where a view is mounted.
     @Suite struct AMountpoint {
-        @Test("is any path: bytes that are no UTF-8, spaces, new lines", arguments: [false, true])
+        @Test("A mountpoint may be any path of bytes", arguments: [false, true])
         func notUTF8(byUser: Bool) throws {
             if byUser, !Machine.usersCanMount { return }
             let fixture = try MountFixture(owner: byUser ? try #require(Machine.plainUser) : .current)
@@ -14,7 +14,7 @@ extension MountTests {
             try fixture.grant(source)
             let place = try fixture.directory("places")
             chown(place, fixture.owner.uid, fixture.owner.gid)
-            // Whatever fails, nothing stays mounted.
+            // After any failure, no mount is left.
             let script = """
                 export GRANTFS_STORE="$3"; at="$1"/$'a \\xff\\nb'; mkdir "$at"
                 "$2" mount default "$at" || exit
@@ -29,13 +29,13 @@ extension MountTests {
             #expect(output.lines == ["inside", "1", "refused", "gone"], "\(output)")
         }
 
-        @Test("is taken by one of several commands that come at the same time; the others say that it is taken")
+        @Test("One of several concurrent commands gets a mountpoint")
         func turns() throws {
             let fixture = try MountFixture()
             try fixture.grant(try fixture.source("a"))
             let place = try fixture.mount()
             for _ in 0..<6 {
-                // Whoever looks at all mounts just now, as lsof does, makes it busy for a moment.
+                // A process that reads all mounts, like lsof, keeps it busy for a moment.
                 try fixture.wait(until: "it is unmounted") { try fixture.grantfs("unmount", place).status == 0 }
                 let commands = try (0..<5).map { _ in
                     try Child([Programs.grantfs, "mount", "default", place], environment: fixture.environment, separateErrors: true)
@@ -50,7 +50,7 @@ extension MountTests {
         }
 
         @Test(
-            "is unmounted here alone while another mount namespace has it: unmount and status name a process there, by which it ends",
+            "An unmount names a process in another namespace that keeps the mount",
             .enabled(if: Identity.isRoot && Machine.offers("unshare"), "needs root"))
         func elsewhere() throws {
             let fixture = try MountFixture()

@@ -3,9 +3,10 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// /proc/self/mountinfo leaves out the mount that such a root lies on, so what it is has to be learned elsewhere.
+    /// /proc/self/mountinfo omits the mount of such a root, so another interface has to identify
+    /// it.
     @Suite(
-        "a root directory that is no mountpoint",
+        "A root directory that is not a mountpoint",
         .enabled(if: Identity.isRoot && Machine.offers("unshare") && Machine.offers("chroot"), "needs root")) struct ARootThatIsNoMountpoint
     {
         private let fixture: MountFixture
@@ -37,7 +38,8 @@ extension MountTests {
             return release.count > 1 && (release[0], release[1]) >= (6, 8)
         }()
 
-        /// Grants, is refused nothing, finds the directory after a rename, revokes what is open.
+        /// Grants, succeeds with each operation, finds the directory after a rename, revokes open
+        /// files.
         private let use = """
             awk '$5 == "/" { print "the root is a mountpoint" }' /proc/self/mountinfo
             grantfs grant /srv/docs >/dev/null && grantfs mount default /srv/view && cat /srv/view/docs/file
@@ -52,14 +54,14 @@ extension MountTests {
             grantfs unmount /srv/view
             """
 
-        @Test("serves grants, where the first process sees more")
+        @Test("A root directory below that of the first process serves grants")
         func seenByTheFirstProcess() throws {
             let output = try run(use, [])
             #expect(output.lines == ["inside", "inside", "/srv/moved", "refused"], "\(output)")
         }
 
         @Test(
-            "serves grants, where every process is below it",
+            "A root directory of every process serves grants",
             .enabled(if: kernelTells, "only statmount(2), of Linux 6.8, says what is mounted there"))
         func belowItAll() throws {
             let output = try run(use, ["--pid", "--fork", "--kill-child"])

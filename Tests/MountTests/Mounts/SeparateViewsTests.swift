@@ -32,7 +32,7 @@ extension MountTests {
 
         private func read(_ path: String) throws -> Output { try Command.run(["cat", mountpoint + "/" + path], within: 30) }
 
-        @Test("shows each view that matches in a directory that is a mount of its own, and no other view")
+        @Test("Separate views show each matching view in its own mount")
         func matching() throws {
             try grantBoth()
             try mount()
@@ -48,7 +48,7 @@ extension MountTests {
             }
         }
 
-        @Test("mounts a view when it gets its first grant, before the command returns, and keeps the directory of one whose last is gone")
+        @Test("A separate view is mounted with its first grant")
         func live() throws {
             try grantBoth()
             try mount()
@@ -70,7 +70,7 @@ extension MountTests {
             #expect(try read("job-1/again/file").text == "held")
         }
 
-        @Test("revokes in the mount of the one view, which is named, and asks no other")
+        @Test("A revocation in a separate view asks no other view")
         func revoked() throws {
             try grantBoth()
             try mount()
@@ -109,7 +109,7 @@ extension MountTests {
             #expect(waiting.line() == "renamed")
         }
 
-        @Test("goes on with the others when one view's daemon dies, and mounts that view anew")
+        @Test("A separate view is mounted again after its daemon dies")
         func death() throws {
             try grantBoth()
             try mount()
@@ -125,7 +125,7 @@ extension MountTests {
         }
 
         @Test(
-            "ends by unmount, by umount -R and by a signal, with every view withdrawn, and leaves nothing",
+            "Separate views leave no mounts at their end",
             arguments: ["unmount", "umount", "signal"])
         func ends(how: String) throws {
             try grantBoth()
@@ -191,7 +191,7 @@ extension MountTests {
         }
 
         @Test(
-            "is a user's as well where /etc/fuse.conf has user_allow_other, and is refused with that reason where it has not",
+            "Separate views of a user require `user_allow_other`",
             .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
         func ofAUser() throws {
             let user = try #require(Machine.plainUser)

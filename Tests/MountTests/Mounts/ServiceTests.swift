@@ -19,7 +19,7 @@ final class DatagramSocket {
 
     deinit { close(descriptor) }
 
-    /// The next datagram as text; nil when none comes in time.
+    /// The next datagram as text, or nil if none comes in time.
     func next(within milliseconds: Int32 = 10_000) -> String? {
         var item = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
         guard poll(&item, 1, milliseconds) > 0 else { return nil }
@@ -30,7 +30,7 @@ final class DatagramSocket {
 }
 
 extension MountTests {
-    @Suite("A daemon that is a service") struct Service {
+    @Suite("The daemon as a service") struct Service {
         private let fixture: MountFixture
 
         init() throws {
@@ -38,7 +38,7 @@ extension MountTests {
             try fixture.grant(try fixture.source("a"))
         }
 
-        @Test("says when its mount answers, and when it ends (sd_notify)")
+        @Test("A service notifies its manager when it is ready and when it ends")
         func notifying() throws {
             let path = fixture.base + "/notify"
             let manager = try DatagramSocket(at: path)
@@ -54,7 +54,7 @@ extension MountTests {
             #expect(daemon.wait(within: 30) == 0)
         }
 
-        @Test("that is started by another service in the background speaks for nobody")
+        @Test("A daemon started in the background does not notify the manager")
         func notNotifying() throws {
             let path = fixture.base + "/notify"
             let manager = try DatagramSocket(at: path)
@@ -66,7 +66,7 @@ extension MountTests {
         }
 
         @Test(
-            "as root, mounts for others only if it can act as they",
+            "A mount of root requires the capabilities to act as other users",
             .enabled(if: Identity.isRoot && Machine.offers("setpriv"), "needs root"),
             arguments: ["setpcap", "setuid", "setgid"])
         func identity(capability: String) throws {
@@ -77,11 +77,11 @@ extension MountTests {
             try Command.run(words, environment: fixture.environment).orThrow()
         }
 
-        @Test("writes to the journal, one entry with its fields for each thing that happens", .enabled(if: Identity.isRoot, "needs root"))
+        @Test("A service writes one journal entry with fields for each event", .enabled(if: Identity.isRoot, "needs root"))
         func journal() throws {
             let journal = try DatagramSocket(at: try fixture.directory("journal") + "/socket")
-            // A /run of its own, where the tests' socket is journald's. What other tests have mounted is let go of there: it would stay mounted for as long,
-            // and their daemons would not notice that it was unmounted.
+            // A /run of its own with the tests' socket as journald's. Mounts of other tests are detached there. Otherwise they would stay
+            // mounted and their daemons would not notice an unmount.
             let daemon = try Child(
                 [
                     "unshare", "-m", "sh", "-c",
@@ -108,7 +108,7 @@ extension MountTests {
             #expect(daemon.wait(within: 30) == 0)
         }
 
-        @Test("says in the journal that a grant has expired", .enabled(if: Identity.isRoot, "needs root"))
+        @Test("A service writes an expired grant to the journal", .enabled(if: Identity.isRoot, "needs root"))
         func expiry() throws {
             let journal = try DatagramSocket(at: try fixture.directory("journal") + "/socket")
             try fixture.grant(try fixture.source("e"), name: "e", "--expires", "2s")
@@ -130,7 +130,7 @@ extension MountTests {
             #expect(daemon.wait(within: 30) == 0)
         }
 
-        @Test("leaves to commands to say what they did to grants, and who had logged in", .enabled(if: Identity.isRoot, "needs root"))
+        @Test("Commands write their own changes to the journal", .enabled(if: Identity.isRoot, "needs root"))
         func acts() throws {
             let journal = try DatagramSocket(at: try fixture.directory("journal") + "/socket")
             let name = "b\nMESSAGE=forged"
@@ -159,7 +159,7 @@ extension MountTests {
                 #expect(lines.contains("MESSAGE_ID=6d4b3a9a1e2c4f57a0d1b3a3f6c0e10\(number)"), "\(text)")
                 return text
             }
-            // The kernel's word for who has logged in goes before sudo's.
+            // The kernel's login ID goes before that of sudo.
             let noted = UInt32(Processes.kernelText("/proc/self/loginuid").filter(\.isNumber)) ?? .max
             let login = noted == .max ? 4242 : noted
             try grantfs("grant", source, "--name", "b")
@@ -180,7 +180,7 @@ extension MountTests {
             #expect(log.allSatisfy { $0.loginUid == login && $0.uid == 0 })
         }
 
-        @Test("says the same on standard error in the foreground, where there is no journal")
+        @Test("A daemon in the foreground writes its events to standard error")
         func standardError() throws {
             let words = [Programs.grantfs, "mount", "-f", "default", fixture.base + "/mount"]
             let daemon = try Child(["sh", "-c", "exec \"$@\" 2>&1 >/dev/null", "sh"] + words, environment: fixture.environment)

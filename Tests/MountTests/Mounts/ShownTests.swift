@@ -16,14 +16,15 @@ extension MountTests {
             let mounts: [Mount]
         }
 
-        /// Five and a half hours before Greenwich's: no whole number of hours, and nobody's usual zone here.
+        /// Five and a half hours east of Greenwich: a fraction of an hour, and not the zone of a
+        /// test machine.
         private static let zone = ["TZ": "XXX-5:30"]
 
         private func grantfs(_ fixture: MountFixture, _ words: String...) throws -> Output {
             try Command.run([Programs.grantfs] + words, environment: fixture.environment.merging(Self.zone) { $1 }).orThrow()
         }
 
-        @Test("expiries are in local time for people, and in UTC in JSON, in list, status and resolve")
+        @Test("An expiry is printed in local time, and in UTC in JSON")
         func expiries() throws {
             let fixture = try MountFixture()
             try fixture.grant(try fixture.source("a"), "--expires", "2099-01-31T12:00:00Z")
@@ -46,7 +47,7 @@ extension MountTests {
             _ = mountpoint
         }
 
-        @Test("entries of the log have local time with its offset, which --since takes, and UTC in JSON")
+        @Test("A log entry has local time with its offset, and UTC in JSON")
         func log() throws {
             let fixture = try MountFixture()
             try fixture.grant(try fixture.source("a"))
@@ -63,7 +64,7 @@ extension MountTests {
             #expect(try fixture.grantfs("log", "--since", time).orThrow().lines.count == 1)
         }
 
-        @Test("list says that there are none, and how many it does not show")
+        @Test("`list` reports how many grants it does not show")
         func counts() throws {
             let fixture = try MountFixture()
             #expect(try fixture.grantfs("list").orThrow().errors.contains("nothing is granted"))
@@ -84,7 +85,7 @@ extension MountTests {
             #expect(try fixture.grantfs("list", "--view", "default").orThrow().errors.contains("nothing is granted to the view “default”"))
         }
 
-        @Test("status says when nothing is mounted, and names itself for no holder")
+        @Test("`status` reports an absence of mounts and does not list itself as a holder")
         func status() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -101,7 +102,7 @@ extension MountTests {
                 output.lines.filter { $0.contains("held by") }.count == 1 && !output.text.contains("\"command\":\"grantfs\""), "\(output)")
         }
 
-        @Test("colour on a terminal: what is revoked, expired or not to be had", .enabled(if: Command.exists("script"), "needs script(1)"))
+        @Test("A terminal shows revoked and unavailable grants in colour", .enabled(if: Command.exists("script"), "needs script(1)"))
         func colour() throws {
             let fixture = try MountFixture()
             for name in ["a", "b"] { try fixture.grant(try fixture.source(name)) }

@@ -23,7 +23,7 @@ extension MountTests {
         }
 
         private static let policy = "[[revoke]]\nwho = [\"@staff2\"]\nviews = [\"ci\", \"team-*\"]\n"
-        /// The place of the socket, as everybody here sees it.
+        /// The place of the socket, as all users here see it.
         private var script: String { "mount -t tmpfs tmpfs /run; mkdir /run/grantfs; mount --bind '\(base)/run' /run/grantfs" }
 
         /// As systemd starts it: one process of root's for each connection.
@@ -46,7 +46,8 @@ extension MountTests {
         private static func listens(_ pid: pid_t) -> Bool {
             let entries = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(pid)/fd")) ?? []
             let open = entries.compactMap { try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/\(pid)/fd/\($0)") }
-            // Num RefCount Protocol Flags Type St Inode Path; the flag is __SO_ACCEPTCON (net/unix/af_unix.c, unix_seq_show).
+            // Num RefCount Protocol Flags Type St Inode Path. The flag is __SO_ACCEPTCON
+            // (net/unix/af_unix.c, unix_seq_show).
             return Processes.kernelText("/proc/net/unix").split(separator: "\n").contains { line in
                 let fields = line.split(separator: " ")
                 return fields.count > 6 && fields[3] == "00010000" && open.contains("socket:[\(fields[6])]")
@@ -62,7 +63,7 @@ extension MountTests {
         }
 
         @Test(
-            "a member revokes in the views that the policy names, live, and is in the log; others, other views and granting are out of reach"
+            "A member revokes grants only in the views that the policy names"
         )
         func revoking() throws {
             try machine.write(Self.policy)
@@ -91,7 +92,7 @@ extension MountTests {
             #expect(try fixture.list().count == 3)
             let revoked = try asUser(["revoke", "--system", "a"], ann).orThrow()
             #expect(revoked.text.hasPrefix("revoked a ("), "\(revoked)")
-            // Live: what was held is refused.
+            // Live: a held descriptor is refused.
             #expect(pread(held, &byte, 1, 0) == -1 && errno == EACCES)
             let denied = try #require(journal.next())
             let done = try #require((0..<3).compactMap { _ in journal.next() }.last)
@@ -128,7 +129,7 @@ extension MountTests {
             #expect(try fixture.list().isEmpty)
         }
 
-        @Test("what sends nonsense, or nothing, is ended, and keeps nobody from it; a socket that is not root's is not believed")
+        @Test("Malformed and silent connections do not block the system service")
         func nonsense() throws {
             try machine.write(Self.policy)
             try machine.fixture.grant(try machine.fixture.source("a"), view: "ci")
@@ -136,7 +137,7 @@ extension MountTests {
             do {
                 let service = try serve()
                 defer { service.kill() }
-                // Too short, too long, and nothing; the last one stays.
+                // Too short, too long, and twice empty. The last one stays.
                 let silent = try [[0, 0, 0, 4, 1, 2, 3, 4], [0x7F, 0x7F, 0x7F, 0x7F], [], []].map {
                     try StreamSocket(to: path, sending: $0)
                 }
@@ -144,7 +145,7 @@ extension MountTests {
                 #expect(silent.count == 4)
             }
             unlink(path)
-            // ben listens there, and would say what he likes.
+            // ben listens there and could send any answer.
             chmod(base + "/run", 0o777)
             let words = ["systemd-socket-activate", "-a", "--inetd", "-l", path, "cat"]
             let other = try Child(["setpriv", "--reuid=61002", "--regid=61002", "--clear-groups", "--"] + words)

@@ -1,4 +1,4 @@
-/// A script that differed once, with what it was about.
+/// A script that differed once, with its cause.
 struct KeptScript: Sendable {
     let reason: String
     var caches = ["shared", "exclusive", "none"]

@@ -27,7 +27,7 @@ final class ParityRun {
     private let cache: String
     private var number = 0
 
-    /// `source` makes the filesystem; see `ParitySource`. `cache`: the mount's.
+    /// `source` makes the filesystem (see `ParitySource`). `cache`: the mount's.
     init(on source: ParitySource, cache: String) throws {
         self.cache = cache
         fixture = try MountFixture()
@@ -41,8 +41,8 @@ final class ParityRun {
 
     private var mounted: String { mountpoint + "/granted" }
 
-    /// Makes the script's calls natively and through the mount; throws the first difference. With `revoking` the grant is then
-    /// withdrawn and everything that is still held must be refused; `leaks` says what was not. `beside` is done in the mount meanwhile.
+    /// Makes the script's calls natively and through the mount, and throws the first difference. With `revoking` the grant is then
+    /// withdrawn and every held object must be refused. `leaks` lists the exceptions. `beside` runs in the mount at the same time.
     func compare(_ script: ParityScript, revoking: Bool = false, beside company: ParityCompany = .none) throws
         -> (difference: Difference?, leaks: [String])
     {
@@ -68,7 +68,7 @@ final class ParityRun {
             for user in 0..<3 {
                 second.send("\(user) \(call)")
                 var answer = second.line(within: 60) ?? "nothing"
-                // That there is nothing to read at the end of a file the kernel knows by itself under write-back (docs/semantics.md).
+                // Under write-back the kernel itself knows the end of a file (docs/semantics.md).
                 if cache == "exclusive" {
                     let allowed = Machine.losesErrorsOfReads ? "pread of [0-7] (answers 0|gives EIO); " : "pread of [0-7] answers 0; "
                     answer = answer.replacingOccurrences(of: allowed, with: "", options: .regularExpression)
@@ -80,8 +80,8 @@ final class ParityRun {
         return (difference, leaks)
     }
 
-    /// Waits for it. The company is left to come to its end: of who is killed in a call the kernel says to others, by syncfs(2), that it could not
-    /// write a time (fs/fuse/inode.c, fuse_flush_time_update).
+    /// Waits for it. The company may finish: after a process is killed in a call, syncfs(2) reports
+    /// to others that a time could not be written (fs/fuse/inode.c, fuse_flush_time_update).
     private func end(of run: Child, beside company: ParityCompany) throws {
         switch company {
         case .none: try run.expect("end", within: 400)
@@ -129,8 +129,8 @@ final class ParityRun {
         return nil
     }
 
-    /// Leaves out whatever is not needed for the difference to show (delta debugging: ever smaller pieces, as long as the same
-    /// call goes on differing). `limit` runs at the most.
+    /// Removes every line that the difference does not need (delta debugging: ever smaller pieces,
+    /// as long as the same call differs). Makes at most `limit` runs.
     func shrunk(_ script: ParityScript, _ found: Difference, limit: Int = 400) throws -> (ParityScript, Difference) {
         let kind = found.call.split(separator: " ")[1]
         var (lines, difference) = (Array(script.lines.prefix(found.index + 1)), found)
@@ -155,7 +155,7 @@ final class ParityRun {
     }
 }
 
-/// What is done in the mount while a script is compared; what that gives is not looked at.
+/// Other work in the mount while a script is compared. Its results are ignored.
 enum ParityCompany {
     case none
     /// Each is run in a directory of its own below the same grant.
@@ -166,7 +166,7 @@ enum ParityCompany {
 
 /// The filesystem that both directories lie on.
 enum ParitySource: String, CaseIterable, Sendable {
-    /// Where temporary files are.
+    /// The directory of temporary files.
     case host
     case tmpfs, ext4, xfs, btrfs
 

@@ -6,14 +6,14 @@ struct ParityScript: CustomStringConvertible, Sendable {
     var lines: [String]
 
     init(lines: [String]) { self.lines = lines }
-    /// A script as it is written down: a line each, blank ones and what follows a `#` left out.
+    /// A script in its written form: a line each, without blank lines and without text after a `#`.
     init(_ text: String) {
         lines = text.split(separator: "\n").map { $0.prefix { $0 != "#" }.trimmingCharacters(in: .whitespaces) }.filter { !$0.isEmpty }
     }
 
     var description: String { lines.joined(separator: "\n") }
 
-    /// Directories as users meet them: anybody's, a group's (set-gid), sticky, with a default ACL.
+    /// Typical directories: for all users, of a group (set-gid), sticky, with a default ACL.
     static let preparation = [
         "0 mkdir d0 0777", "0 chmod d0 0777", "0 mkdir d1 0777", "0 chown d1 0 2002 0", "0 chmod d1 02777", "0 mkdir d2 0777",
         "0 chmod d2 01777", "0 mkdir d3 0777", "0 chown d3 1001 1001 0",
@@ -41,18 +41,19 @@ struct ParityTraits: Sendable {
     var hasHost = true
     /// FALLOC_FL_ZERO_RANGE. Where it fails, a mount has changed the times before it found out (fs/fuse/file.c, fuse_file_fallocate).
     var hasZeroRange = true
-    /// FALLOC_FL_PUNCH_HOLE. btrfs, and ext4 of Linux 6.1 (6.12 does) behind the end of a file, change nothing where there is nothing to punch; a mount
-    /// has changed times and set-id bits by then.
+    /// FALLOC_FL_PUNCH_HOLE. btrfs, and ext4 of Linux 6.1 (6.12 does) behind the end of a file, change nothing if there is nothing to
+    /// punch. A mount has changed times and set-id bits by then.
     var hasPunch = true
-    /// SEEK_DATA and SEEK_HOLE. ext4 and xfs count what is cached of space that was allocated and not written as data; with write-back that can have
-    /// been read while the file behind did not reach so far yet. tmpfs makes data of holes that are looked at through a mapping.
+    /// SEEK_DATA and SEEK_HOLE. ext4 and xfs count cached pages of allocated, unwritten space. With write-back they may have been read
+    /// before the file reached that far. tmpfs makes data of holes that a mapping reads.
     var hasHoles = true
-    /// RENAME_EXCHANGE. xfs leaves the ctime of files as it is; with write-back the kernel changes it by itself (fs/fuse/dir.c, fuse_rename_common).
+    /// RENAME_EXCHANGE. xfs keeps the ctime of files. With write-back the kernel changes it by
+    /// itself (fs/fuse/dir.c, fuse_rename_common).
     var hasExchange = true
     /// With write-back the kernel has times and sizes of its own (docs/conformance.md): no writes behind what the filesystem takes, no flags, no
     /// removing of ACLs.
     var hasWriteBack = false
-    /// Stores into shared mappings without msync(2); then times are not compared.
+    /// Stores into shared mappings without msync(2). Then times are not compared.
     var leavesDirty = false
 }
 
@@ -98,8 +99,8 @@ struct ParityRandom {
         return chance(6) ? "f\(below(8)):\(path)" : path
     }
 
-    /// Farther than any filesystem's files reach. Calls that go by the kernel's own idea of that limit get none of these: it has
-    /// another one for FUSE (docs/conformance.md).
+    /// Beyond the limit of every filesystem. Calls that use the kernel's own limit get none of
+    /// these, because it differs for FUSE (docs/conformance.md).
     mutating func farWrite() -> Int { traits.hasWriteBack ? offset() : farOffset() }
     mutating func farOffset() -> Int { chance(95) ? offset() : pick([Int.max, Int.max - 4095, 1 << 44]) }
     /// Around the ends of pages and blocks, rarely far out.
@@ -146,7 +147,7 @@ struct ParityRandom {
     }
 }
 
-/// open(2)'s flags on x86_64 and arm64 alike where the two agree; ParityProbe takes numbers.
+/// open(2)'s flags on x86_64 and arm64, if both agree. ParityProbe takes numbers.
 enum OpenFlag {
     static let create = 0o100, exclusive = 0o200, truncate = 0o1000, append = 0o2000, dataSync = 0o10000, sync = 0o4010000
     #if arch(arm64)
@@ -178,7 +179,7 @@ enum ParityACL {
         if random.chance(60) { entries.append((user, random.below(8), random.pick([1001, 1002]))) }
         entries.append((owningGroup, random.below(8), -1))
         if random.chance(50) { entries.append((group, random.below(8), random.pick([2001, 2002]))) }
-        // Without a mask where one is due it is no ACL.
+        // An ACL that lacks a required mask is invalid.
         if random.chance(entries.count > 2 ? 93 : 30) { entries.append((mask, random.below(8), -1)) }
         entries.append((other, random.below(8), -1))
         return encoded(entries)

@@ -11,7 +11,7 @@ extension MountTests {
     @Suite(.serialized, .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
     struct Parity {
         @Test(
-            "seeded scripts of system calls by several users give the same natively and through the mount, and nothing after a revocation",
+            "Random scripts of system calls give the same results natively",
             arguments: ParityPlan.chosen)
         func seeds(plan: ParityPlan) throws {
             let run = try ParityRun(on: plan.source, cache: plan.cache)
@@ -25,11 +25,12 @@ extension MountTests {
             }
         }
 
-        /// Workers act for one caller after another: whose rights, groups, umask and set-id bits hold must not depend on what others do.
-        @Test("a script gives the same while others make other calls in the same mount", arguments: ParityPlan.besideOthers)
+        /// Workers act for one caller after another. The rights, groups, umask and set-id bits in
+        /// force must not depend on other callers.
+        @Test("A script gives the same results while other scripts run", arguments: ParityPlan.besideOthers)
         func beside(plan: ParityPlan) throws { try expectSame(plan, beside: ParityCompany.scripts) }
 
-        @Test("a script gives the same while another grant of the mount is withdrawn and restored", arguments: ParityPlan.besideOthers)
+        @Test("A script gives the same results while another grant is withdrawn", arguments: ParityPlan.besideOthers)
         func besideWithdrawals(plan: ParityPlan) throws { try expectSame(plan, beside: ParityCompany.withdrawals) }
 
         private func expectSame(_ plan: ParityPlan, beside company: ([ParityScript]) -> ParityCompany) throws {
@@ -40,7 +41,7 @@ extension MountTests {
             }
         }
 
-        @Test("scripts that once differed do no more", arguments: ["shared", "exclusive", "none"])
+        @Test("Scripts that differed once give the same results now", arguments: ["shared", "exclusive", "none"])
         func kept(cache: String) throws {
             let run = try ParityRun(on: .host, cache: cache)
             for kept in KeptScript.all where kept.caches.contains(cache) {
@@ -49,7 +50,7 @@ extension MountTests {
             }
         }
 
-        @Test("a difference is found, and shrunk to the calls that make it")
+        @Test("A difference is shrunk to the calls that cause it")
         func shrinking() throws {
             let run = try ParityRun(on: .host, cache: "shared")
             // The one call that leaves the contract out of account: natively the capability shows.
@@ -90,7 +91,7 @@ struct ParityPlan: Sendable, CustomTestStringConvertible {
         return sources(or: .host).flatMap { source in caches.map { ParityPlan(source: source, cache: $0, seeds: seeds, count: count) } }
     }()
 
-    /// The scripts that are run beside others; `GRANTFS_PARITY_BESIDE` is how many.
+    /// The scripts that run beside others. `GRANTFS_PARITY_BESIDE` is their number.
     static let besideOthers: [ParityPlan] = {
         let environment = ProcessInfo.processInfo.environment
         let count = environment["GRANTFS_PARITY_BESIDE"].flatMap { UInt64($0) } ?? 6
@@ -100,7 +101,7 @@ struct ParityPlan: Sendable, CustomTestStringConvertible {
 
     func script(_ seed: UInt64) -> ParityScript { .random(seed: seed, count: count, traits) }
 
-    /// Whatever else is done while that script runs.
+    /// The other work during that script.
     func crowd(_ seed: UInt64) -> [ParityScript] {
         (1...3).map { .random(seed: seed &* 1000 + UInt64($0), count: 2 * count, traits) }
     }

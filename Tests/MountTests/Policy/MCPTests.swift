@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    @Suite("A program that asks for directories by grantfs mcp")
+    @Suite("Requests over `grantfs mcp`")
     struct AskingByMCP {
         private let fixture: MountFixture
         private let source: String
@@ -85,7 +85,7 @@ extension MountTests {
             }
         }
 
-        @Test("gets by a policy what that allows, at a path that is said, as long as the session lasts and no longer")
+        @Test("A program gets the access that its policy allows until its session ends")
         func policyAllows() throws {
             let denied = try fixture.source("work/secret")
             let file = try policy("deny = [\"\(denied)\"]\n[[allow]]\npath = \"\(source)/open\"\naccess = \"read-only\"\n")
@@ -122,7 +122,7 @@ extension MountTests {
         }
 
         @Test(
-            "A tool in a sandbox of the session's view finds a directory at the path of the answer",
+            "A tool in a sandbox of the session's view finds a requested directory",
             .enabled(if: Command.exists("bwrap"), "needs bwrap"))
         func tool() throws {
             let file = try policy("[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n")
@@ -135,7 +135,7 @@ extension MountTests {
             #expect(said.lines.prefix(2) == ["hello", "made"] && said.status != 0, "\(said)")
         }
 
-        @Test("A directory that a person took back is not granted again without a question", arguments: ["revoke", "remove", "set"])
+        @Test("A directory that a user took back is not granted again without a question", arguments: ["revoke", "remove", "set"])
         func takenBack(command: String) throws {
             let file = try policy("[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n")
             let program = try start("--ask", "never", "--policy", file)
@@ -146,7 +146,7 @@ extension MountTests {
             #expect(try ask(program, request(source)).result?.isError == (command != "set"))
         }
 
-        @Test("A release takes the words that a request took")
+        @Test("A release accepts the same path as its request")
         func releasedByWord() throws {
             let file = try policy("[[allow]]\npath = \"\(source)\"\naccess = \"read-only\"\n")
             symlink(source, fixture.base + "/link")
@@ -166,7 +166,7 @@ extension MountTests {
             #expect(program.line()?.contains(#""id":123456789012345678901234567890,"#) == true)
         }
 
-        @Test("loses everything when it is killed")
+        @Test("A killed program loses all of its grants")
         func killed() throws {
             let file = try policy("[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n")
             let program = try start("--policy", file)
@@ -180,7 +180,7 @@ extension MountTests {
             #expect(pread(held, &byte, 1, 0) == -1, "nor by what was open")
         }
 
-        @Test("is answered with an error by what makes no sense, however long, and goes on")
+        @Test("A malformed request is answered with an error, and later ones are served")
         func badInput() throws {
             let program = try start("--ask", "never")
             for (text, code) in [
@@ -204,7 +204,9 @@ extension MountTests {
             #expect(fixture.mountpoints.isEmpty)
         }
 
-        @Test("gets what the person at the terminal says", .enabled(if: Command.exists("script"), "there is no script(1)"))
+        @Test(
+            "A program gets the access that the user chooses on the terminal",
+            .enabled(if: Command.exists("script"), "there is no script(1)"))
         func terminal() throws {
             let (input, output) = (fixture.base + "/in", fixture.base + "/out")
             mkfifo(input, 0o600)
@@ -232,7 +234,7 @@ extension MountTests {
             #expect(try ask(server, call("list_directories", "{}", id: 18)).result?.structuredContent?.directories?.count == 1)
             server.send(#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":20}}"#)
             #expect(try ask(server, #"{"jsonrpc":"2.0","id":21,"method":"ping"}"#).id == 21, "what was cancelled has no answer")
-            // Nobody answers, and the program goes.
+            // No user answers, and the program ends.
             server.send(request(other, id: 22))
             while let line = terminal.line(), !line.contains("asks for a directory") {}
             // Typed for the question that was withdrawn.

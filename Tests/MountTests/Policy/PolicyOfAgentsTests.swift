@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests.Policy {
-    @Test("binds what asks by mcp: what its own rules and the person allow, and the administrator does not, is not granted")
+    @Test("The administrator's policy overrides the rules of an agent")
     func askedFor() throws {
         let machine = try PolicyMachine()
         let (base, ann) = (machine.fixture.base, PolicyMachine.ann)

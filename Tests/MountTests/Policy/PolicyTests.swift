@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// What the administrator says of who may grant what.
+    /// The administrator's policy.
     @Suite(.enabled(if: Identity.isRoot, "needs root")) struct Policy {
         private struct Explained: Decodable {
             let allowed: Bool
@@ -40,12 +40,13 @@ extension MountTests {
         }
 
         @Test(
-            "users grant what a rule allows them, by user or by group, below their homes, to its views, with its access, and nothing else")
+            "A user may grant only what a rule of the policy allows")
         func rules() throws {
             try machine.write(Self.site)
             try machine.grantfs("grant", machine.home(ann) + "/src", as: ann).orThrow()
             try machine.grantfs("grant", base + "/srv/projects", "--view", "other", as: ann).orThrow()
-            // The home itself, which `~/*` leaves out, another's, and what no rule names.
+            // The home itself, which `~/*` does not match, another's, and a directory without a
+            // rule.
             refused(try machine.grantfs("grant", machine.home(ann), "--name", "h", as: ann), "the store")
             refused(
                 try machine.grantfs("grant", machine.home(ben) + "/src", "--name", "b", as: ann),
@@ -62,7 +63,7 @@ extension MountTests {
             #expect(try machine.grantfs("list", "--json", as: ben).orThrow().decoded(as: [GrantDocument].self).count == 1)
         }
 
-        @Test("what is never granted is so for root as well, with all that lies in it and all that holds it, by links and by bind mounts")
+        @Test("A directory that is never granted is refused to root under any name")
         func never() throws {
             try machine.write(Self.site)
             try machine.grantfs("grant", base + "/srv/projects").orThrow()
@@ -83,7 +84,7 @@ extension MountTests {
             #expect(try machine.grantfs("list", "--json").orThrow().decoded(as: [GrantDocument].self).count == 1)
         }
 
-        @Test("a link in a user's home leads no rule to where its writer did not mean, and a home that is another's is none")
+        @Test("A link in a user's home extends no rule")
         func links() throws {
             try machine.write("[[allow]]\nwho = [\"*\"]\ndirectories = [\"~/work\"]\n")
             let link = machine.home(ann) + "/work"
@@ -99,7 +100,7 @@ extension MountTests {
             }
         }
 
-        @Test("nothing is widened past it by set, restore, confirm, apply or run; what takes away always goes")
+        @Test("No command widens a grant beyond the policy")
         func widening() throws {
             try machine.write("[[allow]]\nwho = [\"*\"]\ndirectories = [\"~\"]\n")
             let source = machine.home(ann) + "/src"
@@ -146,7 +147,7 @@ extension MountTests {
         }
 
         @Test(
-            "a policy that cannot be read, makes no sense, or could have been written by others, refuses every grant and says where; none refuses nothing"
+            "An unreadable or foreign policy refuses every grant with its place"
         )
         func broken() throws {
             let source = machine.home(ann) + "/src"
@@ -178,13 +179,13 @@ extension MountTests {
             try Command.run(["chmod", "600", machine.policies + "/10-site.toml"])
             refused(try machine.grantfs("grant", source, "--name", "n", as: ann), "cannot be read")
             try machine.grantfs("grant", base + "/srv/projects", "--name", "n").orThrow()
-            // What is going on is taken away all the same.
+            // Existing access is withdrawn nevertheless.
             try machine.grantfs("revoke", "src", as: ann).orThrow()
             try Command.shell("rm \"$1\"/*", machine.policies)
             try machine.grantfs("restore", "src", as: ann).orThrow()
         }
 
-        @Test("policy explain says what is decided for whom, and by which line; policy check what is wrong and what is odd")
+        @Test("`policy explain` names the rule that decides")
         func explaining() throws {
             #expect(try machine.grantfs("policy", "check").orThrow().text.contains("there is no policy"))
             #expect(try machine.grantfs("policy", "explain", "/etc").orThrow().text.contains("root may grant /etc"))
@@ -220,7 +221,7 @@ extension MountTests {
             refused(try machine.grantfs("policy", "explain", source), "\(place):1")
         }
 
-        @Test("what it refuses is in the journal, with who asked for what and the line that decided")
+        @Test("A refusal by the policy is written to the journal with its rule")
         func journal() throws {
             try machine.write(Self.site)
             let socket = try machine.fixture.directory("journal") + "/socket"
@@ -239,7 +240,7 @@ extension MountTests {
             }
         }
 
-        @Test("the file that is shipped as an example is a policy, and allows nothing that it does not say")
+        @Test("The example policy is valid and grants only what its rules allow")
         func example() throws {
             let example = URL(fileURLWithPath: #filePath).deletingLastPathComponent().path + "/../../../mount-helpers/policy.toml.example"
             try machine.write(try String(contentsOfFile: example, encoding: .utf8))

@@ -2,10 +2,10 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Who holds something of a mount whose daemon has ended, and what is said of it.
+/// Holders of a mount whose daemon has ended, and the reports about them.
 extension MountTests.AfterTheDaemon {
     @Test(
-        "that was killed: revoke names who holds something of it, and --kill ends those and nobody else",
+        "`revoke --kill` ends the holders of a killed daemon's mount and no others",
         arguments: [["map"], ["fd"], ["cwd"], ["thread"]])
     func killed(kinds: [String]) throws {
         let scene = try Scene()
@@ -27,7 +27,7 @@ extension MountTests.AfterTheDaemon {
         #expect(try scene.revoke().status == 0)
     }
 
-    @Test("that was killed, held in another mount namespace where it is mounted still", .enabled(if: Identity.isRoot))
+    @Test("A holder of a killed daemon's mount in another namespace is found", .enabled(if: Identity.isRoot))
     func killedWithANamespace() throws {
         let scene = try Scene()
         let holder = try scene.holder(["map"], before: ["unshare", "-m", "--propagation", "private"])
@@ -39,7 +39,7 @@ extension MountTests.AfterTheDaemon {
     }
 
     /// In a mount namespace of its own, where fusectl is mounted as it is on machines with systemd.
-    @Test("that was killed, held by a descriptor on its way, which no table shows: it is not confirmed", .enabled(if: Identity.isRoot))
+    @Test("A descriptor in flight keeps a revocation of a dead mount unconfirmed", .enabled(if: Identity.isRoot))
     func unseen() throws {
         let fixture = try MountFixture()
         let source = try fixture.source("a")
@@ -69,7 +69,7 @@ extension MountTests.AfterTheDaemon {
     }
 
     @Test(
-        "that was killed, with nobody but a process in the root of its mount, which fusectl shows as well: that keeps no revocation unconfirmed",
+        "A process in the root of a dead mount keeps no revocation unconfirmed",
         .enabled(if: Identity.isRoot))
     func idle() throws {
         let fixture = try MountFixture()
@@ -105,7 +105,7 @@ extension MountTests.AfterTheDaemon {
     }
 
     @Test(
-        "that was killed: a process with thousands of threads, the first of which has ended, is looked at in time, and keeps nothing unconfirmed"
+        "A process with thousands of threads delays no revocation of a dead mount"
     )
     func manyThreads() throws {
         let scene = try Scene()
@@ -119,7 +119,7 @@ extension MountTests.AfterTheDaemon {
         #expect(rest.status == 0, "\(rest)")
     }
 
-    @Test("that lives while its mount was detached is asked, whatever is mounted in its place since", .enabled(if: Identity.isRoot))
+    @Test("A revocation reaches a live daemon whose mount was detached", .enabled(if: Identity.isRoot))
     func detached() throws {
         let scene = try Scene()
         let holder = try scene.holder(["map", "fd"])
@@ -137,13 +137,14 @@ extension MountTests.AfterTheDaemon {
         #expect(left.hasPrefix("map SIGBUS fd EACCES"), "\(left)")
     }
 
-    @Test("whose filesystem's number another one has by now: its users are not taken for holders")
+    @Test("Users of a filesystem that reuses a dead mount's number are not holders")
     func numberUsedAgain() throws {
         let scene = try Scene()
         try scene.fixture.killDaemon(at: scene.mount)
         let detach = Identity.isRoot ? ["umount", "-l", scene.mount] : ["fusermount3", "-uz", scene.mount]
         try Command.run(detach).orThrow()
-        // The lowest free number is given: mostly this one. Its store is another, of which the first knows nothing.
+        // The lowest free number is given: mostly this one. Its store is another, without a record
+        // of the first.
         let later = try Scene()
         let bystander = try later.holder(["map", "fd", "cwd"])
         if Machine.tellsFilesystemsApart { #expect(try scene.fixture.status().mounts.isEmpty) }
@@ -152,7 +153,7 @@ extension MountTests.AfterTheDaemon {
         #expect(try Self.said(bystander).hasPrefix("map read"))
     }
 
-    @Test("that was killed is shown as dead, with its holders, for as long as something of it is there")
+    @Test("A dead mount is shown with its holders while it is held")
     func shown() throws {
         let scene = try Scene()
         let live = try scene.fixture.grantfs("status", "--json").orThrow()
@@ -170,7 +171,7 @@ extension MountTests.AfterTheDaemon {
                 metrics.contains("grantfs_up{")
                     && metrics.split(separator: "\n").contains { $0.hasPrefix("grantfs_up{") && $0.hasSuffix(" 0") })
             #expect(try scene.fixture.grantfs("top", "--delay", "0.1").orThrow().text.contains("dead: its daemon has ended"))
-            // The second time it stands nowhere any more, and is held all the same.
+            // The second time it is mounted nowhere, and still held.
             let detach = Identity.isRoot ? ["umount", "-l", scene.mount] : ["fusermount3", "-uz", scene.mount]
             _ = try Command.run(detach)
         }
@@ -179,7 +180,7 @@ extension MountTests.AfterTheDaemon {
         #expect(gone.status == 0 && gone.trimmed == "{\"mounts\":[]}", "\(gone)")
     }
 
-    @Test("that hangs, and its filesystem with it: who holds something of it is found all the same")
+    @Test("Holders of a stopped daemon's mount are found")
     func stopped() throws {
         let scene = try Scene()
         let holder = try scene.holder(["map", "fd", "cwd"])

@@ -8,7 +8,7 @@ extension MountTests {
         // MARK: an end in order
 
         @Test(
-            "that ends in order nothing is held any more, and what was acknowledged is in the file",
+            "A daemon that ends in order leaves no cached data and keeps every write",
             arguments: ["shared", "exclusive", "none"], [SIGTERM, SIGINT, SIGHUP])
         func endInOrder(cache: String, signal: Int32) throws {
             let scene = try Scene(cache: cache)
@@ -30,7 +30,7 @@ extension MountTests {
         }
 
         @Test(
-            "that ends in order while one grant's filesystem hangs: it ends in time, and nothing is held of the others",
+            "A daemon ends in time although the source of one grant hangs",
             .enabled(if: Identity.isRoot))
         func endWhileOneHangs() throws {
             let scene = try Scene(cache: "exclusive")
@@ -49,7 +49,7 @@ extension MountTests {
             try scene.awaitEnd()
         }
 
-        @Test("that ends in order after it was detached: the mount that came in its place stays", .enabled(if: Identity.isRoot))
+        @Test("A detached daemon that ends leaves the mount at its place", .enabled(if: Identity.isRoot))
         func endAfterDetaching() throws {
             let scene = try Scene()
             let holder = try scene.holder(["map", "fd"])
@@ -64,7 +64,7 @@ extension MountTests {
         // MARK: an end without order
 
         @Test(
-            "that was killed: what the kernel had cached for those who hold it is forgotten at once, dirty or not, in one namespace or another",
+            "A killed daemon leaves no cached data to its holders",
             arguments: ["shared", "exclusive"])
         func forgotten(cache: String) throws {
             let scene = try Scene(cache: cache)
@@ -80,13 +80,13 @@ extension MountTests {
             try scene.fixture.wait(until: "nothing is left of it") {
                 try Self.saidOfReads(holder) == "map SIGBUS fd ENOTCONN cwd ENOTCONN"
             }
-            // Nobody is left who would keep the connection, or the processes beside it.
+            // No process is left that would keep the connection, or the processes beside it.
             try scene.fixture.wait(until: "the keeper has ended") { Processes.keepers(of: scene.mount).isEmpty }
             #expect(holder.wait(within: 0) == nil, "nobody is ended")
         }
 
         @Test(
-            "that was killed, of a user who cannot cut its connection: what he stored is not waited for, and all of it is forgotten",
+            "A user's killed daemon leaves no cached data to its holders",
             .enabled(if: Machine.usersCanMount, "\(Machine.usersCannotMount)"), arguments: ["shared", "exclusive"])
         func forgottenForAUser(cache: String) throws {
             let scene = try Scene(cache: cache, owner: try #require(Machine.plainUser))
@@ -101,7 +101,7 @@ extension MountTests {
         }
 
         @Test(
-            "that was killed a moment ago: a revocation is not confirmed before the process beside it has had the kernel forget",
+            "A revocation of a dead mount waits until its keeper has invalidated the cache",
             .enabled(if: Machine.usersCanMount, "\(Machine.usersCannotMount)"), arguments: [false, true])
         func keeperAtWork(isUsers: Bool) throws {
             let scene = try Scene(owner: isUsers ? try #require(Machine.plainUser) : .current)
@@ -121,7 +121,7 @@ extension MountTests {
         }
 
         @Test(
-            "that was killed while a thread of it stands in a granted filesystem that hangs: all else is forgotten, and nobody waits",
+            "A killed daemon with a hanging thread leaves no other cached data",
             .enabled(if: Identity.isRoot))
         func forgottenWhileOneHangs() throws {
             let scene = try Scene(cache: "exclusive")
@@ -143,7 +143,7 @@ extension MountTests {
         }
 
         @Test(
-            "whose connection was cut (umount -f): as one that was killed, but that it forgets by itself, without its keeper",
+            "A revocation finds and ends holders of a cut connection",
             .enabled(if: Identity.isRoot), arguments: ["shared", "exclusive"])
         func cut(cache: String) throws {
             let scene = try Scene(cache: cache)
@@ -151,10 +151,11 @@ extension MountTests {
             let keepers = Processes.keepers(of: scene.mount)
             #expect(keepers.count == 1)
             for keeper in keepers { kill(keeper, SIGKILL) }
-            // It is busy, and stays; the connection is cut all the same.
+            // It is busy and stays mounted. The connection is cut nevertheless.
             _ = try Command.run(["umount", "-f", scene.mount])
             try scene.awaitEnd()
-            // After 6.18 the kernel keeps what is cached under write-back, and then nobody can tell it anything: docs/conformance.md, “What differs”.
+            // After 6.18 the kernel keeps cached data under write-back, and then no process can
+            // invalidate it: docs/conformance.md, “What differs”.
             let keeps = cache == "exclusive" && Machine.kernel > (6, 18)
             let said = try Self.said(holder)
             #expect(said.hasPrefix("map SIGBUS") || (keeps && said.hasPrefix("map read")), "\(said)")

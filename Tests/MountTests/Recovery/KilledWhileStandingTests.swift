@@ -2,10 +2,11 @@ import Foundation
 import TestSupport
 import Testing
 
-// A thread of a daemon stands in a call that no signal ends, and so its process is there after it was killed, with all that it has open.
+// A thread of a daemon waits in a call that no signal ends, so its process outlives a kill, with
+// all of its open files.
 extension MountTests.AfterTheDaemon {
     @Test(
-        "that was killed, or told to end, while a thread stands for whoever holds a listing: it is dead, and keeps nobody waiting",
+        "A daemon killed while a thread waits for a listing delays no later command",
         .enabled(if: MountTests.AHeldKernelLock.isPossible, "needs root, /dev/fuse and a plain user"),
         arguments: ["shared", "exclusive"], [SIGKILL, SIGTERM])
     func killedWhileAThreadStands(cache: String, signal: Int32) throws {
@@ -36,7 +37,7 @@ extension MountTests.AfterTheDaemon {
         let mount = try #require(revoked.first?.mounts.first)
         #expect(held.status == 3 && !mount.confirmed && mount.state == "dead" && mount.holders?.map(\.pid) == [attack.pid], "\(held)")
 
-        // A mount comes in its place, whoever holds the dead one.
+        // A new mount takes its place, despite holders of the dead one.
         #expect(try fixture.grantfs("mount", "default", mountpoint, within: 30).status == 0)
         #expect(try Command.run(["ls", mountpoint], within: 10).status == 0)
         let ended = try fixture.grantfs("revoke", "other", "--kill", "--timeout", "5", "--json", within: 30)

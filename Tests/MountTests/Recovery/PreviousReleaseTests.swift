@@ -53,7 +53,7 @@ extension MountTests {
         }
 
         @Test(
-            "goes on with this one's daemon after an upgrade, and all that was open and locked with it",
+            "An upgrade from the previous release keeps open files and locks",
             arguments: ["rw", "cache=exclusive", "recover"])
         func upgraded(options: String) throws {
             let (previous, mount, file) = try mounted(options: options)
@@ -75,7 +75,7 @@ extension MountTests {
         }
 
         @Test(
-            "that cannot hand over just now goes on with its own daemon, as does one of this release that the previous one would take over")
+            "A daemon of the previous release that cannot hand over goes on")
         func refused() throws {
             let (previous, mount, file) = try mounted(options: "rw")
             defer { close(file) }
@@ -99,7 +99,7 @@ extension MountTests {
             #expect(pread(file, &byte, 1, 0) == 1)
         }
 
-        @Test("answers this release's commands, and is revoked and unmounted by them")
+        @Test("A daemon of the previous release obeys commands of this release")
         func commands() throws {
             let (previous, mount, file) = try mounted(options: "rw")
             let fixture = previous.fixture

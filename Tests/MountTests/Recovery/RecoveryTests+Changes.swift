@@ -6,7 +6,7 @@ import Testing
 // What a daemon that dies leaves of changes that were under way.
 extension MountTests.ADaemonThatDies {
     @Test(
-        "again and again under programs that create, read, append, rename, remove and lock: EIO at the most, and nothing acknowledged is lost",
+        "No acknowledged change is lost while daemons die under load",
         arguments: deaths)
     func underLoad(_ way: Succession.Way) throws {
         let scene = try Succession(way, switches: ["GRANTFS_TEST_CRASHES": "1000"])
@@ -32,7 +32,7 @@ extension MountTests.ADaemonThatDies {
         try load.expect("done")
         let text = { (name: String) in (try? String(contentsOfFile: name, encoding: .utf8)) ?? "" }
         let strange = text(scene.fixture.base + "/errors").split(separator: "\n").filter { line in
-            // What was done and could not be acknowledged shows later.
+            // A change that was made but not acknowledged shows later.
             !["Input/output error", "I/O error", "File exists", "No such file"].contains { line.contains($0) }
         }
         #expect(strange.isEmpty, "\(strange.prefix(5))")
@@ -42,7 +42,7 @@ extension MountTests.ADaemonThatDies {
         #expect(!FileManager.default.fileExists(atPath: scene.fixture.base + "/both"), "two had the lock")
     }
 
-    @Test("does nothing twice: a file that was not there is made, and never there already; a line is appended once", arguments: deaths)
+    @Test("A change is never made twice while daemons die", arguments: deaths)
     func once(_ way: Succession.Way) throws {
         let scene = try Succession(way, switches: ["GRANTFS_TEST_CRASHES": "1000"])
         let makers = (1...4).map { Maker(scene.mount + "/a/made\($0)-") }
@@ -56,7 +56,7 @@ extension MountTests.ADaemonThatDies {
         }
     }
 
-    @Test("with an append that is made and not yet acknowledged: that is EIO, and not made again", arguments: deaths)
+    @Test("An append that is made but not acknowledged gives EIO and is not repeated", arguments: deaths)
     func appended(_ way: Succession.Way) throws {
         let scene = try Succession(way)
         let source = try HostileSource("late", in: scene.fixture)
@@ -111,7 +111,7 @@ extension MountTests.ADaemonThatDies {
     }
 
     @Test(
-        "with a change that is EIO, done or not: what is there shows at once, however long the kernel may keep names", arguments: deaths
+        "The result of a change that gave EIO shows in the mount", arguments: deaths
     )
     func afterAnError(_ way: Succession.Way) throws {
         let scene = try Succession(way, cache: "exclusive", switches: ["GRANTFS_TEST_CRASHES": "1000"])
@@ -149,7 +149,7 @@ extension MountTests.ADaemonThatDies {
         #expect(Int(errors) != nil, "\(errors)")
     }
 
-    @Test("with a rename that was done and is EIO: the new name shows, and the old one does not", arguments: deaths)
+    @Test("A rename that was done but gave EIO shows the new name only", arguments: deaths)
     func renamedWithAnError(_ way: Succession.Way) throws {
         let scene = try Succession(way, cache: "exclusive")
         let volume = try Volume(.ext4, at: "volume", in: scene.fixture)
@@ -165,7 +165,7 @@ extension MountTests.ADaemonThatDies {
         let renaming = "import os, sys\ntry: os.rename(*sys.argv[1:])\nexcept OSError as error: sys.exit(error.errno)"
         let rename: Child
         do {
-            // It is begun, cannot be done yet, and is done when nobody is left to say so.
+            // It begins, cannot proceed yet, and completes when no process is left to report it.
             defer { _ = try? Command.run(["fsfreeze", "--unfreeze", volume.place]) }
             rename = try Child(["python3", "-I", "-c", renaming, directory + "/old", directory + "/new"])
             try scene.fixture.wait(until: "the daemon waits for the filesystem") { Processes.isInKernel(daemon) }

@@ -5,7 +5,7 @@ import Testing
 
 // What a daemon that dies leaves of claims and presenters.
 extension MountTests.ADaemonThatDies {
-    @Test("leaves a claim to who holds it, and binds whom it binds; who waits has his place in the line", arguments: deaths)
+    @Test("Claims and their order survive the death of a daemon", arguments: deaths)
     func claims(_ way: Succession.Way) throws {
         let scene = try Succession(way, switches: ["GRANTFS_TEST_CRASHES": "20"])
         let (fixture, source) = (scene.fixture, scene.source)
@@ -47,7 +47,7 @@ extension MountTests.ADaemonThatDies {
         try second.expect("granted")
     }
 
-    @Test("ends a claim whose grant is withdrawn while nobody serves", arguments: deaths)
+    @Test("A claim ends if its grant is withdrawn while no daemon serves", arguments: deaths)
     func claimsWithdrawn(_ way: Succession.Way) throws {
         let scene = try Succession(way, switches: ["GRANTFS_TEST_RECOVER": "held begin"])
         let (holder, other) = (try scene.fixture.claimant(), try scene.fixture.claimant())
@@ -63,7 +63,7 @@ extension MountTests.ADaemonThatDies {
         try other.expect("granted")
     }
 
-    @Test("has presenters asked before a claim is granted, as they would have been", arguments: deaths)
+    @Test("Presenters are asked before a claim is granted after a daemon's death", arguments: deaths)
     func presenters(_ way: Succession.Way) throws {
         let scene = try Succession(way, switches: ["GRANTFS_TEST_CRASHES": "20"])
         let item = scene.source + "/file"
@@ -78,7 +78,7 @@ extension MountTests.ADaemonThatDies {
         try asker.expect("granted")
         held.send("read \(item)")
         try scene.replaceDaemon()
-        // The presenter is waited for until it has come again.
+        // The claim waits for the presenter until it has reconnected.
         try scene.fixture.tell(presenter, "hold")
         asker.send("end")
         try asker.expect("granted")
@@ -87,7 +87,7 @@ extension MountTests.ADaemonThatDies {
         try held.expect("granted")
     }
 
-    @Test("in the middle of claims that come and go: each is held by one at a time, and nobody loses one")
+    @Test("Each item has one claimant at a time while daemons die")
     func claimsUnderWay() throws {
         let scene = try Succession(.death, switches: ["GRANTFS_TEST_CRASHES": "1000"])
         let work = try (0..<4).map { number in

@@ -4,12 +4,13 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// A daemon that dies while its mount is used, and is followed by another one: `mount -o recover`. What goes on is in `AnUpgrade`.
+    /// A daemon that dies while its mount is used, and is followed by another one: `mount -o
+    /// recover`. `AnUpgrade` tests the state that survives.
     @Suite struct ADaemonThatDies {
         static let deaths = [Succession.Way.death, .deathOnOldKernel]
 
         @Test(
-            "holds a revocation up that comes meanwhile: it is confirmed when it is true, and not before",
+            "A revocation during a daemon's death is confirmed once it is in force",
             arguments: ["shared", "exclusive"], deaths)
         func revokedMeanwhile(cache: String, _ way: Succession.Way) throws {
             let scene = try Succession(way, cache: cache, switches: ["GRANTFS_TEST_RECOVER": "slow taken"])
@@ -23,20 +24,20 @@ extension MountTests {
         }
 
         @Test(
-            "again and again leaves what was withdrawn refused in the same way, however often it is asked for meanwhile", arguments: deaths)
+            "A withdrawn grant stays refused through many deaths of daemons", arguments: deaths)
         func withdrawnLongAgo(_ way: Succession.Way) throws {
             let scene = try Succession(way, switches: ["GRANTFS_TEST_CRASHES": "20"])
             let holder = try scene.holder(["map", "fd", "cwd"])
             #expect(try scene.fixture.grantfs("revoke", "a").status == 0)
             for turn in 1...5 {
                 try scene.replaceDaemon()
-                // What is left of it is looked at every second.
+                // The daemon inspects the remains every second.
                 usleep(1_300_000)
                 #expect(try Succession.said(holder) == "map SIGBUS fd EACCES cwd EACCES", "after \(turn) deaths")
             }
         }
 
-        @Test("with as many descriptors as it may have, of which it was started with fewer, is followed", arguments: deaths)
+        @Test("A successor takes over more descriptors than its start limit", arguments: deaths)
         func manyDescriptors(_ way: Succession.Way) throws {
             let scene = try Succession(way, limits: ["--nofile=200:1024"])
             var opened: [Int32] = []
@@ -54,7 +55,7 @@ extension MountTests {
         }
 
         @Test(
-            "refuses what was withdrawn while nobody served from its first answer on, also when who has withdrawn it is gone",
+            "A successor refuses a grant withdrawn before its first reply",
             arguments: deaths)
         func revokedByWhoIsGone(_ way: Succession.Way) throws {
             // It has read the store by then, and does not look again for a time.
@@ -83,7 +84,7 @@ extension MountTests {
             #expect(access(scene.mount + "/a/other", F_OK) == -1 && errno == EACCES)
         }
 
-        @Test("in the middle of a withdrawal: the next one carries it through before it is confirmed")
+        @Test("A withdrawal interrupted by a daemon's death is completed by the next one")
         func midWithdrawal() throws {
             for turn in 0..<6 {
                 let scene = try Succession(.death)
@@ -98,7 +99,7 @@ extension MountTests {
             }
         }
 
-        @Test("leaves a read-only grant read-only, and one that is narrowed meanwhile becomes so")
+        @Test("A read-only grant stays read-only after a daemon's death")
         func narrowed() throws {
             let scene = try Succession(.death)
             let early = open(scene.mount + "/a/file", O_RDWR | O_CLOEXEC)
@@ -115,7 +116,7 @@ extension MountTests {
             #expect(late >= 0 && write(late, "x", 1) == 1)
         }
 
-        @Test("with a request that kills every daemon: that is answered with EIO, and the mount goes on", arguments: deaths)
+        @Test("A request that kills every daemon gives EIO and the mount goes on", arguments: deaths)
         func deadlyRequest(_ way: Succession.Way) throws {
             let scene = try Succession(way, switches: ["GRANTFS_TEST_TRAP": "locked"])
             let asked = try Command.run(["stat", "-f", scene.mount + "/a/file"])
@@ -124,7 +125,7 @@ extension MountTests {
             #expect(try scene.fixture.status().mounts.count == 1)
         }
 
-        @Test("again and again within a minute is not followed for ever: then the mount is dead, and what is held can be revoked")
+        @Test("A daemon that dies too often is not replaced, and its mount is dead")
         func crashLoop() throws {
             let scene = try Succession(.death, switches: ["GRANTFS_TEST_CRASHES": "2"])
             let holder = try scene.holder(["map", "fd", "cwd"])
@@ -138,7 +139,7 @@ extension MountTests {
             #expect(status.status == 1 && status.errors.contains("again and again"), "\(status)")
         }
 
-        @Test("and whose successor dies as it takes over: another one does, or the mount is dead and says so")
+        @Test("A mount is dead if each successor dies as it takes over")
         func successorDies() throws {
             let scene = try Succession(.death, switches: ["GRANTFS_TEST_RECOVER": "taken", "GRANTFS_TEST_CRASHES": "2"])
             let holder = try scene.holder(["map", "fd", "cwd"])
@@ -149,7 +150,7 @@ extension MountTests {
             }
         }
 
-        @Test("and whose successors get stuck as they take over: they are given up, and after a time the mount is dead and says so")
+        @Test("A mount is dead after its successors hang as they take over")
         func successorsGetStuck() throws {
             let scene = try Succession(
                 .death, switches: ["GRANTFS_TEST_RECOVER": "stuck taken", "GRANTFS_TEST_CRASHES": "1000", "GRANTFS_TEST_PATIENCE": "1"])
@@ -162,14 +163,14 @@ extension MountTests {
             #expect(try scene.fixture.grantfs("status").status == 1)
         }
 
-        @Test("and whose successor dies as it is about to have the mount is followed by one daemon, and not by two")
+        @Test("A successor that dies before it serves is replaced by exactly one daemon")
         func successorDiesArmed() throws {
             let scene = try Succession(.death, switches: ["GRANTFS_TEST_RECOVER": "first armed"])
             let holder = try scene.holder(["map", "fd", "cwd"])
             let first = try scene.fixture.daemon(at: scene.mount)
             kill(first, SIGKILL)
             #expect(try Succession.said(holder).hasPrefix("map read fd read cwd seen"))
-            // Who would start another one does so at once.
+            // A successor would start immediately.
             usleep(500_000)
             let daemons = try Command.run(["pgrep", "-f", "recover --store \(scene.fixture.base)/store"]).text.split(separator: "\n")
             // It, and its supervisor.
@@ -177,7 +178,7 @@ extension MountTests {
         }
 
         @Test(
-            "or is replaced, and whose keeper is slow to look: the mount is not taken for dead when another daemon has it",
+            "A slow keeper does not take a mount with a new daemon for dead",
             arguments: [Succession.Way.upgrade, .death])
         func slowKeeper(_ way: Succession.Way) throws {
             // A keeper that has heard nothing for half a second looks at the processes. With this it does so a second later.
@@ -191,7 +192,7 @@ extension MountTests {
             #expect(FileManager.default.contents(atPath: succession.mount + "/a/file")?.count == 8192)
         }
 
-        @Test("can be upgraded, and its successor dies and is followed as well")
+        @Test("An upgraded daemon that dies is replaced as well")
         func upgraded() throws {
             let scene = try Succession(.death)
             let holder = try scene.holder(["map", "fd", "cwd"])
@@ -203,7 +204,7 @@ extension MountTests {
             #expect(try Succession.said(holder) == "map SIGBUS fd EACCES cwd EACCES")
         }
 
-        @Test("whose supervisor has died too leaves the mount as it would without the option")
+        @Test("A mount is dead if its supervisor dies with the daemon")
         func bothDie() throws {
             let scene = try Succession(.death)
             let holder = try scene.holder(["map", "fd", "cwd"])
@@ -219,7 +220,7 @@ extension MountTests {
             }
         }
 
-        @Test("in order leaves no process behind")
+        @Test("A daemon that ends in order leaves no processes")
         func endsInOrder() throws {
             let scene = try Succession(.death)
             let daemon = try scene.fixture.daemon(at: scene.mount)

@@ -8,7 +8,8 @@ struct Succession {
     /// What ends the first daemon.
     enum Way: String, CaseIterable, Sendable {
         case upgrade, death
-        /// As `death`, on a kernel that cannot be asked again for what the first daemon had received (before Linux 6.9).
+        /// As `death`, on a kernel that cannot resend the requests of the first daemon (before
+        /// Linux 6.9).
         case deathOnOldKernel
     }
 

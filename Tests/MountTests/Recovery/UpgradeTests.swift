@@ -6,7 +6,7 @@ import Testing
 extension MountTests {
     /// A mount that goes from one daemon to the next while it is used: `grantfs upgrade`, or because the first one dies (`-o recover`).
     @Suite struct AnUpgrade {
-        /// fcntl(2) with an open-file-description lock of one byte; its result.
+        /// fcntl(2) with an open-file-description lock of one byte. Returns its result.
         private static func lock(_ descriptor: Int32, _ type: Int32, waits: Bool = false) -> Int32 {
             var wish = Glibc.flock()
             wish.l_type = Int16(type)
@@ -16,10 +16,10 @@ extension MountTests {
             return fcntl(descriptor, waits ? 38 : 37, &wish)
         }
 
-        // MARK: what goes on
+        // MARK: surviving state
 
         @Test(
-            "keeps what is open, where it stands, and what is locked; removed files, listings, mappings and directories go on",
+            "An upgrade keeps open files, offsets, locks, listings and mappings",
             arguments: ["shared", "exclusive", "none"], Succession.Way.allCases)
         func goesOn(cache: String, _ way: Succession.Way) throws {
             let scene = try Succession(way, cache: cache)
@@ -75,13 +75,13 @@ extension MountTests {
             #expect(msync(memory, 4096, MS_SYNC) == 0 && close(mapped) == 0)
             #expect(try Data(contentsOf: URL(fileURLWithPath: scene.source + "/mapped")).prefix(4) == Data([1, 1, 2, 3]))
             #expect(try String(contentsOfFile: scene.source + "/log", encoding: .utf8) == "xxx")
-            // What is given up is given up for everybody.
+            // An unlocked range is free for all processes.
             #expect(Self.lock(locked, F_UNLCK) == 0 && Self.lock(other, F_WRLCK) == 0)
             #expect(flock(whole, LOCK_UN) == 0 && flock(otherWhole, LOCK_EX | LOCK_NB) == 0)
         }
 
         @Test(
-            "keeps a lock from who waits for it, gives it to him when it is free, and lets who is interrupted go",
+            "An upgrade keeps a held lock and its waiters",
             arguments: Succession.Way.allCases)
         func waitsOn(_ way: Succession.Way) throws {
             let scene = try Succession(way)
@@ -101,7 +101,7 @@ extension MountTests {
             try waiting.expect("got it")
         }
 
-        @Test("of a user's mount goes on as well", .enabled(if: Machine.usersCanMount), arguments: Succession.Way.allCases)
+        @Test("An upgrade of a user's mount keeps open files", .enabled(if: Machine.usersCanMount), arguments: Succession.Way.allCases)
         func ofAUser(_ way: Succession.Way) throws {
             let scene = try Succession(way, owner: try #require(Machine.plainUser))
             let read = { try Command.run(["cat", scene.mount + "/a/file"], as: scene.fixture.owner) }
@@ -115,7 +115,7 @@ extension MountTests {
         // MARK: coordination
 
         @Test(
-            "takes claims along: who holds one, who waits for it, whom it binds in the mount, and whose answer is waited for",
+            "An upgrade keeps held and waiting claims and presenters",
             arguments: ["shared", "exclusive"])
         func claims(cache: String) throws {
             let scene = try Succession(cache: cache)
@@ -157,7 +157,7 @@ extension MountTests {
             try presenter.expect("told released")
         }
 
-        @Test("goes on counting: requests, bytes, refusals, withdrawals")
+        @Test("An upgrade keeps the counters of the metrics")
         func counters() throws {
             let scene = try Succession()
             let fixture = scene.fixture
@@ -178,7 +178,7 @@ extension MountTests {
             #expect(after[0] == 1 && after[1] >= 1 && after[2] > 0 && after[3] > 0, "\(after)")
         }
 
-        @Test("keeps telling who watches, and nothing twice")
+        @Test("An upgrade loses and repeats no event of a watch")
         func watches() throws {
             struct Event: Decodable {
                 let number: Int
@@ -209,7 +209,7 @@ extension MountTests {
         // MARK: revocation
 
         @Test(
-            "leaves what was revoked revoked, and what is revoked after it is refused: new paths, descriptors, mappings, directories",
+            "An upgrade keeps revocations and obeys later ones",
             arguments: Succession.Way.allCases)
         func revoked(_ way: Succession.Way) throws {
             let scene = try Succession(way)
@@ -223,13 +223,13 @@ extension MountTests {
             #expect(try Succession.said(after).hasPrefix("map read fd read cwd seen"))
             #expect(try scene.fixture.revoke("b").allSatisfy { $0.mounts.allSatisfy { $0.confirmed } })
             #expect(try Succession.said(after) == "map SIGBUS fd EACCES cwd EACCES")
-            // What is given again is another activation: what was held before stays refused.
+            // A restored grant is another activation: earlier descriptors stay refused.
             try scene.fixture.restore("a")
             try scene.fixture.wait(until: "it is there again") { access(scene.mount + "/a/file", R_OK) == 0 }
             #expect(try Succession.said(before) == "map SIGBUS fd EACCES cwd EACCES")
         }
 
-        @Test("holds up a revocation that comes meanwhile, and does not lose it")
+        @Test("A revocation during an upgrade waits for it and is in force")
         func revokedMeanwhile() throws {
             let scene = try Succession()
             let holder = try scene.holder(["map", "fd", "cwd"])
@@ -244,7 +244,7 @@ extension MountTests {
         }
 
         @Test(
-            "at the same moment as other commands costs neither: each asks the daemon that has the mount, and none takes the mount for dead"
+            "Commands during an upgrade succeed"
         )
         func besideCommands() throws {
             let scene = try Succession()
@@ -260,7 +260,7 @@ extension MountTests {
         // MARK: when it cannot be
 
         @Test(
-            "that fails at whatever moment leaves the old daemon as it was, on record, and with its mount",
+            "A failed upgrade leaves the old daemon with its mount",
             arguments: ["state", "ready", "yours"])
         func fails(stage: String) throws {
             let scene = try Succession()
@@ -279,7 +279,7 @@ extension MountTests {
             #expect(try Succession.said(holder) == "map SIGBUS fd EACCES cwd EACCES")
         }
 
-        @Test("that would cut off an operation is refused with the reason, and all goes on")
+        @Test("An upgrade that would cut off an operation is refused with a reason")
         func refused() throws {
             let scene = try Succession()
             let source = try HangingSource("hung", in: scene.fixture)
@@ -301,7 +301,7 @@ extension MountTests {
         }
 
         @Test(
-            "by a program that would have agreed on something else with the kernel is declined, and all goes on",
+            "An upgrade by a program with other kernel options is refused",
             .enabled(if: Machine.kernel >= (6, 6), "needs a kernel that maps directly (FUSE_DIRECT_IO_ALLOW_MMAP)"))
         func otherwiseAgreed() throws {
             let scene = try Succession()
@@ -314,7 +314,7 @@ extension MountTests {
         }
 
         @Test(
-            "of what a program of another version, or with another layout of its memory, has written is declined, and all goes on",
+            "An upgrade by a program with another state format is refused",
             arguments: ["earlier version", "later version", "other layout"])
         func otherwiseWritten(_ difference: String) throws {
             let scene = try Succession(switches: ["GRANTFS_TEST_HAND_OVER": difference])
@@ -325,7 +325,7 @@ extension MountTests {
             #expect(try String(contentsOfFile: scene.mount + "/a/file", encoding: .utf8).count == 8192)
         }
 
-        @Test("is written to memory alone: a file, of the mount itself even, is declined")
+        @Test("An upgrade accepts a state only in memory")
         func notMemory() throws {
             let scene = try Succession()
             // Files of a tmpfs, which /tmp is on some machines, are memory as well (`MemoryFile.isOne`).
@@ -339,7 +339,7 @@ extension MountTests {
             #expect(try String(contentsOfFile: scene.mount + "/a/file", encoding: .utf8).count == 8192)
         }
 
-        @Test("of nothing, or of what is no mount, is an error that says so")
+        @Test("An upgrade without a live mount is an error")
         func badInput() throws {
             let scene = try Succession()
             #expect(try scene.fixture.grantfs("upgrade").status == 2)
@@ -353,7 +353,7 @@ extension MountTests {
         // MARK: under load
 
         @Test(
-            "again and again under programs that create, read, rename, remove, list and lock: nobody sees an error",
+            "No program sees an error while upgrades repeat under load",
             arguments: ["shared", "exclusive"])
         func underLoad(cache: String) throws {
             let scene = try Succession(cache: cache)

@@ -3,13 +3,13 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Every attack on the machinery at once, in grants of the attackers' own, beside programs that work in a grant which comes and goes, and in one that
-    /// nobody touches.
+    /// Every attack at once, in grants of the attackers' own, beside programs that work in a grant
+    /// that comes and goes, and in an unchanged one.
     @Suite(.serialized) struct UnderLoadAndAttacked {
         static let isLong = ProcessInfo.processInfo.environment["GRANTFS_LONG_TESTS"] != nil
 
         @Test(
-            "no operation succeeds after a confirmation, and the other grant never fails",
+            "No operation succeeds after a revocation under attack",
             .enabled(if: AHeldKernelLock.isPossible && isLong, "needs root, /dev/fuse, a plain user, and GRANTFS_LONG_TESTS"),
             arguments: ["shared", "exclusive"])
         func everythingAtOnce(cache: String) throws {
@@ -55,7 +55,7 @@ extension MountTests {
                     + "the other grant waited \(Int(waited)) ms at the most")
         }
 
-        /// Who attacks, all at once, and what they attack with.
+        /// The attackers, all at once, and their means.
         private struct Attackers {
             private let memory: HangingSource
             private let spaces: [HostileSource]
@@ -70,7 +70,7 @@ extension MountTests {
                     ("leased", "for i in $(seq 0 299); do echo text > lease$i; done"),
                 ] {
                     let source = try fixture.source(name)
-                    // A lease is for who owns the file.
+                    // Only a file's owner gets a lease.
                     try Command.shell("cd \"$1\"; \(script); chown -R \(user.uid):\(user.gid) .", source).orThrow()
                     try fixture.grant(source)
                 }
@@ -80,7 +80,7 @@ extension MountTests {
                 spaces = try ["one", "two"].map { try HostileSource($0, in: fixture, space: .files) }
                 for space in spaces { try fixture.grant(space.directory) }
                 memory = try HangingSource("memory", in: fixture, squashes: true)
-                // A file for each: to open it once more waits for what is locked of it.
+                // A file for each: another open would wait for its locks.
                 for name in ["listed", "root"] {
                     try memory.file(name, size: 64 * 4096)
                     chmod(memory.behind + "/" + name, 0o666)
@@ -115,7 +115,7 @@ extension MountTests {
                 attacks = holding + late
             }
 
-            /// Ends all of them, whatever they hold.
+            /// Ends all of them with everything they hold.
             func end() {
                 for attack in attacks { attack.kill() }
                 memory.end()

@@ -4,8 +4,8 @@ import Testing
 extension MountTests {
     /// What a withdrawal in the midst of writes does to others.
     @Suite struct Bystanders {
-        /// Writes, stores and renames below the second argument, again and again; whoever cannot begins anew. Prints the errors of close(2) when its
-        /// input ends.
+        /// Writes, stores and renames below the second argument, again and again. After an error it
+        /// starts again. Prints the errors of close(2) when its input ends.
         private static let writing = """
             import mmap, os, random, sys, threading, time
             def storing(memory):
@@ -51,7 +51,8 @@ extension MountTests {
             os._exit(0)
             """
 
-        /// Asks for everything to be written down, again and again; prints what failed when its input ends.
+        /// Requests write-back of everything, again and again. Prints the failures when its input
+        /// ends.
         private static let syncing = """
             import ctypes, os, select, sys
             library, errors = ctypes.CDLL(None, use_errno=True), set()
@@ -67,7 +68,7 @@ extension MountTests {
             """
 
         @Test(
-            "of a withdrawal, or a narrowing, in the midst of writes: no syncfs, fsync or close in another grant fails",
+            "A withdrawal amid writes fails no fsync or close in another grant",
             arguments: ["shared", "exclusive"], ["revoke", "narrow"])
         func syncing(cache: String, how: String) throws {
             let fixture = try MountFixture()

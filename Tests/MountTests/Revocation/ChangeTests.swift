@@ -4,20 +4,21 @@ import Testing
 
 extension MountTests {
     @Suite struct ALiveChange {
-        /// What opens for writing and changes nothing: under cache=exclusive the first write is what is refused (`WhoIsAlone/readOnly`).
+        /// Calls that open for writing and change nothing: under cache=exclusive the first write is
+        /// refused (`WhoIsAlone/readOnly`).
         private static let opening: Set<String> = [
             "open-proc-fd-for-writing", "openat-for-writing", "open-for-writing", "open-rdwr", "open-append",
         ]
 
         @Test(
-            "to read-only refuses changes with EROFS, on handles opened before as well, and reading goes on",
+            "A narrowing to read-only gives EROFS on open handles, and reads go on",
             arguments: ["shared", "exclusive", "none"], [false, true])
         func narrowing(cache: String, cold: Bool) throws {
             let mount = try ProbedMount(Situation(cold: cold, cache: cache))
             let native = try mount.native()
             let before = try mount.probe(mount.held)
             try mount.fixture.grantfs("set", "held", "--access", "read-only").orThrow()
-            // Mappings have a test of their own: what is refused there is the file, not the page.
+            // Mappings have a test of their own: there the file is refused, not the page.
             for result in try before.attempt() where !result.held.hasPrefix("map") && result.errno != "SKIP" {
                 if result.change && native[result.row] == "OK" {
                     let mayOpen = cache == "exclusive" && Self.opening.contains(result.kind)
@@ -35,7 +36,7 @@ extension MountTests {
         }
 
         @Test(
-            "to read-only lets nothing be written to a file that is open for writing; it can be read, synced and closed",
+            "A narrowing to read-only stops writes to a file that is open for writing",
             arguments: ["shared", "exclusive", "none"])
         func narrowingOpenFiles(cache: String) throws {
             let fixture = try MountFixture()
@@ -71,7 +72,7 @@ extension MountTests {
         }
 
         @Test(
-            "to read-only keeps what mappings stored before, and lets nothing through that they store after",
+            "A narrowing to read-only keeps earlier stores of mappings and refuses later ones",
             arguments: ["shared", "exclusive"])
         func narrowingMappings(cache: String) throws {
             let fixture = try MountFixture()
@@ -98,7 +99,7 @@ extension MountTests {
             #expect(try pages(holding: "Z") == 32)
         }
 
-        @Test("a grant made, renamed, withdrawn or restored shows at once")
+        @Test("A new, renamed, withdrawn or restored grant shows immediately")
         func rootListing() throws {
             let fixture = try MountFixture()
             let mountpoint = try fixture.mount(isNew: true)
@@ -121,7 +122,7 @@ extension MountTests {
             #expect(try Command.run(["stat", mountpoint + "/a"]).errors.contains("No such file"))
         }
 
-        @Test("an expiry ends access by itself, on handles too, and restore brings it back")
+        @Test("An expired grant is refused on open handles until it is restored")
         func expiry() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -133,7 +134,8 @@ extension MountTests {
             // Not before everything is held, however long that takes.
             try fixture.grantfs("set", "a", "--expires", "1s").orThrow()
             try fixture.wait(until: "the grant has expired") { try Command.run(["cat", mountpoint + "/a/read"]).status != 0 }
-            // The gate is shut before the kernel has forgotten everything, and nobody waits for the rest but the daemon.
+            // The gate is shut before the kernel's cache is invalidated, and only the daemon waits
+            // for the rest.
             try fixture.wait(until: "the withdrawal is over") {
                 try fixture.metrics().value("grantfs_withdrawal_duration_seconds_count", ["kind": "revocation"]) == 1
             }
@@ -147,7 +149,7 @@ extension MountTests {
             #expect(again.state == "active" && again.expires == nil)
         }
 
-        @Test("restoring makes fresh opens work while the handles from before stay refused, however often")
+        @Test("A restoration permits new opens, and old handles stay refused")
         func restoring() throws {
             let mount = try ProbedMount(Situation())
             let native = try mount.native()

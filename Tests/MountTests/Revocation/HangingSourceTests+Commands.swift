@@ -2,9 +2,9 @@ import Foundation
 import TestSupport
 import Testing
 
-// What is done beside it while it hangs.
+// Work beside it while it hangs.
 extension MountTests.AHangingSource {
-    @Test("does not keep any command from ending, and is said not to answer")
+    @Test("Every command ends while a source hangs")
     func commandsThatLook() throws {
         let mounted = try Mounted()
         defer { mounted.source.end() }
@@ -39,7 +39,7 @@ extension MountTests.AHangingSource {
         }
     }
 
-    @Test("does not keep a mount from being made, nor other grants from being given, followed and found in it")
+    @Test("A mount is made and other grants are served while a source hangs")
     func mountedWhileItHangs() throws {
         let mounted = try Mounted()
         defer { mounted.source.end() }
@@ -47,12 +47,13 @@ extension MountTests.AHangingSource {
         try fixture.grantfs("unmount", mounted.mountpoint).orThrow()
         try mounted.source.hang()
         try fixture.mount()
-        // Whoever is behind one that hangs has a tenth of a second to be found before the mount is there, or is shown later.
+        // A grant behind a hanging one has a tenth of a second to be found before the mount is
+        // ready. Otherwise it shows later.
         try fixture.wait(until: "the other grant is shown") { try Command.run(["ls", mounted.mountpoint], within: 60).text == "good\n" }
         try mounted.expectOthersGoOn("mounted")
         try fixture.grant(try fixture.source("third"))
         try fixture.wait(until: "the new one is shown") { try Command.run(["ls", mounted.mountpoint], within: 60).text == "good\nthird\n" }
-        // Found again, and followed, by the thread that also looks for what hangs.
+        // The thread that also inspects hanging directories finds and follows it.
         let third = fixture.base + "/source/third"
         try FileManager.default.moveItem(atPath: third, toPath: third + "-moved")
         try fixture.wait(until: "the new place is recorded") {
@@ -66,14 +67,14 @@ extension MountTests.AHangingSource {
         try fixture.wait(until: "what hung is shown") { try Command.run(["ls", mounted.mountpoint], within: 60).text.contains("hung") }
     }
 
-    @Test("does not keep the daemon from following other directories, and is followed when it goes on")
+    @Test("Other directories are followed while a source hangs")
     func followedBesideIt() throws {
         let mounted = try Mounted()
         defer { mounted.source.end() }
         let fixture = mounted.fixture
         let good = fixture.base + "/source/good"
         try mounted.source.hang()
-        // By now it is being looked at.
+        // By now the inspection is in progress.
         pause(milliseconds: 2500)
         try FileManager.default.moveItem(atPath: good, toPath: good + "-moved")
         try fixture.wait(until: "the new place is recorded") { try fixture.grantfs("log").orThrow().text.contains("good-moved") }
@@ -81,7 +82,7 @@ extension MountTests.AHangingSource {
         try fixture.wait(until: "it is found") { try fixture.list().map(\.state) == ["active", "active"] }
     }
 
-    @Test("does not touch the revocation, the granting or the restoring of another grant")
+    @Test("A hanging source delays no revocation or restoration of another grant")
     func otherGrants() throws {
         let mounted = try Mounted(files: [("file", 4096)])
         defer { mounted.source.end() }
@@ -107,7 +108,7 @@ extension MountTests.AHangingSource {
         for _ in 0..<4 { #expect(caller.line() == "OK") }
     }
 
-    @Test("that a revocation waits for is said, with what is being done and how much of it is")
+    @Test("A revocation that waits for a source reports its progress")
     func progress() throws {
         let mounted = try Mounted(cache: "exclusive", files: [("mapped", 64 * 4096)])
         defer { mounted.source.end() }
@@ -116,7 +117,8 @@ extension MountTests.AHangingSource {
             let done: Int
             let total: Int?
         }
-        // What is dirty cannot be written back, for which two seconds are given. A command that stands still for as long sees nothing of that.
+        // Dirty data cannot be written back within the two seconds that it has. A command that is
+        // stopped for as long does not see that.
         var isSaid = false
         for _ in 0..<4 where !isSaid {
             try mounted.source.hang("write")

@@ -41,7 +41,8 @@ extension MountTests {
                     ("list the root", ["ls", mountpoint]), ("stat the root", ["stat", mountpoint]),
                 ]
                 for (what, command) in daily {
-                    // The best of several, because the machine has other work; what waits for the source is slow each time.
+                    // The best of several, because the machine has other work. A call that waits
+                    // for the source is slow each time.
                     var best = Double.infinity
                     for _ in 0..<12 where best >= 1 {
                         let output = try Command.run(command, within: 60)
@@ -83,12 +84,13 @@ extension MountTests {
             }
         }
 
-        /// What can be stuck below the grant, each in a directory of its own, so that none waits for the other in the kernel.
+        /// Calls that can hang below the grant, each in a directory of its own, so that none waits
+        /// for the other in the kernel.
         static let operations = [
             "read", "write", "fstat", "fsync", "readdir", "stat", "open", "create", "mkdir", "close",
         ]
 
-        @Test("frees everybody who is stuck in it when it is revoked, and nobody else notices", arguments: ["shared", "exclusive", "none"])
+        @Test("A revocation frees every caller of a hanging source", arguments: ["shared", "exclusive", "none"])
         func everyOperation(cache: String) throws {
             let fresh: Set<String> = ["create", "mkdir"]
             let mounted = try Mounted(cache: cache, files: Self.operations.map { ("d-\($0)/\(fresh.contains($0) ? "x" : "file")", 8192) })
@@ -143,7 +145,7 @@ extension MountTests {
             try expectCall("stat", mounted.hung + "/d-stat/file", gives: "OK")
         }
 
-        @Test("with 200 readers stuck does not starve another grant, and lets all of them go")
+        @Test("Two hundred stuck readers of a hanging source do not starve another grant")
         func manyReaders() throws {
             let readers = 200
             let mounted = try Mounted(files: [("large", readers << 20)])
@@ -170,7 +172,7 @@ extension MountTests {
         }
 
         @Test(
-            "that cannot take what was stored keeps nobody from storing below another grant, however much it is",
+            "Unwritten data of a hanging source blocks no writes to another grant",
             .enabled(if: Identity.isRoot && Machine.kernel >= (6, 2), "needs root, and a kernel that lets it lift a mount's own bound"),
             arguments: ["shared", "exclusive"])
         func storedElsewhere(cache: String) throws {
@@ -192,14 +194,16 @@ extension MountTests {
             #expect(writer.wait() == -SIGKILL, "whoever stored it can be ended")
         }
 
-        /// Before Linux 6.2 nobody can store as much before the first of it is written back (docs/conformance.md, “How much it costs”).
+        /// Before Linux 6.2 a program cannot store as much before write-back begins
+        /// (docs/conformance.md, “How much it costs”).
         private static let storedPages = Machine.kernel >= (6, 2) ? [64, 3000] : [64]
 
-        @Test("that cannot take what shared mappings hold is given up in time", arguments: ["shared", "exclusive"], storedPages)
+        @Test("A revocation gives up the dirty mappings of a hanging source in time", arguments: ["shared", "exclusive"], storedPages)
         func dirtyMappings(cache: String, pages: Int) throws {
             let mounted = try Mounted(cache: cache, files: [("mapped", pages * 4096)])
             defer { mounted.source.end() }
-            // Neither a fresh operation nor the other grant waits for what cannot be written back, for which two seconds are given. The best of three.
+            // A new operation and the other grant do not wait for the write-back, which has two
+            // seconds. The best of three.
             var best = (refused: Double.infinity, worst: Int.max)
             for turn in 0..<3 where best.refused >= 1500 || best.worst >= 1_900_000_000 {
                 if turn > 0 {
@@ -241,7 +245,7 @@ extension MountTests {
             return (refused, worst)
         }
 
-        @Test("does not keep a mount from being taken away", arguments: ["unmount", "umount", "SIGTERM", "SIGKILL"])
+        @Test("A mount can be removed while a source hangs", arguments: ["unmount", "umount", "SIGTERM", "SIGKILL"])
         func end(how: String) throws {
             let mounted = try Mounted(files: [("file", 4096)])
             defer { mounted.source.end() }

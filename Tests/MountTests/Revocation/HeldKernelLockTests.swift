@@ -72,7 +72,7 @@ extension MountTests {
         }
 
         @Test(
-            "A listing whose entries are still being copied is named, and keeps a revocation unconfirmed",
+            "A listing whose entries are still being copied keeps a revocation unconfirmed",
             .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"),
             arguments: [("shared", true), ("exclusive", true), ("none", true), ("none", false)])
         func listing(cache: String, areListed: Bool) throws {
@@ -114,7 +114,8 @@ extension MountTests {
                 // A name that the kernel is told of waits for the directory's lock.
                 try Data().write(to: URL(fileURLWithPath: source + "/listed0/new\(number)"))
             }
-            // What is not told shows when the kernel's 0.9 s are over. The best of several, because the machine has other work.
+            // Without an invalidation the change shows after the kernel's 0.9 s. The best of
+            // several, because the machine has other work.
             var best = Double.infinity
             for number in 0..<20 where best > 400 {
                 let name = "told\(number)"
@@ -165,7 +166,8 @@ extension MountTests {
                 let listed = try Command.run(["ls", mounted.mountpoint], within: 20)
                 #expect(listed.lines.contains("held") && listed.lines.contains("other"))
                 #expect(try Command.run(["ls", mounted.probed.other], within: 20).status == 0)
-                // What was written under the claim shows, by the name that was known and by the one that was known to be missing.
+                // The write under the claim shows, by the known name and by the name known as
+                // missing.
                 let held = mounted.probed.held
                 for name in ["known", text] {
                     try mounted.fixture.wait(until: "\(name) shows \(text)", within: 10) { try self.text(held + "/" + name) == text }
@@ -176,7 +178,7 @@ extension MountTests {
         }
 
         @Test(
-            "Held locks of granted directories delay no claim, and repeated claims leave no threads behind",
+            "Held locks of granted directories delay no claim",
             .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"), arguments: ["shared", "exclusive"], ["below", "granted"])
         func claimsBelow(cache: String, place: String) throws {
             let mounted = try mandatory(cache: cache)
@@ -198,7 +200,7 @@ extension MountTests {
             #expect(reading.status == 0, "\(reading)")
             #expect(try Command.run(["ls", mounted.mountpoint], within: 20).status == 0)
             #expect(try Command.run(["ls", mounted.probed.other], within: 20).status == 0)
-            // Whoever holds the lock of the granted directory itself can keep others from looking up there what they have not used before.
+            // The holder of the granted directory's lock can keep others from new lookups there.
             if place == "granted" { attack.end() }
             let held = mounted.probed.held
             for name in ["known", "the second"] {
@@ -209,7 +211,7 @@ extension MountTests {
         }
 
         @Test(
-            "of a grant whose daemon is killed keeps nothing else of it from being forgotten",
+            "A listing held at the death of its daemon keeps no other data cached",
             .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"))
         func killed() throws {
             let mounted = try Mounted(cache: "shared")

@@ -5,7 +5,7 @@ import Testing
 /// Many held listings, repeated withdrawals and want of threads.
 extension MountTests.AHeldKernelLock {
     @Test(
-        "that one withdrawal could not wait for keeps every later one from being confirmed, however often the grant is given back",
+        "A listing that stays held keeps every later revocation unconfirmed",
         .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"), arguments: ["shared", "exclusive"])
     func again(cache: String) throws {
         let mounted = try Mounted(cache: cache)
@@ -15,7 +15,7 @@ extension MountTests.AHeldKernelLock {
             let output = try fixture.grantfs("revoke", "held", "--timeout", "2", "--json")
             let revoked: [RevocationDocument] = try output.decoded()
             #expect(output.status == 3 && revoked.first?.mounts.first?.unforgotten == ["listed0"], "turn \(turn): \(output)")
-            // What was before is nothing that a restoration waits for.
+            // A restoration does not wait for earlier listings.
             #expect(try fixture.grantfs("restore", "held", "--timeout", "2").status == 0)
         }
         #expect(try fixture.grantfs("remove", "held", "--timeout", "2").status == 3)
@@ -24,7 +24,7 @@ extension MountTests.AHeldKernelLock {
     }
 
     @Test(
-        "many times over keeps no lock of a withdrawn grant, and what is held is named",
+        "Many held listings keep no lock, and a revocation names them",
         .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"), arguments: ["shared", "exclusive"])
     func many(cache: String) throws {
         let mounted = try Mounted(cache: cache)
@@ -51,7 +51,7 @@ extension MountTests.AHeldKernelLock {
     }
 
     @Test(
-        "in a directory that the host moves out of the grant keeps no file there readable",
+        "A held listing keeps no file readable that the host moved out of the grant",
         .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"), arguments: ["shared", "exclusive"])
     func movedOut(cache: String) throws {
         let mounted = try Mounted(cache: cache)
@@ -74,7 +74,7 @@ extension MountTests.AHeldKernelLock {
     }
 
     @Test(
-        "while no more threads can be made holds up no withdrawal of another grant",
+        "Held listings delay no withdrawal of another grant without new threads",
         .enabled(if: Machine.usersCanMount && Machine.secondLoneUser != nil, "plain users cannot mount here, or none can be made"),
         arguments: ["shared", "exclusive"])
     func withoutThreads(cache: String) throws {

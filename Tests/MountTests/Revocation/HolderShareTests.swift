@@ -3,7 +3,8 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Somebody uses up all that he can get of what a mount has; whoever has another grant must not notice, nor the owner who revokes.
+    /// A user takes as much of a mount's resources as possible. Users of another grant must not
+    /// notice, nor the owner who revokes.
     @Suite(.serialized) struct WhoUsesUpWhatThereIs {
         struct Mounted {
             let fixture: MountFixture
@@ -26,7 +27,7 @@ extension MountTests {
                 try Child([Programs.attacker(for: fixture.owner)] + arguments, identity: fixture.owner)
             }
 
-            /// Others open, make and list, and the third grant is withdrawn, as if nobody else were there.
+            /// Others open, make and list, and the third grant is withdrawn, as without the attack.
             func expectOthersGoOn(_ when: String) throws {
                 let script = "cd \"$1\"; exec 3<f0 4<f0 5<. 6<.; echo new > made; rm made; cat <&3; ls"
                 let used = try Command.shell(script, mountpoint + "/other", as: fixture.owner, within: 60)
@@ -40,12 +41,12 @@ extension MountTests {
             }
         }
 
-        /// Who holds it and of how many descriptors; nil: of all that there are.
+        /// The holder and the limit of descriptors, or nil for all.
         static let holders: [(owner: Identity, limit: Int?)] =
             (Identity.isRoot ? [(.current, 1024), (.current, 256)] : [])
             + (Machine.usersCanMount ? [Machine.plainUser].compactMap { $0 }.flatMap { [($0, 1024), ($0, nil)] } : [])
 
-        @Test("holding every descriptor that he can get, he gets ENFILE, and nobody else anything", arguments: 0..<holders.count)
+        @Test("A user who holds all descriptors gets ENFILE and takes none from others", arguments: 0..<holders.count)
         func descriptors(number: Int) throws {
             let (owner, limit) = Self.holders[number]
             let mounted = try Mounted(owner, limits: limit.map { ["--nofile=\($0):\($0)"] } ?? [])
@@ -56,7 +57,7 @@ extension MountTests {
                 let words = (holder.line() ?? "").split(separator: " ")
                 print("\(owner), \(limit.map(String.init) ?? "no") limit, \(how): held \(words)")
                 #expect(words.last == "ENFILE", "\(how): \(words)")
-                // Nearly all, as long as nobody else wants any.
+                // Nearly all, as long as no other user wants any.
                 if let limit, let count = words.first.flatMap({ Int($0) }) { #expect(count >= limit / 3, "\(how): \(count)") }
                 try mounted.expectOthersGoOn("while \(how) is held")
                 holder.send("go")
@@ -68,7 +69,8 @@ extension MountTests {
             #expect(try mounted.fixture.grantfs("revoke", "greedy").status == 0)
         }
 
-        /// The hard limit of descriptors of a process, where root may raise it; nil where it may not (CAP_SYS_RESOURCE), or opening that many takes too long.
+        /// The hard limit of descriptors of a process, if root may raise it. Nil without
+        /// CAP_SYS_RESOURCE, or if it takes too long to open that many.
         static let limit: Int? = {
             var limit = rlimit()
             getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
@@ -78,7 +80,7 @@ extension MountTests {
         }()
 
         @Test(
-            "more files are open in one mount of root's than one process may have",
+            "A mount of root has more open files than a process may have",
             .enabled(if: limit != nil, "the limit of descriptors cannot be raised here, or is high anyway"))
         func beyondTheLimit() throws {
             let limit = try #require(Self.limit)
@@ -92,7 +94,7 @@ extension MountTests {
         }
 
         @Test(
-            "with a thousand hung callers, he leaves workers to others, and is freed by a revocation",
+            "A thousand hung callers leave workers to other users",
             arguments: ["read", "stat", "directory"])
         func hungCallers(call: String) throws {
             let fixture = try MountFixture()
@@ -130,7 +132,7 @@ extension MountTests {
         }
 
         @Test(
-            "when no more threads can be made, hung callers leave some to others",
+            "Hung callers leave threads to other users at the thread limit",
             .enabled(if: Machine.usersCanMount && Machine.loneUser != nil, "plain users cannot mount here, or none can be made"))
         func threads() throws {
             // The limit counts every thread of the user.

@@ -4,9 +4,10 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// A holder in a state in which it does nothing, or that the kernel treats in its own way, keeps nothing and holds nobody up.
+    /// A holder that is idle, or in a special state of the kernel, keeps no access and delays no
+    /// revocation.
     @Suite struct AHolder {
-        @Test("that is stopped or frozen is refused when it goes on", arguments: ["stopped", "frozen"])
+        @Test("A stopped or frozen holder is refused when it continues", arguments: ["stopped", "frozen"])
         func still(how: String) throws {
             if how == "frozen", Group.unified == nil { return }
             let mounted = try ProbedMount(Situation())
@@ -19,7 +20,7 @@ extension MountTests {
             ProbedMount.expectRefused(try probe.attempt(), native, how)
         }
 
-        @Test("whose mapping is merged by KSM, or locked, loses it", arguments: ["private", "shared", "mergeable", "locked"])
+        @Test("A holder loses its merged or locked mapping", arguments: ["private", "shared", "mergeable", "locked"])
         func mapped(how: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -35,7 +36,7 @@ extension MountTests {
         }
 
         @Test(
-            "in a mount namespace of its own, by a mount of the view that only it sees, is refused",
+            "A holder in a mount namespace of its own is refused",
             .enabled(if: Identity.isRoot, "needs root"))
         func namespace() throws {
             let mounted = try ProbedMount(Situation())
@@ -52,7 +53,7 @@ extension MountTests {
             ProbedMount.expectRefused(try probe.attempt(), native, "in a namespace of its own")
         }
 
-        @Test("cannot make the kernel swap to a granted file, whose pages it would keep", .enabled(if: Identity.isRoot, "needs root"))
+        @Test("A holder cannot make the kernel swap to a granted file", .enabled(if: Identity.isRoot, "needs root"))
         func swap() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")

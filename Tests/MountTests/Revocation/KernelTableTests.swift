@@ -4,7 +4,7 @@ import Testing
 extension MountTests {
     /// Row by row what still answers from the kernel when only the daemon refuses: files, maps, directories, names, locks.
     @Suite struct NothingAnswersAfterARevocation {
-        @Test("every kind of access works as natively before", arguments: Situation.all)
+        @Test("Every kind of access works natively before a revocation", arguments: Situation.all)
         func everythingWorks(_ situation: Situation) throws {
             let mount = try ProbedMount(situation)
             let native = try mount.native()
@@ -13,7 +13,7 @@ extension MountTests {
             ProbedMount.expectNative(try probe.attempt(), native, "second round")
         }
 
-        @Test("every kind of access is refused after, and another grant goes on", arguments: Situation.all)
+        @Test("Every kind of access is refused after a revocation", arguments: Situation.all)
         func everythingIsRefused(_ situation: Situation) throws {
             let mount = try ProbedMount(situation)
             let native = try mount.native()

@@ -13,7 +13,7 @@ extension MountTests {
             let source: HangingSource
             let attack: Attack
 
-            /// `operation`: the one of the granted filesystem that `call` leads to.
+            /// `operation`: the operation of the granted filesystem that `call` leads to.
             init(_ call: String, _ operation: String, cache: String) throws {
                 fixture = try MountFixture()
                 source = try HangingSource("granted", in: fixture)

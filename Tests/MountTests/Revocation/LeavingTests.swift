@@ -4,10 +4,10 @@ import Testing
 
 extension MountTests {
     /// The host moves something out of a granted directory while a program holds it: it has left the grant, and nothing else has.
-    @Suite("What is moved out of a granted directory") struct MovedOut {
+    @Suite("Files moved out of a granted directory") struct MovedOut {
         static let warm = Situation.all.filter { !$0.cold }
 
-        @Test("is refused with everything below it, and what stays goes on", arguments: warm)
+        @Test("A directory moved out of a grant is refused with its contents", arguments: warm)
         func directory(_ situation: Situation) throws {
             let place = try Place(situation)
             for name in ["D", "stays"] { try Probe.prepare(try place.fixture.directory("source/a/" + name), for: situation.caller) }
@@ -34,12 +34,14 @@ extension MountTests {
             }
         }
 
-        /// What does not go by a path from the root, where the name is gone.
+        /// Results that do not use a path from the root, where the name is gone.
         private static func fromHandles(_ results: [AccessResult]) -> [AccessResult] {
             results.filter { !["path", "inotify"].contains($0.held) }
         }
 
-        @Test("is refused at once where renames are told", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        @Test(
+            "A directory moved out of a grant is refused within 300 ms",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func atOnce() throws {
             let place = try Place(Situation())
             var quickest = Double.infinity
@@ -55,7 +57,7 @@ extension MountTests {
             #expect(quickest < 300, "\(quickest) ms")
         }
 
-        @Test("does not show what is put into it later, nor by its other holders", arguments: warm)
+        @Test("A directory moved out of a grant does not show files added later", arguments: warm)
         func later(_ situation: Situation) throws {
             let place = try Place(situation)
             try place.file("1/2/3/f")
@@ -71,7 +73,7 @@ extension MountTests {
             #expect(try String(contentsOfFile: place.outside + "/1/2/3/f", encoding: .utf8).hasPrefix("iw"))
         }
 
-        @Test("is refused when it is one file, which is open and mapped", arguments: warm)
+        @Test("An open and mapped file that is moved out of a grant is refused", arguments: warm)
         func file(_ situation: Situation) throws {
             let place = try Place(situation)
             for name in ["d/f", "d/g"] { try place.file(name) }
@@ -87,7 +89,9 @@ extension MountTests {
             #expect(try other.isFree)
         }
 
-        @Test("is reached anew when it comes back, and stays refused for who held it", arguments: warm.filter { $0.cache != "exclusive" })
+        @Test(
+            "A file that returns to its grant opens again, and old handles stay refused",
+            arguments: warm.filter { $0.cache != "exclusive" })
         func back(_ situation: Situation) throws {
             let place = try Place(situation)
             try place.file("D/f")
@@ -105,7 +109,7 @@ extension MountTests {
             #expect(try new.isFree && old.isRefused)
         }
 
-        @Test("is told from what is deleted, replaced or renamed within, which goes on", arguments: warm)
+        @Test("A file that is deleted, replaced or renamed within its grant is not refused", arguments: warm)
         func within(_ situation: Situation) throws {
             let place = try Place(situation)
             for name in ["d/renamed", "d/replaced", "d/deleted", "e/f", "gone/f", "new"] { try place.file(name) }
@@ -134,7 +138,7 @@ extension MountTests {
             }
         }
 
-        @Test("is not a file that has another name where it was found, nor one of whose names one is deleted", arguments: warm)
+        @Test("A file is refused only after its last name has left the grant", arguments: warm)
         func links(_ situation: Situation) throws {
             let place = try Place(situation)
             for name in ["d/both", "d/one", "d/removed"] { try place.file(name) }
@@ -159,7 +163,7 @@ extension MountTests {
             }
         }
 
-        @Test("keeps every write that was acknowledged before", arguments: ["shared", "exclusive"])
+        @Test("A file that is moved out of its grant keeps acknowledged writes", arguments: ["shared", "exclusive"])
         func writes(cache: String) throws {
             let place = try Place(Situation(cache: cache))
             try place.file("D/f")
@@ -189,12 +193,12 @@ extension MountTests {
             _ = stores
         }
 
-        @Test("also when it was moved through another grant of the mount, in which it stays", arguments: ["shared", "none"])
+        @Test("A file moved out of an inner grant is refused there and served by the outer one", arguments: ["shared", "none"])
         func overlapping(cache: String) throws {
             let place = try Place(Situation(cache: cache))
             try place.file("D/f")
             try place.fixture.grant(place.fixture.base + "/source", name: "outer")
-            // Grants show at once; that they overlap is found within a second.
+            // Grants show at once. Their overlap is found within a second.
             try place.fixture.wait(until: "the outer grant shows") {
                 FileManager.default.fileExists(atPath: place.mountpoint + "/outer/a/D/f")
             }
@@ -206,7 +210,7 @@ extension MountTests {
             #expect(try outer.isFree)
         }
 
-        @Test("waits for no lock, and ends those it has", arguments: ["fcntl", "flock"])
+        @Test("A file that is moved out of its grant loses its locks and waiters", arguments: ["fcntl", "flock"])
         func locks(kind: String) throws {
             let place = try Place(Situation())
             try place.file("D/f")
@@ -224,7 +228,7 @@ extension MountTests {
         }
 
         @Test(
-            "is not what lies in a granted directory that moves itself", arguments: warm)
+            "A move of the granted directory refuses no file in it", arguments: warm)
         func grantMoves(_ situation: Situation) throws {
             let place = try Place(situation)
             try place.file("D/f")
@@ -241,7 +245,7 @@ extension MountTests {
     }
 }
 
-/// A mount with one grant, and a directory beside what is granted.
+/// A mount with one grant, and a directory outside it.
 private struct Place {
     let fixture: MountFixture
     let situation: Situation
@@ -260,7 +264,7 @@ private struct Place {
         mountpoint = try fixture.mount(options: situation.options)
     }
 
-    /// Makes a file, and what is above it, as the caller's.
+    /// Makes a file, and its parent directories, as the caller's.
     func file(_ name: String, in directory: String? = nil) throws {
         let script = """
             cd "$1"
@@ -308,7 +312,7 @@ private final class Holder {
         ) { $1 }
     }
 
-    /// Everything but what is not there.
+    /// Everything but the missing file.
     var isFree: Bool { get throws { try look().allSatisfy { $0.key == "later" ? $0.value == "ENOENT" : $0.value == "OK" } } }
     var isRefused: Bool { get throws { try look().allSatisfy { $0.value == ($0.key == "map" ? "SIGBUS" : "EACCES") } } }
 }

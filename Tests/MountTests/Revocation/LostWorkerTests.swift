@@ -4,7 +4,8 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// A fault of the daemon's own that somebody can bring about: here it is told to have one (GRANTFS_TEST_TRAP), in statfs(2) of a file.
+    /// A fault of the daemon that a caller can provoke. Here GRANTFS_TEST_TRAP causes it, in
+    /// statfs(2) of a file.
     @Suite struct AWorkerThatTraps {
         /// A view with two grants, one of them left alone.
         private func mounted(_ trap: String) throws -> (MountFixture, String, pid_t) {
@@ -19,7 +20,7 @@ extension MountTests {
             return (fixture, mount, try fixture.daemon(at: mount))
         }
 
-        @Test("takes nothing with it: its caller gets EIO, the others are served, and a revocation of its grant is confirmed")
+        @Test("A lost worker costs its caller EIO and no other operation")
         func othersServeOn() throws {
             let (fixture, mount, daemon) = try mounted("free")
             var space = statvfs()
@@ -37,13 +38,14 @@ extension MountTests {
             #expect(Processes.isRunning(daemon))
         }
 
-        @Test("ends the daemon when it holds a lock, for which the others would wait")
+        @Test("A lost worker that holds a lock ends the daemon")
         func withALockTheDaemonEnds() throws {
             let (fixture, mount, daemon) = try mounted("locked")
             var space = statvfs()
             #expect(statvfs(mount + "/hit/file", &space) == -1)
             try fixture.wait(until: "the daemon has ended") { !Processes.isRunning(daemon) }
-            // A call that was on its way as the connection ended gets ECONNABORTED (fs/fuse/dev.c); one that comes later ENOTCONN.
+            // A call in progress at the end of the connection gets ECONNABORTED (fs/fuse/dev.c). A
+            // later one gets ENOTCONN.
             try fixture.wait(until: "the connection has ended") { access(mount + "/innocent/file", R_OK) == -1 && errno == ENOTCONN }
         }
     }

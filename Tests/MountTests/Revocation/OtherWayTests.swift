@@ -16,7 +16,8 @@ extension MountTests {
             let reachable: [Way]
         }
 
-        /// “work” is of a directory, “again” of the same one, “part” of one inside; all in one view, and “other” in another.
+        /// “work” is of a directory, “again” of the same one, “part” of one inside. These are in
+        /// one view, and “other” is in another.
         private func granted() throws -> (MountFixture, work: String) {
             let fixture = try MountFixture()
             let work = try fixture.source("work")
@@ -27,7 +28,7 @@ extension MountTests {
             return (fixture, work)
         }
 
-        @Test("is said when a directory is granted, in its view")
+        @Test("`grant` reports other grants of the same directory in its view")
         func granting() throws {
             let fixture = try MountFixture()
             let work = try fixture.source("work")
@@ -40,11 +41,11 @@ extension MountTests {
             let above = try fixture.grantfs("grant", fixture.base + "/source").orThrow()
             #expect(above.errors.contains("“source” holds “again”, “part” and “work”"), "\(above)")
             #expect(above.errors.contains("grantfs revoke --path \(fixture.base)/source"))
-            // A name that begins in the same way is no parent.
+            // A name with the same beginning is not a parent.
             #expect(try fixture.grantfs("grant", try fixture.source("workshop"), "--view", "second").orThrow().errors.isEmpty)
         }
 
-        @Test("is said when a grant is revoked, with what ends it, as long as it is open")
+        @Test("`revoke` reports other grants through which the directory is open")
         func revoking() throws {
             let (fixture, work) = try granted()
             let output = try fixture.grantfs("revoke", "work").orThrow()
@@ -59,7 +60,7 @@ extension MountTests {
             #expect(!last.errors.contains("reached"), "\(last)")
         }
 
-        @Test("is in the JSON of a revocation, and nothing of it on stderr")
+        @Test("`revoke --json` lists other grants and prints no errors")
         func document() throws {
             let (fixture, _) = try granted()
             let output = try fixture.grantfs("revoke", "part", "again", "--json").orThrow()
@@ -72,7 +73,7 @@ extension MountTests {
                 ])
         }
 
-        @Test("is found by a path in a mounted view, which stands for what it shows")
+        @Test("`revoke --path` accepts a path in a mounted view")
         func pathInView() throws {
             let (fixture, work) = try granted()
             let mountpoint = try fixture.mount()
@@ -89,7 +90,7 @@ extension MountTests {
 
         private struct RevocationNames: Decodable { let name: String }
 
-        @Test("is shown by --dry-run, which withdraws nothing")
+        @Test("`revoke --path --dry-run` lists grants and withdraws none")
         func dryRun() throws {
             let (fixture, work) = try granted()
             let output = try fixture.grantfs("revoke", "--path", work, "--dry-run").orThrow()
@@ -114,7 +115,7 @@ extension MountTests {
         }
 
         @Test(
-            "A directory that a mount inside another grant shows is withdrawn from that grant by its path",
+            "`revoke --path` withdraws a grant that shows the directory by an inner mount",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func mountInside() throws {
             let (fixture, inner, _, mountpoint) = try grantedByMount()
@@ -127,7 +128,7 @@ extension MountTests {
         }
 
         @Test(
-            "A path withdraws grants of what a mount inside it shows",
+            "`revoke --path` withdraws grants of a mount inside the path",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func mountInsidePath() throws {
             let (fixture, _, shown, _) = try grantedByMount()
@@ -137,7 +138,7 @@ extension MountTests {
         }
 
         @Test(
-            "A path withdraws grants that show it by a mount of their daemon's namespace alone",
+            "`revoke --path` withdraws grants that show it in the daemon's namespace only",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func mountOfAnotherNamespace() throws {
             let fixture = try MountFixture()
@@ -166,7 +167,7 @@ extension MountTests {
             #expect(try fixture.grantfs("grant", shown, "--name", "other").status == 0)
         }
 
-        @Test("is not listed as revoked where it was so before")
+        @Test("`revoke --path` does not list grants revoked before")
         func revokedBefore() throws {
             let (fixture, work) = try granted()
             try fixture.grantfs("revoke", "work", "other").orThrow()
@@ -177,7 +178,7 @@ extension MountTests {
             #expect(try fixture.grantfs("revoke", "work").orThrow().text.hasPrefix("was revoked already: work "))
         }
 
-        @Test("is asked for again where a mount had not confirmed it")
+        @Test("`revoke --path` repeats a revocation that a mount had not confirmed")
         func unconfirmedBefore() throws {
             let (fixture, work) = try granted()
             let mountpoint = try fixture.mount()
@@ -191,7 +192,7 @@ extension MountTests {
             #expect(try fixture.grantfs("revoke", "--path", work).status == 0)
         }
 
-        @Test("is asked about on a terminal, and nowhere else", .enabled(if: Command.exists("script"), "needs script(1)"))
+        @Test("`revoke --path` asks on a terminal and nowhere else", .enabled(if: Command.exists("script"), "needs script(1)"))
         func question() throws {
             let (fixture, work) = try granted()
             let line = "\(Programs.grantfs) revoke --path '\(work)'"
@@ -206,7 +207,7 @@ extension MountTests {
 
     @Suite struct AnInterruptedRevocation {
         @Test(
-            "says that it is recorded, exits with 3, and is in force once the mount goes on",
+            "An interrupted withdrawal is reported as recorded and takes effect later",
             arguments: [["revoke", "a"], ["remove", "a"], ["set", "a", "--access", "read-only"]])
         func waiting(_ words: [String]) throws {
             let fixture = try MountFixture()

@@ -4,8 +4,8 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// A program has a filesystem of its own write to pages of a granted file, through a mapping that is gone by then. Such pages are dirty when nobody
-    /// has the file open for writing, so the kernel keeps them when it is told to drop them.
+    /// A program makes its own filesystem write to pages of a granted file, through a mapping that no longer exists. Such pages are dirty
+    /// without an open writer, so the kernel keeps them when it is told to drop them.
     @Suite struct PagesThatNobodyCanWriteBack {
         /// How the mount stands.
         enum Standing: String, CaseIterable {
@@ -79,7 +79,8 @@ extension MountTests {
                 }
             }
 
-            /// Has all reads answered while the grant is revoked. Returns what is found then.
+            /// Lets all reads be answered while the grant is revoked. Returns the contents found
+            /// then.
             func revokeMeanwhile() throws -> String? {
                 let revoking = try Child(
                     [Programs.grantfs, "revoke", "a", "--json"], identity: fixture.owner, environment: fixture.environment)
@@ -116,7 +117,7 @@ extension MountTests {
         static let modes = ["shared", "exclusive", "none"]
 
         @Test(
-            "are gone after a revocation that came when they were dirty",
+            "Pinned dirty pages are empty after a revocation",
             .enabled(if: isPossible, "needs root, /dev/fuse and fusermount3"),
             arguments: modes)
         func before(cache: String) throws {
@@ -130,7 +131,7 @@ extension MountTests {
         }
 
         @Test(
-            "are gone after a revocation during which they get dirty again and again",
+            "Pinned pages that get dirty again during a revocation are empty after it",
             .enabled(if: isPossible, "needs root, /dev/fuse and fusermount3"), arguments: modes)
         func meanwhile(cache: String) throws {
             let pinned = try Pinned(cache: cache, reads: 400)
@@ -139,7 +140,7 @@ extension MountTests {
         }
 
         @Test(
-            "show nothing that was there where a program has a lease of the file, or runs from it",
+            "Pinned pages of a leased or running file are empty after a revocation",
             .enabled(if: isPossible, "needs root, /dev/fuse and fusermount3"), arguments: modes, ["lease", "run"])
         func leasedOrRunning(cache: String, means: String) throws {
             let pinned = try Pinned(cache: cache, reads: 1000, means: means)
@@ -149,7 +150,7 @@ extension MountTests {
         }
 
         @Test(
-            "show nothing that was there in a view's own mount, nor in one that is covered, detached, a user's, or was upgraded",
+            "Pinned pages are empty after a revocation in any kind of mount",
             .enabled(if: isPossible, "needs root, /dev/fuse and fusermount3"), arguments: modes,
             Standing.allCases.filter { $0 != .plainly })
         func elsewhere(cache: String, standing: Standing) throws {
@@ -160,7 +161,7 @@ extension MountTests {
         }
 
         @Test(
-            "show nothing that was there when the file has left the grant",
+            "Pinned pages of a file that left the grant are empty",
             .enabled(if: isPossible, "needs root, /dev/fuse and fusermount3"), arguments: modes)
         func departed(cache: String) throws {
             let pinned = try Pinned(cache: cache, reads: 1000)
@@ -176,7 +177,7 @@ extension MountTests {
         }
 
         @Test(
-            "show nothing that was there though so many listings are held that no more is begun",
+            "Pinned pages are empty after a revocation beside many held listings",
             .enabled(if: isPossible, "needs root, /dev/fuse and fusermount3"), arguments: ["shared", "exclusive"])
         func besideListings(cache: String) throws {
             let pinned = try Pinned(cache: cache, reads: 1000)
@@ -205,7 +206,7 @@ extension MountTests {
         }
 
         @Test(
-            "are no reason to wait for a program with leases of hundreds of files",
+            "Pinned pages make no revocation wait for leases of hundreds of files",
             .enabled(if: isPossible, "needs root, /dev/fuse and fusermount3"), arguments: modes, ["read", "write"])
         func besideLeases(cache: String, kind: String) throws {
             let pinned = try Pinned(cache: cache, reads: 1)
@@ -223,7 +224,7 @@ extension MountTests {
         }
 
         @Test(
-            "are what is overwritten, so that who reads the file on is refused, and never reads zeros",
+            "A reader of revoked pages is refused and never reads zeros",
             .enabled(if: Identity.isRoot && Machine.hasFUSE, "needs root and /dev/fuse"), arguments: modes, ["read", "map"])
         func readOn(cache: String, by way: String) throws {
             let fixture = try MountFixture()
@@ -249,7 +250,7 @@ extension MountTests {
         }
 
         @Test(
-            "keep neither a revocation nor an unmount waiting where a file is large and its mount read-only",
+            "A large file in a read-only mount delays no revocation or unmount",
             .enabled(if: Identity.isRoot && Machine.hasFUSE, "needs root and /dev/fuse"), arguments: modes)
         func largeAndReadOnly(cache: String) throws {
             let fixture = try MountFixture()
@@ -267,7 +268,7 @@ extension MountTests {
         }
 
         @Test(
-            "are no reason to go by the mountpoint, above which a filesystem hangs",
+            "A revocation does not walk the path of its mountpoint",
             .enabled(if: Identity.isRoot && Machine.hasFUSE, "needs root and /dev/fuse"))
         func aboveTheMountpoint() throws {
             let fixture = try MountFixture()

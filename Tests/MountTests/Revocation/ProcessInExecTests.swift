@@ -3,8 +3,8 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// A process in execve(2) that never comes to its end: a file that the exec closes is of a filesystem that does not answer, and meanwhile the kernel keeps
-    /// everybody waiting who looks at the process through /proc. Others' tests look at all processes, so these have the machine for themselves.
+    /// A process in an execve(2) that never ends, because the exec closes a file of a filesystem that does not answer. Any process that
+    /// inspects it through /proc waits in the kernel. Other tests inspect all processes, so these run alone.
     @Suite(
         .serialized,
         .enabled(
@@ -30,7 +30,7 @@ extension MountTests {
                 chmod(hanging.behind + "/closed", 0o666)
             }
 
-            /// Returns when the kernel lets nobody look at it.
+            /// Returns when the kernel lets no process inspect it.
             func awaitExec(of pid: Int32) throws {
                 try fixture.wait(until: "it hangs in exec") {
                     try Command.run(["timeout", "-s", "KILL", "0.3", "cat", "/proc/\(pid)/stat"]).status != 0
@@ -38,7 +38,7 @@ extension MountTests {
             }
         }
 
-        @Test("holds up nothing that looks for holders, is named as not seen, and no revocation is confirmed that it may outlive")
+        @Test("A process in exec(2) is named as unseen and keeps a revocation unconfirmed")
         func holders() throws {
             let scene = try Scene()
             let fixture = scene.fixture
@@ -53,7 +53,7 @@ extension MountTests {
 
             let live = try fixture.grantfs("status", "--json", within: 30)
             #expect(live.status == 0 && Self.pids(live, "holders") == [holder.pid] && Self.pids(live, "unseen") == [attack.pid], "\(live)")
-            // Whoever serves the mount can take all back, also from somebody who cannot be seen.
+            // The daemon of the mount can withdraw everything, even from an invisible process.
             #expect(try fixture.grantfs("revoke", "a", within: 30).status == 0)
             try fixture.restore("a")
 
@@ -81,7 +81,7 @@ extension MountTests {
             }
         }
 
-        @Test("that holds a descriptor itself is found as soon as it can be looked at")
+        @Test("A holder in exec(2) is found once it can be inspected")
         func holding() throws {
             let scene = try Scene()
             defer { scene.hanging.end() }
@@ -102,7 +102,7 @@ extension MountTests {
             }
         }
 
-        @Test("that is a presenter keeps no claim and no revocation waiting for longer than its time")
+        @Test("A presenter in exec(2) delays a claim only until its timeout")
         func presenter() throws {
             let scene = try Scene()
             defer { scene.hanging.end() }

@@ -2,11 +2,13 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Before Linux 6.9 the kernel itself asks without an end for what is refused: madvise with MADV_POPULATE_READ. On others a program does, to the same effect.
+    /// Before Linux 6.9 the kernel itself repeats a refused request without end: madvise with
+    /// MADV_POPULATE_READ. On later ones a program does the same.
     @Suite struct WhoAsksAgainForWhatIsRefused {
         @Test(
-            "is refused each time, but only so often, and can be killed; another grant goes on",
-            // read(2) asks for attributes first where the kernel does not go by its own, and is refused with them.
+            "Repeated reads of a revoked mapping are refused at a bounded rate",
+            // read(2) requests attributes first unless the kernel trusts its own, and these are
+            // refused.
             arguments: [("shared", "populate"), ("exclusive", "populate"), ("exclusive", "read")])
         func again(cache: String, how: String) throws {
             let fixture = try MountFixture()
@@ -29,7 +31,8 @@ extension MountTests {
             pause(milliseconds: 1000)
             let count = try refusals() - before
             let seconds = (Machine.milliseconds - began) / 1000
-            // A hundred in a second at once, as many after 10 ms each; ten thousand without a bound.
+            // A hundred in a second at once, as many after 10 ms each. Without a bound there are
+            // ten thousand.
             #expect(count < 100 + 300 * seconds, "\(count) refusals in \(seconds) s")
             try Command.run(["head", "-c", "1", mountpoint + "/b/file"]).orThrow()
 

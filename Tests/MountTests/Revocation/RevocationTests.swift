@@ -4,7 +4,7 @@ import Testing
 
 extension MountTests {
     @Suite struct ARevocation {
-        @Test("reaches every mount of the view")
+        @Test("A revocation reaches every mount of the view")
         func twoMounts() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("shared")
@@ -24,7 +24,7 @@ extension MountTests {
             }
         }
 
-        @Test("puts what dirty shared mappings hold into the file before it refuses", arguments: ["shared", "exclusive"])
+        @Test("A revocation writes dirty shared mappings to the file first", arguments: ["shared", "exclusive"])
         func dirtyMappings(cache: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -42,7 +42,7 @@ extension MountTests {
             #expect(revoked[0].mounts[0].flushedBytes > 0)
         }
 
-        @Test("is not confirmed while a copy is written on", arguments: ["revoke", "narrow"])
+        @Test("A revocation or narrowing stops a running copy before it is confirmed", arguments: ["revoke", "narrow"])
         func copying(change: String) throws {
             let fixture = try MountFixture()
             defer { fixture.finish() }
@@ -64,7 +64,7 @@ extension MountTests {
             #expect(copied() == seen)
         }
 
-        @Test("loses no write that had returned", arguments: ["shared", "exclusive"])
+        @Test("A revocation loses no write that had returned", arguments: ["shared", "exclusive"])
         func acknowledgedWrites(cache: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -80,7 +80,7 @@ extension MountTests {
             #expect(bytes == Data(repeating: 0x5A, count: 200 * 4096))
         }
 
-        @Test("never makes close fail, nor syncfs on another grant, after a change that was refused", arguments: ["shared", "exclusive"])
+        @Test("A revocation never fails a close or the syncfs of another grant", arguments: ["shared", "exclusive"])
         func closing(cache: String) throws {
             let fixture = try MountFixture()
             for name in ["a", "other"] {
@@ -102,7 +102,7 @@ extension MountTests {
             #expect(synchronised.status == 0, "\(synchronised)")
         }
 
-        @Test("frees whoever waits for a lock below it", arguments: ["fcntl", "ofd", "flock"])
+        @Test("A revocation frees waiters for locks below it", arguments: ["fcntl", "ofd", "flock"])
         func blockedLocks(kind: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -118,7 +118,7 @@ extension MountTests {
             try waiter.expect("EACCES")
         }
 
-        @Test("is confirmed within 20 ms, and within 250 ms when 10,000 inodes are cached")
+        @Test("A revocation takes under 100 ms, and bounded time with 10,000 cached inodes")
         func isFast() throws {
             let fixture = try MountFixture()
             let small = try fixture.source("small")
@@ -127,8 +127,8 @@ extension MountTests {
             try fixture.grant(small)
             try fixture.grant(large)
             let mountpoint = try fixture.mount()
-            // The best of several, because the machine has other work; wide limits, because this may be a debug build. The benchmarks
-            // hold the real ones.
+            // The best of several, because the machine has other work. The limits are wide, because
+            // this may be a debug build. The benchmarks have the real ones.
             var (plain, cached) = (Double.infinity, Double.infinity)
             for _ in 0..<10 where plain >= 100 || cached >= 1 {
                 let (listing, outcome) = try KernelCaches.kept {
@@ -138,7 +138,7 @@ extension MountTests {
                     return (listing, try fixture.revoke("large")[0].mounts[0])
                 }
                 #expect(outcome.invalidatedInodes >= 10_000)
-                // Of a second; on a machine that is slow, of what listing them has taken.
+                // Of a second. On a slow machine, of the time of the listing.
                 cached = min(cached, outcome.milliseconds / max(1000, listing.seconds * 1000))
                 try fixture.restore("small", "large")
             }
@@ -147,7 +147,7 @@ extension MountTests {
         }
 
         @Test(
-            "does not wait for a source that hangs; what is stuck is freed and reported",
+            "A revocation does not wait for a hanging source and reports its callers",
             .enabled(if: Command.exists("bindfs"), Comment(rawValue: Machine.needs("bindfs"))))
         func hangingSource() throws {
             let fixture = try MountFixture()
@@ -172,7 +172,7 @@ extension MountTests {
             try fixture.wait(until: "it is stuck", within: 30) {
                 try fixture.status().mounts[0].grants.contains { $0.name == "hanging" && $0.inFlight > 0 }
             }
-            // The source answers nobody: who waited for it would wait for ever.
+            // The source never answers: a caller of it would wait for ever.
             let revoked = try fixture.revoke("hanging", "--timeout", "20")
             #expect(revoked[0].isConfirmed)
             #expect(revoked[0].mounts[0].pending >= 1)
@@ -182,7 +182,7 @@ extension MountTests {
             #expect(try Command.run(["cat", mountpoint + "/good/file"], within: 20).status == 0)
         }
 
-        @Test("by path withdraws every grant through which the directory can be reached, in every view")
+        @Test("A revocation by path withdraws every grant that reaches the directory")
         func byPath() throws {
             let fixture = try MountFixture()
             let parent = try fixture.source("parent")
@@ -200,7 +200,7 @@ extension MountTests {
             #expect(try Command.run(["ls", mountpoint + "/middle"]).errors.contains("Permission denied"))
         }
 
-        @Test("of a mount that does not answer exits 3, stays recorded and is applied when it runs again")
+        @Test("A revocation of a stopped mount exits with 3 and takes effect later")
         func unconfirmed() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -220,7 +220,7 @@ extension MountTests {
             #expect(try fixture.list("--all").map(\.state) == ["revoked"])
         }
 
-        @Test("names who holds something, in status, and nobody afterwards holds a working handle")
+        @Test("A revocation leaves no working handle to a holder that `status` names")
         func holders() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -229,7 +229,7 @@ extension MountTests {
             let mountpoint = try fixture.mount()
             let probe = try Probe(below: mountpoint + "/a")
             var answered: StatusDocument.Mount?
-            // Of a daemon that stands for two seconds status says no more than that it is there.
+            // About a daemon that is stopped for two seconds, status reports only its existence.
             try fixture.wait(until: "the daemon says what it has", within: 30) {
                 answered = try fixture.status().mounts.first { !$0.requests.isEmpty }
                 return answered != nil

@@ -7,11 +7,12 @@ extension MountTests {
     /// Threads that open, read, write, map, list, rename and create while the grant goes and comes.
     @Suite struct UnderLoad {
         @Test(
-            "nothing succeeds after the confirmation, and the other grant never fails",
+            "No operation succeeds after a revocation under load",
             arguments: [Situation(), Situation(cache: "exclusive"), Situation(cache: "exclusive", prunes: true)])
         func revokeAndRestore(_ situation: Situation) throws {
             var idle: [String] = []
-            // On a busy machine a thread may not get its turn while the grant is there, or while it is not: then all of it again, with more time.
+            // On a busy machine a thread may miss its turn in one of the two states. Then the
+            // rounds run again, with more time.
             for patience in [1, 10, 40] {
                 idle = try rounds(situation, patience)
                 if idle.isEmpty { break }
@@ -20,7 +21,7 @@ extension MountTests {
         }
 
         @Test(
-            "while daemons die at any moment nothing succeeds after the confirmation, the other grant never fails, and only what must not be done twice is EIO",
+            "No operation succeeds after a revocation while daemons die",
             arguments: ["shared", "exclusive", "none"], [Succession.Way.death, .deathOnOldKernel])
         func whileDaemonsDie(cache: String, _ way: Succession.Way) throws {
             let mount = try ProbedMount(
@@ -127,7 +128,8 @@ extension MountTests {
             for worker in try other.stop() {
                 #expect(worker.failed == 0, "\(worker.worker) of the other grant failed with \(worker.failedWith)")
                 if worker.succeeded == 0 { idle.append("\(worker.worker) of the other grant") }
-                // Less than a revocation waits for what hangs; more than a thread stands.
+                // Less than a revocation waits for a hanging operation. More than a thread is
+                // delayed.
                 #expect(worker.longestMilliseconds < 9000, "\(worker.worker) of the other grant waited")
             }
             return idle

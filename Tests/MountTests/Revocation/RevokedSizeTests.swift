@@ -5,7 +5,7 @@ import Testing
 extension MountTests {
     @Suite(.enabled(if: Command.exists("python3"), Comment(rawValue: Machine.needs("python3")))) struct TheSizeOfARevokedFile {
         @Test(
-            "is not told by SEEK_END, and what lies at its end and behind is refused",
+            "SEEK_END does not report the size of a revoked file",
             arguments: ["shared", "exclusive", "none"], ["r", "r+"])
         func end(cache: String, mode: String) throws {
             let fixture = try MountFixture()

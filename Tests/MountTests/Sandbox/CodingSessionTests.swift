@@ -5,7 +5,7 @@ import Testing
 extension MountTests {
     /// What a coding agent does in `grantfs run`, from the clone to the commit, and what the person does who has let it.
     @Suite(
-        "A coding session in grantfs run",
+        "A coding session in a sandbox",
         .enabled(
             if: Machine.hasSandboxes && Command.exists("git") && Command.exists("gcc") && Command.exists("make"),
             Comment(rawValue: Machine.needs("bubblewrap, git, gcc and make"))))
@@ -48,7 +48,7 @@ extension MountTests {
 
         private struct Snapshot: Decodable { let id: String }
 
-        @Test("clones, edits, builds, tests and commits in the person's name; what it changed is reviewed, kept as a patch, and put back")
+        @Test("A coding session is reviewed, kept as a patch and undone")
         func session() throws {
             let script = """
                 cd '\(work)'
@@ -74,7 +74,7 @@ extension MountTests {
             let patch = try grantfs("diff", "--patch", id).orThrow().text
             #expect(patch.contains("number * 2") && patch.contains("+done") && patch.contains("notes"), "\(patch.prefix(2000))")
             #expect(try Command.run(["git", "-C", work + "/project", "fsck", "--full"]).status == 0)
-            // A look that writes nothing: what is changed after the session is left alone by the undo.
+            // A look without writes: undo keeps files that change after the session.
             #expect(try Command.run(["git", "--no-optional-locks", "-C", work + "/project", "status", "--porcelain"]).text == "")
 
             // The undo.

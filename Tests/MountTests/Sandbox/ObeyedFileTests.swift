@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Grants for writing of what grantfs itself obeys.
+    /// Grants for writing to files that grantfs itself obeys.
     @Suite struct ObeyedFiles {
         private let fixture: MountFixture
         private let home: String
@@ -24,7 +24,7 @@ extension MountTests {
         }
 
         @Test(
-            "A directory that holds or may get what grantfs obeys is granted for reading alone",
+            "A directory for files that grantfs obeys is granted only for reading",
             arguments: [
                 "home", "home/.config", "home/.config/grantfs", "home/.config/grantfs/profiles", "home/.config/systemd",
                 "home/.config/systemd/user", "home/.config/systemd/user/grantfs@work.service.d",
@@ -39,7 +39,7 @@ extension MountTests {
             #expect(try fixture.list().map(\.access) == ["read-only"])
         }
 
-        @Test("A file that grantfs obeys is not granted for writing, nor a directory to which a link of it leads")
+        @Test("A file that grantfs obeys is not granted for writing")
         func files() throws {
             let dotfiles = try fixture.directory("dotfiles")
             _ = try fixture.directory("home/.config/grantfs")

@@ -1,8 +1,8 @@
 import Foundation
 import TestSupport
 
-/// The table of docs/sandboxes.md: a row for each thing that is tried, a column for each sandbox, and `yes` or `no` in the cells.
-/// GRANTFS_RECORD_REACH=1 writes the cells anew; read the difference before you keep it.
+/// The table of docs/sandboxes.md: a row for each attempt, a column for each sandbox, and `yes` or `no` in the cells.
+/// GRANTFS_RECORD_REACH=1 regenerates the cells. Read the difference before you keep it.
 enum ReachTable {
     private static let page = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../../docs/sandboxes.md").standardized
     private static let writing = NSLock()
@@ -32,7 +32,7 @@ enum ReachTable {
         return Dictionary(rows) { first, _ in first }
     }
 
-    /// Writes what was found into a column.
+    /// Writes the results into a column.
     static func record(_ found: [String: String], in title: String) throws {
         try writing.withLock {
             var lines = try lines()

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    @Suite("The audit of grantfs run", .enabled(if: Machine.hasSandboxes, "bubblewrap cannot make a sandbox here"))
+    @Suite("The audit of a run", .enabled(if: Machine.hasSandboxes, "bubblewrap cannot make a sandbox here"))
     struct RunAudits {
         private let fixture: MountFixture
         private let source: String
@@ -32,7 +32,7 @@ extension MountTests {
             }
         }
 
-        @Test("has what was opened, written and removed, by command, and nothing of others")
+        @Test("The audit of a run lists opened, written and removed files by command")
         func entries() throws {
             let other = try fixture.source("other")
             try fixture.grant(other)
@@ -51,7 +51,7 @@ extension MountTests {
             #expect(!found.contains { $0.path?.hasPrefix(other) == true })
         }
 
-        @Test("is not where the program could change it, follows no link, and is of grants alone")
+        @Test("The audit of a run is refused where the program could change it")
         func refused() throws {
             let inside = try run("true", source + "/audit")
             #expect(inside.status == 2 && inside.errors.contains("could change it"), "\(inside)")

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// They take all of the machine for seconds, and what is left is looked for on all of it, so these have it for themselves.
+    /// They use the whole machine for seconds and inspect all of it for remains, so they run alone.
     @Suite(
         .serialized,
         .enabled(
@@ -12,7 +12,7 @@ extension MountTests {
     struct AHundredSandboxes {
         private static let count = 100
 
-        /// The processes that sandboxes are made of, by number and name; no zombies.
+        /// The processes of sandboxes, by number and name, without zombies.
         private static func processes() -> Set<String> {
             let numbers = ((try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []).compactMap { pid_t($0) }
             let named = numbers.compactMap { pid -> String? in
@@ -22,7 +22,8 @@ extension MountTests {
             return Set(named)
         }
 
-        /// What is mounted, and what lies where temporary files are made: there by whose name it is, since compilers and others make theirs meanwhile.
+        /// The mounts, and the grantfs files in the directory of temporary files: by name, because
+        /// compilers and others make theirs at the same time.
         private static func places() throws -> Set<String> {
             let mounts = Processes.kernelText("/proc/self/mountinfo").split(separator: "\n").map { "mount " + $0.split(separator: " ")[4] }
             let files = try ["/dev/shm", Programs.temporaryDirectory].flatMap { directory in
@@ -39,7 +40,7 @@ extension MountTests {
         }
 
         @Test(
-            "that run at once, each with a directory of its own to write to, all end well, and nothing is left of them",
+            "A hundred sandboxes at once succeed and leave no mounts",
             arguments: ["with one store for all", "with a store each"])
         func atOnce(_ stores: String) throws {
             let fixture = try MountFixture()

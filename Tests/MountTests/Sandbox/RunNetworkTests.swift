@@ -6,7 +6,7 @@ import Testing
 extension MountTests {
     /// The servers are this machine's: the name that leads to them is `localhost`.
     @Suite(
-        "A program that grantfs run leaves a list of hosts",
+        "The host list of a run",
         .enabled(if: Machine.hasSandboxes && Machine.offers("python3") && Machine.offers("bash"), "needs bubblewrap, python3 and bash"))
     struct RunNetwork {
         private let fixture: MountFixture
@@ -14,7 +14,7 @@ extension MountTests {
         private let server: Child
         private let port: String
 
-        /// Answers every request with what was asked.
+        /// Answers every request with the request itself.
         private static let echo = """
             import socket, threading
             def serve(c):
@@ -66,18 +66,18 @@ extension MountTests {
             #expect(!output.errors.contains("kept from"), "\(output)")
         }
 
-        @Test("reaches what is listed, by HTTP and by CONNECT")
+        @Test("A listed host is reached by HTTP and by CONNECT")
         func reached() throws {
             expectReached(try run("\(Self.page); \(Self.tunnel)", hosts: "localhost:\(port),127.0.0.1:\(port)"))
         }
 
-        @Test("of a plain user reaches it as well", .enabled(if: Machine.usersCanMount, "plain users cannot mount here"))
+        @Test("A plain user's run reaches a listed host", .enabled(if: Machine.usersCanMount, "plain users cannot mount here"))
         func plainUser() throws {
             let own = try MountFixture(owner: try #require(Machine.plainUser))
             expectReached(try run("\(Self.page); \(Self.tunnel)", hosts: "localhost:\(port),127.0.0.1:\(port)", fixture: own))
         }
 
-        @Test("has no other network: an interface of its own, and no way to the machine's servers but the proxy")
+        @Test("A run with a host list has no network but the proxy")
         func nothingElse() throws {
             let script = """
                 tail -n +3 /proc/net/dev | cut -d : -f 1 | tr -d ' '
@@ -89,7 +89,7 @@ extension MountTests {
             #expect(output.lines == ["lo", "6", "0 1 2 3 "], "3 is the listing's own: \(output)")
         }
 
-        @Test("is refused what is not listed, whatever form it has, which is said at the end and in the audit")
+        @Test("An unlisted host is refused and reported in any notation")
         func refused() throws {
             let audit = fixture.base + "/audit"
             let targets = [
@@ -112,7 +112,7 @@ extension MountTests {
             #expect(output.text.contains("GET /page HTTP/1.1"), "by the proxy, as no_proxy leaves this name out: \(output)")
         }
 
-        @Test("A name of the loopback that is not listed leads to the sandbox's own")
+        @Test("An unlisted name of the loopback leads to the sandbox's own")
         func ownLoopback() throws {
             let output = try run("echo $no_proxy", hosts: "127.0.0.1:\(port)")
             #expect(output.lines == ["localhost,::1"], "\(output)")
@@ -125,7 +125,7 @@ extension MountTests {
             #expect(output.lines == ["\(EAFNOSUPPORT)"], "\(output)")
         }
 
-        @Test("cannot have another request carried on the same connection, to be read as one for another host")
+        @Test("The proxy forwards one request per connection")
         func oneRequest() throws {
             let script =
                 "ask 'GET http://localhost:PORT/first HTTP/1.1\\r\\n\\r\\nGET http://evil.net/second HTTP/1.1\\r\\nHost: evil.net\\r\\n\\r\\n'"
@@ -133,7 +133,7 @@ extension MountTests {
             #expect(output.text.contains("GET /first") && !output.text.contains("second"), "\(output)")
         }
 
-        @Test("that goes on sending reads its answer, and is not ended by what it sends too much")
+        @Test("The proxy answers a program that sends too much")
         func sendingTooMuch() throws {
             let script = """
                 exec 3<>/dev/tcp/127.0.0.1/${http_proxy##*:}
@@ -144,7 +144,7 @@ extension MountTests {
             #expect(output.status == 0 && output.text.contains("GET /first") && !output.text.contains("more"), "\(output)")
         }
 
-        @Test("may have more connections than are served at once: the others wait")
+        @Test("The proxy queues connections beyond those that it serves at once")
         func many() throws {
             let script = """
                 for i in $(seq 100); do exec {held[i]}<>/dev/tcp/127.0.0.1/${http_proxy##*:}; done
@@ -154,7 +154,7 @@ extension MountTests {
             #expect(try run(script, hosts: "localhost:\(port),127.0.0.1:\(port)").lines == ["100"])
         }
 
-        @Test("has a proxy without rights, which is gone with the program, and when grantfs run is killed", arguments: [false, true])
+        @Test("The proxy has no rights and ends with its run", arguments: [false, true])
         func gone(killed: Bool) throws {
             let program = try Child(
                 [Programs.grantfs, "run", "--grant", source, "--network-hosts", "example.org", "--", "sh", "-c", "echo ready; read x"],
@@ -178,7 +178,7 @@ extension MountTests {
             }
         }
 
-        @Test("has the list of a profile; one on the command line counts, whatever the profile says")
+        @Test("The host list of the command line overrides that of a profile")
         func profiles() throws {
             let directory = fixture.base + "/config/grantfs/profiles"
             try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
@@ -203,13 +203,13 @@ extension MountTests {
             #expect(try run(["--tool", "bad"], "true").errors.contains("“*” is no host"))
         }
 
-        @Test("is not started where the list makes no sense", arguments: ["*", "", "a b", "example.org:0"])
+        @Test("A run with an invalid host list is refused", arguments: ["*", "", "a b", "example.org:0"])
         func wrong(list: String) throws {
             let output = try run("echo ran", hosts: list)
             #expect(output.status == 2 && output.bytes.isEmpty, "\(output)")
         }
 
-        @Test("is not given the whole network and a list")
+        @Test("A run with `--network` and a host list is refused")
         func both() throws {
             let output = try run("echo ran", hosts: "example.org", "--network")
             #expect(output.status == 2 && output.bytes.isEmpty, "\(output)")

@@ -4,7 +4,7 @@ import Testing
 
 extension MountTests {
     @Suite(
-        "Where a program that grantfs run has started finds things",
+        "Paths in a sandbox",
         .enabled(if: Machine.hasSandboxes, "bubblewrap cannot make a sandbox here"))
     struct RunPlaces {
         private let fixture: MountFixture
@@ -27,7 +27,7 @@ extension MountTests {
                 words + ["--", "sh", "-c", script], as: fixture.owner, environment: fixture.environment, within: 60)
         }
 
-        @Test("a granted directory is at its own path and in the view; who stands in it starts there")
+        @Test("A granted directory is at its own path and in the view")
         func ownPath() throws {
             try FileManager.default.createDirectory(atPath: source + "/below", withIntermediateDirectories: true)
             let script = "pwd; cat \(source)/file /grants/docs/file; echo new > \(source)/new; ls \(fixture.base)"
@@ -40,7 +40,7 @@ extension MountTests {
             #expect(refused.status != 0 && refused.errors.contains("Read-only"), "\(refused)")
         }
 
-        @Test("a plain user's directory as well", .enabled(if: Machine.usersCanMount, "plain users cannot mount here"))
+        @Test("A plain user's granted directory is at its own path", .enabled(if: Machine.usersCanMount, "plain users cannot mount here"))
         func ownPathOfAUser() throws {
             let fixture = try MountFixture(owner: try #require(Machine.plainUser))
             let source = try fixture.source("docs")
@@ -49,13 +49,13 @@ extension MountTests {
             #expect(output.status == 0 && output.lines == [source, "granted"], "\(output)")
         }
 
-        @Test("with --at the view is there, and the directory nowhere else")
+        @Test("With `--at`, a granted directory is only in the view")
         func elsewhere() throws {
             let output = try run("pwd; cat docs/file; ls -d \(source) /grants", "--grant", source, "--at", "/work/here", from: source)
             #expect(output.lines == ["/work/here", "granted"], "\(output)")
         }
 
-        @Test("directories with one basename have a name and a path each")
+        @Test("Directories with one basename have a name and a path each")
         func sameNames() throws {
             let others = try ["a", "b"].map { try fixture.source($0 + "/docs") }
             for other in others { try (other + "\n").write(toFile: other + "/which", atomically: false, encoding: .utf8) }
@@ -65,7 +65,7 @@ extension MountTests {
             #expect(output.lines == ["docs", "docs-2", "docs-3", others[0], others[1], others[0], "granted"], "\(output)")
         }
 
-        @Test("a directory in another one that is granted is in the view alone, and it is said")
+        @Test("A directory inside another granted one is only in the view")
         func nested() throws {
             let inner = try fixture.source("docs/inner")
             let output = try run("ls /grants; ls \(source)", "--grant", inner, "--grant", source)
@@ -73,7 +73,7 @@ extension MountTests {
             #expect(output.errors.contains("is at /grants/inner alone"), "\(output)")
         }
 
-        @Test("a revoked directory is refused at its own path too")
+        @Test("A revoked directory is refused at its own path")
         func revoked() throws {
             let script = "exec 2>&1; echo ready; while read -r line; do cat \(source)/file; echo done; done"
             let program = try Child(
@@ -91,7 +91,7 @@ extension MountTests {
             #expect(program.wait(within: 30) == 0)
         }
 
-        @Test("a file to read is at its own path and in the view, alone, and can be taken back")
+        @Test("A file granted for reading is at its own path and can be revoked")
         func file() throws {
             let file = source + "/file"
             try "secret\n".write(toFile: source + "/secret", atomically: false, encoding: .utf8)
@@ -110,7 +110,7 @@ extension MountTests {
             try program.expect("done")
         }
 
-        @Test("a file to write is at its own path, in a directory that shows it alone, and can be saved by a rename")
+        @Test("A file granted for writing can be saved by a rename at its own path")
         func writtenFile() throws {
             let file = source + "/file"
             try "secret\n".write(toFile: source + "/secret", atomically: false, encoding: .utf8)
@@ -123,7 +123,7 @@ extension MountTests {
             #expect(refused.status == 2 && refused.errors.contains("is a file"), "\(refused)")
         }
 
-        @Test("what --ro-bind names is at its own path, beside the grants, and cannot be written to")
+        @Test("A directory named by `--ro-bind` is at its own path and read-only")
         func bind() throws {
             let tool = try fixture.source("tool")
             try "tool\n".write(toFile: tool + "/program", atomically: false, encoding: .utf8)
@@ -133,7 +133,7 @@ extension MountTests {
             #expect(output.status == 7)
         }
 
-        @Test("nothing is bound that would lead out, hide the system, or lie in what the program may write to")
+        @Test("A bind of an unsafe path is refused")
         func refusedBinds() throws {
             let inner = try fixture.source("docs/inner")
             for (path, status) in [("/dev/null", 1), (source + "/absent", 1), (inner, 2), ("/etc", 2), ("/proc/self", 2)] {
@@ -147,7 +147,7 @@ extension MountTests {
             }
         }
 
-        @Test("a directory that becomes a link while the sandbox is made keeps the program from being started")
+        @Test("A directory that becomes a link during the setup prevents the start")
         func swapped() throws {
             let secret = try fixture.source("secret")
             try "secret\n".write(toFile: secret + "/key", atomically: false, encoding: .utf8)

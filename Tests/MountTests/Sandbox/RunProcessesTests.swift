@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    @Suite("What grantfs run has beside its program", .enabled(if: Machine.hasSandboxes, "needs bubblewrap"))
+    @Suite("The processes of a run", .enabled(if: Machine.hasSandboxes, "needs bubblewrap"))
     struct RunProcesses {
         private struct Process {
             let pid: pid_t
@@ -30,7 +30,7 @@ extension MountTests {
         }
 
         @Test(
-            "is a daemon and its keeper, each in a session of its own, with a name and words of its own, without what the caller had open, and gone with it"
+            "A run's daemon and keeper have their own sessions and no inherited descriptors"
         )
         func names() throws {
             let fixture = try MountFixture()

@@ -4,9 +4,10 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// docs/sandboxes.md has a table of what a program can reach in sandboxes of several makers. Each cell of it is tried here.
+    /// docs/sandboxes.md has a table of the places that a program can reach in sandboxes of several
+    /// makers. Each cell of it is tried here.
     @Suite(
-        "What a program can reach, by docs/sandboxes.md",
+        "The reach of a program, by docs/sandboxes.md",
         .enabled(
             if: Machine.hasSandboxes && Identity.isRoot && Machine.offers("python3") && access("/srv", W_OK) == 0,
             "needs root, python3 and /srv, and bubblewrap has to work"))
@@ -39,7 +40,7 @@ extension MountTests {
                 let child = try Child(["python3", "-c", Self.server])
                 return (child, try #require(child.line()))
             }
-            // Not where temporary files are: that is a place of its own in each of them, whatever is asked for.
+            // Outside the directory of temporary files, which every sandbox replaces.
             fixture = try MountFixture(in: "/srv")
             outside = try MountFixture()
             source = try fixture.source("docs")
@@ -73,7 +74,8 @@ extension MountTests {
             return "bash -c '\(ask)' \(port) | grep -w 200"
         }
 
-        /// The words in front of a program. `record`: the file that a record of what it does is to be left in, where there is such a thing.
+        /// The words in front of a program. `record`: the file for a record of its actions, if the
+        /// sandbox can make one.
         private static func words(_ maker: Maker, source: String, host: String = "", record: String? = nil) -> [String] {
             switch maker {
             case .grantfs: [Programs.grantfs, "run"] + (record.map { ["--audit", $0] } ?? []) + ["--grant", source, "--"]
@@ -124,7 +126,7 @@ extension MountTests {
         private func all(_ maker: Maker) throws -> [String: Bool] {
             var found: [String: Bool] = [:]
             for (title, script) in Self.rows { found[title] = try reaches(maker, script) }
-            // What is written may be gone with the sandbox, so it counts if it is found outside.
+            // A written file may vanish with the sandbox, so it counts only if it is found outside.
             _ = try run(maker, ": >$1/new; echo x >$2/written; echo x >$6/written")
             found["the granted directory, for writing"] = isThere(source + "/new")
             found["a place outside that can be written to"] = isThere(home + "/written") || isThere(outside.base + "/written")
@@ -161,10 +163,10 @@ extension MountTests {
             for (title, cell) in found { #expect(said[title] == cell, "\(maker.rawValue): \(title)") }
         }
 
-        @Test("is what the table says, in grantfs run", arguments: [Maker.grantfs, .hosts])
+        @Test("The reach of a program in `grantfs run` is as in the table", arguments: [Maker.grantfs, .hosts])
         func grantfs(_ maker: Maker) throws { try compare(maker) }
 
-        @Test("is what the table says, in bubblewrap")
+        @Test("The reach of a program in bubblewrap is as in the table")
         func bubblewrap() throws { try compare(.bubblewrap) }
 
         /// Whether it can make a sandbox on this machine: some are containers themselves.
@@ -173,12 +175,12 @@ extension MountTests {
         }
 
         @Test(
-            "is what the table says, in firejail",
+            "The reach of a program in firejail is as in the table",
             .enabled(if: works(.firejail), "firejail is not installed, or cannot make a sandbox here"))
         func firejail() throws { try compare(.firejail) }
 
         @Test(
-            "is what the table says, in a container",
+            "The reach of a program in a container is as in the table",
             .enabled(if: works(.container), "systemd-nspawn is not installed, or cannot make a container here"))
         func container() throws { try compare(.container) }
     }

@@ -5,7 +5,7 @@ import Testing
 
 extension MountTests {
     @Suite(
-        "What a program that grantfs run has started shares with its starter",
+        "Resources that a sandbox shares with its starter",
         .enabled(if: Machine.hasSandboxes, "bubblewrap cannot make a sandbox here"))
     struct SharedWithTheStarter {
         private let fixture: MountFixture
@@ -23,7 +23,7 @@ extension MountTests {
             [Programs.grantfs, "run", "--store", fixture.store, "--grant", source] + options + ["--"] + command
         }
 
-        @Test("is no key: not its session's, not its user's, nor a list of them", .enabled(if: hasKeys, "the kernel has no keys"))
+        @Test("A sandbox cannot read or list the keys of its starter", .enabled(if: hasKeys, "the kernel has no keys"))
         func keys() throws {
             let starting = [Programs.attacker, "keys", "start", "grantfs-test-secret", "open sesame"]
             let looking = ["/keys/docs/Attacker", "keys", "look", "grantfs-test-secret"]
@@ -37,7 +37,7 @@ extension MountTests {
             #expect(output.lines == refused + ["listed: no"], "\(output)")
         }
 
-        @Test("is a terminal that it is given, and no way to put input into it")
+        @Test("A sandbox cannot push input into the terminal of its starter")
         func terminal() throws {
             let starting = [Programs.attacker, "terminal", "start"]
             let output = try Command.run(
@@ -46,14 +46,14 @@ extension MountTests {
             #expect(output.lines.dropFirst() == ["push", "long", "paste"].map { $0 + ": Operation not permitted" }[...], "\(output)")
         }
 
-        @Test("is not the process that sees the sandbox end: to stop that one and to go keeps nobody")
+        @Test("A sandbox cannot trace its first process to outlive its end")
         func firstProcess() throws {
             let output = try Command.run(running(command: ["/grants/docs/Attacker", "trace-init"]), within: 20)
             #expect(output.lines == ["attach", "wide", "seize"].map { $0 + ": Operation not permitted" }, "\(output)")
             #expect(output.status == 7)
         }
 
-        @Test("is no memory, queue or abstract socket of others; the latter not with --network either", arguments: [false, true])
+        @Test("A sandbox shares no memory, queue or abstract socket with its starter", arguments: [false, true])
         func withoutFiles(network: Bool) throws {
             let name = "/grantfs-test-\(getpid())-\(network)"
             let key = "\(0x6772_0000 + Int(getpid() & 0x7FFF) * 2 + (network ? 1 : 0))"

@@ -4,7 +4,7 @@ import Testing
 
 extension MountTests {
     @Suite(
-        "What a program has changed that grantfs run started", .enabled(if: Machine.hasSandboxes, "bubblewrap cannot make a sandbox here"))
+        "Snapshots of a run", .enabled(if: Machine.hasSandboxes, "bubblewrap cannot make a sandbox here"))
     struct RunSnapshots {
         private let fixture: MountFixture
         private let source: String
@@ -74,7 +74,7 @@ extension MountTests {
             chmod 700 sub; echo z > sub/deep/z; rm sparse; mkdir sparse; echo q > sparse/q; rm pipe; echo > pipe; rm new?line*
             """
 
-        @Test("is shown, and put back as it was: contents, holes, modes, times, names of one file, links, attributes, every kind of file")
+        @Test("`undo` restores every kind of file")
         func everyKindIsPutBack() throws {
             try makeTree()
             let before = try picture(source)
@@ -100,7 +100,7 @@ extension MountTests {
             #expect(try picture(source) == before)
         }
 
-        @Test("cannot be hidden by setting the time back")
+        @Test("A reset modification time does not hide a change from `diff`")
         func timeSetBack() throws {
             try Data("one\n".utf8).write(to: URL(fileURLWithPath: source + "/a"))
             _ = try run("touch -r a ../t 2>/dev/null || touch -r a /tmp/t; echo two > a; touch -r /tmp/t a", "--snapshot")
@@ -108,7 +108,7 @@ extension MountTests {
             #expect(differences.changes.first { $0.path == source + "/a" }?.what.contains("contents") == true, "\(differences)")
         }
 
-        @Test("cannot be hidden by a name either")
+        @Test("A reserved name does not hide a new file from `diff`")
         func hiddenName() throws {
             try run("echo x > .grantfs-undo-x; echo x > .grantfs-snapshot-x", "--snapshot").orThrow()
             let differences: Differences = try fixture.grantfs("diff", "--json").orThrow().decoded()
@@ -121,7 +121,7 @@ extension MountTests {
             "first\\tline\\n\\033[2Jcleared\\n\\033]52;c;YQ==\\007\\nevil\\rgood\\n\\342\\200\\256turned\\n\\302\\2332Jtoo\\n\\377end"
 
         @Test(
-            "cannot work the terminal on which it is reviewed, nor hide from it; a file gets it byte for byte",
+            "Changed contents cannot control the terminal of `diff`",
             .enabled(if: Command.exists("script"), "there is no script(1)"))
         func hiddenContents() throws {
             try run("printf '\(Self.forged)' > a", "--snapshot").orThrow()
@@ -143,7 +143,7 @@ extension MountTests {
             #expect(raw.contains("+\u{1B}[2Jcleared\n") && raw.contains("+evil\rgood\n"))
         }
 
-        @Test("is copied whole or not at all: what was killed while it copied leaves nothing that counts, and nothing after the next")
+        @Test("A copy killed in progress leaves no snapshot")
         func killedWhileCopying() throws {
             try Command.shell("cd \"$1\"; for i in $(seq 2000); do echo $i > $i; done; head -c 50000000 /dev/urandom > big", source)
                 .orThrow()
@@ -163,7 +163,7 @@ extension MountTests {
             #expect(try FileManager.default.contentsOfDirectory(atPath: snapshots) == [try listed()[0].id])
         }
 
-        @Test("stays where somebody else has changed it since, which is said; --force puts it back, too")
+        @Test("`undo` keeps a file changed by another program unless forced")
         func changedByOthers() throws {
             try makeTree()
             let before = try picture(source)
@@ -179,7 +179,7 @@ extension MountTests {
             #expect(FileManager.default.contents(atPath: source + "/new/below/f") == Data("mine".utf8))
             #expect(FileManager.default.contents(atPath: source + "/own") == Data("mine".utf8))
             #expect(FileManager.default.contents(atPath: source + "/a") == Data("one\n".utf8), "the rest is put back")
-            // What was put back is the user's own now.
+            // The restored file is the user's own now.
             try Data("again".utf8).write(to: URL(fileURLWithPath: source + "/a"))
             #expect(try fixture.grantfs("undo", id).status == 3)
             #expect(FileManager.default.contents(atPath: source + "/a") == Data("again".utf8))
@@ -187,7 +187,7 @@ extension MountTests {
             #expect(try picture(source) == before)
         }
 
-        @Test("is put back without following a link that it has left, inside or in the place of a directory")
+        @Test("`undo` follows no link that the program left")
         func links() throws {
             try makeTree()
             let outside = fixture.base + "/outside"
@@ -202,7 +202,7 @@ extension MountTests {
             #expect(FileManager.default.contents(atPath: outside + "/deep") == Data("safe".utf8))
         }
 
-        @Test("is each file as it was or as it became when undo is killed at any time, and the next undo finishes")
+        @Test("A killed `undo` leaves whole files and the next one finishes it")
         func killedWhilePuttingBack() throws {
             try Command.shell(
                 "cd \"$1\"; for d in 1 2 3 4; do mkdir $d; for i in $(seq 60); do echo before $d/$i > $d/$i; done; done", source,
@@ -235,7 +235,7 @@ extension MountTests {
             if !isInterrupted { print("every undo was faster than its killer") }
         }
 
-        @Test("can be found, shown and put back when grantfs run was killed")
+        @Test("The changes of a killed run can be shown and undone")
         func killedRun() throws {
             try makeTree()
             let before = try picture(source)
@@ -259,7 +259,7 @@ extension MountTests {
             #expect(try picture(source) == before)
         }
 
-        @Test("is put back at the end with --undo, and nothing is left of the snapshot")
+        @Test("`run --undo` restores the directory and removes the snapshot")
         func undo() throws {
             try makeTree()
             let before = try picture(source)
@@ -273,7 +273,8 @@ extension MountTests {
         }
 
         @Test(
-            "is asked about with --review on a terminal", .enabled(if: Command.exists("script"), "there is no script(1)"),
+            "`run --review` asks on a terminal whether to keep the changes",
+            .enabled(if: Command.exists("script"), "there is no script(1)"),
             arguments: ["p", "k", "l"])
         func review(answer: String) throws {
             try makeTree()
@@ -290,7 +291,7 @@ extension MountTests {
         }
 
         @Test(
-            "of a plain user is put back by that user; what he cannot have again is said before the program begins",
+            "A plain user undoes the changes of a run",
             .enabled(if: Machine.usersCanMount && Identity.isRoot, "needs root, and plain users who can mount"))
         func plainUser() throws {
             let own = try MountFixture(owner: try #require(Machine.plainUser))
@@ -316,7 +317,7 @@ extension MountTests {
             #expect(said[0].contains("work/third” can be put back, but not the set-id bits"), "\(some)")
         }
 
-        @Test("is not to be had where more would be copied than is allowed, and then nothing runs and nothing is left")
+        @Test("A snapshot beyond its size limit prevents the start")
         func limit() throws {
             // In memory no data is shared.
             let other = try MountFixture(in: "/dev/shm")

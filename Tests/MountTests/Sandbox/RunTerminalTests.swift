@@ -4,7 +4,7 @@ import Testing
 
 extension MountTests {
     @Suite(
-        "The terminal of a program that grantfs run has started",
+        "The terminal of a sandbox",
         .enabled(
             if: Machine.hasSandboxes && Command.exists("script"), "bubblewrap cannot make a sandbox here, or there is no script(1)"))
     struct RunTerminal {
@@ -16,7 +16,7 @@ extension MountTests {
             source = try fixture.source("docs")
         }
 
-        /// In a terminal that script(1) plays; what is typed is the child's input.
+        /// In a terminal that script(1) provides. The child's input is typed into it.
         private func start(_ script: String) throws -> Child {
             let file = fixture.base + "/script"
             try script.write(toFile: file, atomically: false, encoding: .utf8)
@@ -35,7 +35,7 @@ extension MountTests {
             Issue.record("“\(text)” did not come: \(seen)")
         }
 
-        @Test("is its own, with job control, and has the size of the caller's")
+        @Test("A sandbox has its own terminal with job control")
         func jobControl() throws {
             let program = try start(
                 """
@@ -51,7 +51,7 @@ extension MountTests {
             #expect(program.wait(within: 30) == 7)
         }
 
-        @Test("turns what is typed into signals for the group in front, and input for it")
+        @Test("Typed characters reach the foreground group as signals and input")
         func typing() throws {
             let program = try start(
                 """
@@ -74,7 +74,7 @@ extension MountTests {
             #expect(output.text.contains("controlled"), "\(output)")
         }
 
-        @Test("A program in the background reads nothing of what is typed", arguments: ["", "</dev/console"])
+        @Test("A program in the background reads no typed input", arguments: ["", "</dev/console"])
         func background(source input: String) throws {
             let script = "echo up; timeout 3 head -c 5 \(input) >\(source)/stolen 2>/dev/null; :"
             try script.write(toFile: source + "/script", atomically: false, encoding: .utf8)

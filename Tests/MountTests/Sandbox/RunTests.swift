@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    @Suite("A program that grantfs run has started", .enabled(if: Machine.hasSandboxes, "bubblewrap cannot make a sandbox here"))
+    @Suite("Programs in a sandbox", .enabled(if: Machine.hasSandboxes, "bubblewrap cannot make a sandbox here"))
     struct RunInASandbox {
         private let fixture: MountFixture
         private let source: String
@@ -29,12 +29,13 @@ extension MountTests {
             #expect(left.isEmpty, "no file is left \(when)")
         }
 
-        /// A daemon notices the end of its mount a moment later; who unmounts waits two seconds for that.
+        /// A daemon notices the end of its mount a moment later. An unmount waits two seconds for
+        /// that.
         private func expectNoDaemon() throws {
             try fixture.wait(until: "no daemon is left", within: 30) { try fixture.status().mounts.isEmpty }
         }
 
-        @Test("finds the view and nothing else of anybody's files, the system read-only, and no way to more")
+        @Test("A sandbox shows the view and no other files of users")
         func nothingElse() throws {
             let secret = fixture.base + "/outside/secret"
             try Data("secret".utf8).write(to: URL(fileURLWithPath: secret))
@@ -64,7 +65,7 @@ extension MountTests {
         }
 
         /// Beside a terminal or a bind another program begins it.
-        @Test("gives what a shell gives for a program that is not there, or cannot be run", arguments: [false, true])
+        @Test("A missing or unusable program exits with the status that a shell gives", arguments: [false, true])
         func noProgram(withBind: Bool) throws {
             let more = withBind ? ["--ro-bind", try fixture.directory("tools")] : []
             for (program, status) in [("/nowhere/program", 127), ("nosuchprogram", 127)] as [(String, Int32)] {
@@ -80,7 +81,7 @@ extension MountTests {
             try expectNothingLeft("after none was begun")
         }
 
-        @Test("A read-only grant inside a writable one is refused, in whatever order they are given")
+        @Test("A read-only grant inside a writable one is refused in any order")
         func nestedReadOnly() throws {
             let inner = try fixture.directory("source/docs/hooks")
             for grants in [[source, inner + ":ro"], [inner + ":ro", source]] {
@@ -91,15 +92,16 @@ extension MountTests {
             #expect(try FileManager.default.contentsOfDirectory(atPath: inner).isEmpty)
         }
 
-        @Test("as root, does not see what only root may read in /etc", .enabled(if: Identity.isRoot, "needs root"))
+        @Test("A sandbox of root hides files of /etc that only root may read", .enabled(if: Identity.isRoot, "needs root"))
         func rootsFiles() throws {
             let output = try run("ls /etc/shadow /etc/gshadow /etc/sudoers /etc/passwd 2>/dev/null", "--grant", source)
             #expect(output.lines == ["/etc/passwd"], "\(output)")
         }
 
-        @Test("begins when the daemon of its view is confined and has its keeper")
+        @Test("A program starts after its daemon is confined and has a keeper")
         func confinedBefore() throws {
-            // In the place of bwrap: stops the daemon, tries whether it may go on nevertheless, and waits for what bwrap waits for.
+            // In the place of bwrap: stops the daemon, checks whether it may go on nevertheless,
+            // and waits as bwrap does.
             let programs = try fixture.directory("programs")
             let script = """
                 #!/bin/sh
@@ -121,7 +123,7 @@ extension MountTests {
             }
         }
 
-        @Test("as root, has what everybody may read in /etc as it was, by few mounts", .enabled(if: Identity.isRoot, "needs root"))
+        @Test("A sandbox of root shows the public files of /etc", .enabled(if: Identity.isRoot, "needs root"))
         func publicFiles() throws {
             let script =
                 "cat /etc/passwd; stat -c '%a %F' /etc/passwd /etc/group; grep -c ' /etc/passwd ' /proc/self/mountinfo; touch /etc/passwd"
@@ -131,7 +133,7 @@ extension MountTests {
             #expect(output.lines.suffix(3) == ["644 regular file", "644 regular file", "0"] && output.status != 0, "\(output)")
         }
 
-        @Test("inherits no descriptor of the caller's, and no variable that was not given")
+        @Test("A program inherits no descriptor and only given variables")
         func inheritance() throws {
             let output = try Command.shell(
                 "exec 9<\"$1\"; OUTSIDE=secret exec \"$2\" run --store \"$3\" --grant \"$4\" --env GIVEN=yes -- sh -c \"$5\"",
@@ -140,7 +142,7 @@ extension MountTests {
             #expect(output.lines == ["0", "1", "2", "3", "GIVEN=yes"], "3 is the listing's own: \(output)")
         }
 
-        @Test("has no network but its own loopback, and with --network the machine's")
+        @Test("A sandbox has only a loopback, and the machine's network with `--network`")
         func network() throws {
             let own = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/ns/net")
             let without = try run("readlink /proc/self/ns/net; tail -n +3 /proc/net/dev | cut -d : -f 1 | tr -d ' '", "--grant", source)
@@ -148,7 +150,7 @@ extension MountTests {
             #expect(try run("readlink /proc/self/ns/net", "--grant", source, "--network").lines == [own])
         }
 
-        @Test("writes through the view, and not below what is granted with :ro")
+        @Test("A program writes through the view but not below a read-only grant")
         func access() throws {
             let other = try fixture.source("other")
             let output = try run(
@@ -161,7 +163,7 @@ extension MountTests {
         private static let reader =
             "exec 5<docs/file; echo ready; while read -r line; do read -r x <&5 2>/dev/null; cat docs/file; echo done; done"
 
-        @Test("loses the view live, with EACCES, and lives on", arguments: [false, true])
+        @Test("A program loses a revoked view live with EACCES", arguments: [false, true])
         func revoked(throwAway: Bool) throws {
             if !throwAway { try fixture.grant(source) }
             let program = try Child(
@@ -183,7 +185,7 @@ extension MountTests {
         }
 
         /// SQLite drops a log from its first damaged page on, and copies of a store are made of its database.
-        @Test("leaves no log beside the store's database, which has a revocation as soon as that is made")
+        @Test("A run leaves no log beside the store's database")
         func storeFiles() throws {
             try fixture.grant(try fixture.source("kept"))
             let files = { Set(try FileManager.default.contentsOfDirectory(atPath: fixture.store)) }
@@ -209,14 +211,14 @@ extension MountTests {
             }
         }
 
-        @Test("leaves no store where none was when a directory is not there")
+        @Test("A run with a missing directory creates no store")
         func noStore() throws {
             #expect(try run("true", "--grant", source + "/absent").status == 1)
             #expect(try run("true", "--grant", source, "--grant", source + "/absent").status == 1)
             #expect(!FileManager.default.fileExists(atPath: fixture.store))
         }
 
-        @Test("has the mount that the view has already, and leaves it; else one of its own that goes with it")
+        @Test("A run uses the mount of an existing view, or its own")
         func mounts() throws {
             try fixture.grant(source)
             let counting = "grep -c fuse.grantfs /proc/self/mountinfo"
@@ -233,7 +235,7 @@ extension MountTests {
             #expect(try fixture.daemon(at: mountpoint) == daemon, "the mount is still there")
         }
 
-        @Test("is sent the signals that its starter gets, and may catch them")
+        @Test("A program gets the signals sent to its starter")
         func signals() throws {
             let script = "trap 'echo caught; exit 3' TERM; echo ready; while :; do sleep 0.1; done"
             let program = try Child(
@@ -245,7 +247,7 @@ extension MountTests {
             try expectNothingLeft("after a signal")
         }
 
-        @Test("ends by a signal to its starter, though the first process of the sandbox was stopped")
+        @Test("A signal to the starter ends a sandbox whose first process is stopped")
         func signalToAStoppedSandbox() throws {
             let program = try Child(
                 [Programs.grantfs, "run", "--grant", source, "--", "sh", "-c", "echo ready; exec sleep 1000"],
@@ -274,7 +276,7 @@ extension MountTests {
             }
         }
 
-        @Test("dies with its starter, however that ends, and a throw-away view with it", arguments: [false, true])
+        @Test("A program and its view end with their starter", arguments: [false, true])
         func starterKilled(daemonToo: Bool) throws {
             let program = try Child(
                 [Programs.grantfs, "run", "--grant", source, "--", "sh", "-c", "echo ready; while :; do sleep 0.1; : > docs/alive; done"],
@@ -302,10 +304,10 @@ extension MountTests {
             #expect(!FileManager.default.fileExists(atPath: source + "/alive"), "the program is dead")
         }
 
-        @Test("is never refused because others are started and other commands clean up at that moment")
+        @Test("Concurrent runs succeed while other commands clean up")
         func many() throws {
             try fixture.grantfs("run", "--grant", source, "--", "true").orThrow()
-            // Whoever finds a file unlocked takes it for left behind.
+            // A sweeper takes an unlocked file for left behind.
             let sweeper = try Child([Programs.attacker, "sweep", fixture.store + "/run"])
             try sweeper.expect("ready")
             let output = try Command.shell(
@@ -319,7 +321,7 @@ extension MountTests {
             try expectNothingLeft("after sixty of them")
         }
 
-        @Test("of a plain user sees that user's view", .enabled(if: Machine.usersCanMount, "plain users cannot mount here"))
+        @Test("A plain user's run shows that user's view", .enabled(if: Machine.usersCanMount, "plain users cannot mount here"))
         func plainUser() throws {
             let user = try #require(Machine.plainUser)
             let fixture = try MountFixture(owner: user)
@@ -331,7 +333,7 @@ extension MountTests {
             #expect(try fixture.list("--all").isEmpty && fixture.mountpoints.isEmpty)
         }
 
-        @Test("is not started where the words are wrong or bubblewrap is missing, and nothing is left of it")
+        @Test("A run with invalid arguments is refused and leaves no mounts")
         func refusals() throws {
             for place in ["relative", "/", "/usr/x", "/tmp", "/etc", "/a/../b", "/proc/x"] {
                 #expect(try run("true", "--grant", source, "--at", place).status == 2, "\(place)")

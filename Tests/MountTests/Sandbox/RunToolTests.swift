@@ -4,7 +4,7 @@ import Testing
 
 extension MountTests {
     @Suite(
-        "A profile for grantfs run", .enabled(if: Machine.hasSandboxes, "bubblewrap cannot make a sandbox here"))
+        "Profiles of a run", .enabled(if: Machine.hasSandboxes, "bubblewrap cannot make a sandbox here"))
     struct RunTools {
         private let fixture: MountFixture
         private let home: String
@@ -32,7 +32,7 @@ extension MountTests {
                 [Programs.grantfs, "run"] + options + ["--", "sh", "-c", script], environment: environment, within: 60)
         }
 
-        @Test("of the user's own has grants, binds, a search path and an environment; what is not there is passed over")
+        @Test("A user's profile sets grants, binds, a search path and variables")
         func own() throws {
             let source = try fixture.source("docs")
             try write("granted\n", source + "/file")
@@ -56,7 +56,7 @@ extension MountTests {
             #expect(output.lines == ["tool", "granted", "\(home)/x 1", "refused", "opt"], "\(output)")
         }
 
-        @Test("is refused when others could have written it, when it says what is not known, and when there is none")
+        @Test("A profile that is foreign, unknown or invalid is refused")
         func refused() throws {
             try profile("loose", "network = true\n", mode: 0o666)
             let loose = try run("true", "--tool", "loose")
@@ -73,7 +73,7 @@ extension MountTests {
             for name in ["../mine", "", ".", "a/b"] { #expect(try run("true", "--tool", name).status == 2, "\(name)") }
         }
 
-        @Test("leaves the network out unless it says so")
+        @Test("A profile has no network by default")
         func network() throws {
             let own = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/ns/net")
             try profile("with", "network = true\n")
@@ -83,7 +83,7 @@ extension MountTests {
             #expect(try run("readlink /proc/self/ns/net", "--tool", "without", "--network").lines == [own])
         }
 
-        @Test("of cargo shows the toolchain to read and not the credentials; what is written to its home is thrown away")
+        @Test("The cargo profile shows the toolchain and hides the credentials")
         func cargo() throws {
             try write("#!/bin/sh\necho cargo 1", home + "/.cargo/bin/cargo", mode: 0o755)
             try write("token\n", home + "/.cargo/credentials.toml")
@@ -96,7 +96,7 @@ extension MountTests {
         }
 
         @Test(
-            "of git has who commits, and nothing else of the user's configuration",
+            "The git profile shows only the user's name from the configuration",
             .enabled(if: Command.exists("git"), Comment(rawValue: Machine.needs("git"))))
         func git() throws {
             try write(
@@ -121,7 +121,7 @@ extension MountTests {
                 ], "\(output)")
         }
 
-        @Test("of a variable the value that was given last counts, and of the caller's PATH what is shown is kept")
+        @Test("The last value of a variable counts, and the shown part of PATH is kept")
         func variables() throws {
             try write("#!/bin/sh\necho shown", home + "/shown/bin/t", mode: 0o755)
             try write("#!/bin/sh\necho hidden", home + "/hidden/t", mode: 0o755)
@@ -133,7 +133,7 @@ extension MountTests {
             #expect(output.lines.dropFirst().first?.hasPrefix(home + "/shown/bin:/usr/local/bin") == true, "\(output)")
         }
 
-        @Test("come with the program, and each can be read")
+        @Test("The shipped profiles can be read")
         func shipped() throws {
             let names = try FileManager.default.contentsOfDirectory(
                 atPath: URL(fileURLWithPath: Programs.grantfs).deletingLastPathComponent().deletingLastPathComponent().path

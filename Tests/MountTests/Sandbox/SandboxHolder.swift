@@ -39,7 +39,7 @@ final class SandboxHolder {
             print('tried', flush=True)
         """
 
-    /// Starts it; `sandbox` are the words in front of the program.
+    /// Starts it. `sandbox` are the words in front of the program.
     init(_ sandbox: [String], source: String, environment: [String: String]) throws {
         self.source = source
         try "nothing yet\n".write(toFile: source + "/held", atomically: false, encoding: .utf8)
@@ -47,7 +47,7 @@ final class SandboxHolder {
         try program.expect("ready")
     }
 
-    /// Has it write in this way. Whether that is in the file outside.
+    /// Lets it write in this way. Returns whether the write is in the file outside.
     func writes(_ way: Way) throws -> Bool {
         turns += 1
         let text = "turn\(turns)"
@@ -56,7 +56,8 @@ final class SandboxHolder {
         return try String(contentsOfFile: source + "/held", encoding: .utf8).hasPrefix(text)
     }
 
-    /// Takes the directory away from outside, by what there is for a bind mount: umount(8) in the program's mount namespace.
+    /// Detaches the directory from outside, in the usual way for a bind mount: umount(8) in the
+    /// program's mount namespace.
     func unmountOutside() throws {
         let all = ((try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []).compactMap { pid_t($0) }
         let inside = try #require(

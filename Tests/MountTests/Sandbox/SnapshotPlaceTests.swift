@@ -4,7 +4,7 @@ import Testing
 
 extension MountTests {
     @Suite(
-        "A snapshot that root makes in a directory of somebody else's",
+        "A snapshot of root in a foreign directory",
         .enabled(if: Identity.isRoot && Machine.plainUser != nil, "needs root, and a plain user to act as"))
     struct ForeignSnapshotPlace {
         private let fixture: MountFixture
@@ -15,7 +15,7 @@ extension MountTests {
             fixture = try MountFixture()
             user = try #require(Machine.plainUser)
             let source = try fixture.source("docs")
-            // Enough for somebody to come in between.
+            // Enough for another user to intervene.
             try Command.shell("cd \"$1\"; seq 2000 | split -l 1 -a 4 -d -; mkdir own; echo own >own/file", source).orThrow()
             try fixture.grant(source)
             try fixture.mount()
@@ -37,9 +37,9 @@ extension MountTests {
         }
 
         @Test(
-            "is refused with what to do, and removes nothing of others, whatever its owner puts in its place and moves while it is removed")
+            "A snapshot of root in a foreign directory removes no files of others")
         func removal() throws {
-            // As /tmp: everybody may make names there, and others' are protected.
+            // As /tmp: all users may make names there, and others' are protected.
             let shared = try fixture.directory("shared")
             chmod(shared, 0o1777)
             let canary = try fixture.directory("shared/etc") + "/shadow"
@@ -52,7 +52,7 @@ extension MountTests {
             }
         }
 
-        @Test("is never a tree of theirs under its name")
+        @Test("A snapshot of root never publishes a tree of another user")
         func publishing() throws {
             for turn in 0..<6 {
                 let (output, snapshot) = try attempt(turn, elsewhere: "-")
@@ -62,7 +62,7 @@ extension MountTests {
             }
         }
 
-        @Test("is made where the directory is root's or sticky")
+        @Test("A snapshot of root is made in a sticky directory")
         func made() throws {
             let shared = try fixture.directory("shared")
             chmod(shared, 0o1777)

@@ -36,7 +36,7 @@ extension MountTests {
             return status
         }
 
-        @Test("An undo of mode or owner leaves the file alone that a process has open", arguments: [0o4755, 0o2755, 0o640] as [mode_t])
+        @Test("An undo of mode or owner leaves an open file unchanged", arguments: [0o4755, 0o2755, 0o640] as [mode_t])
         func newInode(mode: mode_t) throws {
             let path = source + "/tool"
             try Data("contents".utf8).write(to: URL(fileURLWithPath: path))
@@ -57,13 +57,13 @@ extension MountTests {
             chmod(path, mode)
         }
 
-        @Test("An undo restores a closed directory's files into no other one of the same owner that got its name")
+        @Test("An undo restores no closed file into an exchanged directory")
         func exchangedForAnOpenOne() throws {
             chown(source, user.uid, user.gid)
             for (name, mode) in [("closed", 0o700), ("open", 0o755)] as [(String, mode_t)] {
                 mkdir(source + "/" + name, mode)
                 try make(name + "/file", "of \(name)")
-                // Of somebody who is neither the user nor root.
+                // Of a third user, neither the caller nor root.
                 for path in [name, name + "/file"] { chown(source + "/" + path, 54_321, 54_321) }
             }
             let id = try run("touch made")
@@ -88,7 +88,7 @@ extension MountTests {
             #expect(try FileManager.default.contentsOfDirectory(atPath: source).filter { $0.hasPrefix(".grantfs-") } == [])
         }
 
-        @Test("An undo neither changes nor fills a directory that a user put in the place of another")
+        @Test("An undo does not change or fill an exchanged directory")
         func exchangedDirectory() throws {
             for (name, mode) in [("shared", 0o777), ("secret", 0o700)] as [(String, mode_t)] {
                 mkdir(source + "/" + name, 0o755)
@@ -129,7 +129,7 @@ extension MountTests {
             #expect(try FileManager.default.contentsOfDirectory(atPath: forged).sorted() == ["below", "kept"])
         }
 
-        @Test("An undo gives back every owner in a directory of another user")
+        @Test("An undo restores every owner in a directory of another user")
         func ownersAreGivenBack() throws {
             try Command.shell(
                 "cd \"$1\"; mkdir tree; echo x > tree/own; echo x > tree/root; chown -R \"$2:$3\" tree; chown 0:0 tree/root; chmod 4755 tree/root; chmod 777 tree",

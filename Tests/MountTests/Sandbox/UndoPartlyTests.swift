@@ -37,7 +37,7 @@ extension MountTests {
         }
 
         @Test(
-            "An undo restores what its user owns, whatever mode the program has left",
+            "An undo restores the user's files after any change of mode",
             arguments: [
                 "mkdir x; chmod 000 x", "mkdir x; touch x/y; chmod 200 x", "echo z > x; chmod 000 x", "chmod 000 old", "chmod 000 olddir",
                 "echo q > olddir/p; chmod 400 olddir", "rm f; mkdir -p f/g; touch f/g/y; chmod 000 f/g f", "chmod 000 .",
@@ -49,7 +49,7 @@ extension MountTests {
             #expect(try tree() == before, "\(output)")
         }
 
-        @Test("An undo takes closed files to a store on another filesystem")
+        @Test("An undo restores closed files with a store on another filesystem")
         func otherFilesystem() throws {
             let store = "/dev/shm/grantfs-test-\(UUID())"
             mkdir(store, 0o700)
@@ -62,7 +62,7 @@ extension MountTests {
             #expect(try tree() == before, "\(output)")
         }
 
-        @Test("A closed directory hides nothing else from diff, which ends with status 3")
+        @Test("A closed directory hides no other change, and `diff` exits with 3")
         func listed() throws {
             try run("--snapshot", "echo evil > f; mkdir x; echo z > x/y; chmod 000 x").orThrow()
             let output = try fixture.grantfs("diff")
@@ -73,7 +73,7 @@ extension MountTests {
             #expect(try FileManager.default.contentsOfDirectory(atPath: source).sorted() == ["f", "old", "olddir"])
         }
 
-        @Test("An undo names what it cannot restore, restores the rest, and ends with status 3", .enabled(if: TestSupport.Identity.isRoot))
+        @Test("An undo names what it cannot restore, restores the rest and exits with 3", .enabled(if: TestSupport.Identity.isRoot))
         func foreign() throws {
             try run("--snapshot", "echo evil > f; mkdir x").orThrow()
             try Command.shell("cd \"$1\"; mkdir x/closed; chown 0:0 x/closed; chmod 700 x/closed", source).orThrow()

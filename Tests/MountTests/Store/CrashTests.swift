@@ -17,7 +17,7 @@ extension MountTests {
             #expect(read.status != 0 && !read.text.contains("inside"), "\(when): \(read)")
         }
 
-        @Test("of the daemon right after a revocation, the grant is not back")
+        @Test("A revoked grant stays revoked if the daemon is killed afterwards")
         func daemonKilledAfterRevocation() throws {
             let (fixture, mountpoint) = try prepared()
             try fixture.revoke("a")
@@ -28,7 +28,7 @@ extension MountTests {
             #expect(try fixture.list("--all").map(\.state) == ["revoked"])
         }
 
-        @Test("of the daemon in the midst of a revocation, the grant is not back", arguments: [0, 2, 5, 8, 12, 16, 20, 30])
+        @Test("A recorded revocation stays in force if the daemon is killed during it", arguments: [0, 2, 5, 8, 12, 16, 20, 30])
         func daemonKilledDuringRevocation(milliseconds: Int) throws {
             let (fixture, mountpoint) = try prepared()
             let daemon = try fixture.daemon(at: mountpoint)
@@ -37,7 +37,8 @@ extension MountTests {
             pause(milliseconds: milliseconds)
             kill(daemon, SIGKILL)
             let status = try #require(command.wait(), "the command hangs when its daemon dies")
-            // Whatever it says, what it recorded holds; 0 and 3 say that it is recorded.
+            // A recorded revocation holds after any exit. Statuses 0 and 3 mean that it is
+            // recorded.
             try fixture.wait(until: "the daemon is gone") { !Processes.isRunning(daemon) }
             try fixture.mount()
             let recorded = try fixture.list("--all").map(\.state) == ["revoked"]
@@ -45,7 +46,7 @@ extension MountTests {
             if recorded { try expectRefused(mountpoint, "killed after \(milliseconds) ms") }
         }
 
-        @Test("of the command at any moment, the mount and the record agree", arguments: [0, 1, 3, 5, 8, 11, 14, 18, 24, 32])
+        @Test("The mount agrees with the record if a command is killed at any time", arguments: [0, 1, 3, 5, 8, 11, 14, 18, 24, 32])
         func commandKilled(milliseconds: Int) throws {
             let (fixture, mountpoint) = try prepared()
             let command = try Child([Programs.grantfs, "revoke", "a"], environment: fixture.environment, separateErrors: true)
@@ -54,7 +55,7 @@ extension MountTests {
             _ = command.wait()
             let recorded = try fixture.list("--all").map(\.state) == ["revoked"]
             if recorded {
-                // Recorded but perhaps told to nobody: the daemon notices by itself.
+                // Recorded but perhaps reported to no daemon: the daemon notices by itself.
                 try fixture.wait(until: "a recorded revocation is in force") {
                     try Command.run(["cat", mountpoint + "/a/x"]).status != 0
                 }
@@ -68,7 +69,7 @@ extension MountTests {
             #expect((read.status != 0) == (final == ["revoked"]), "killed after \(milliseconds) ms, now \(final): \(read)")
         }
 
-        @Test("the dead mount gives ENOTCONN, hides what lies below, and the next mount cleans it up and says so")
+        @Test("A dead mount gives ENOTCONN until the next mount removes it")
         func deadMount() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -76,7 +77,8 @@ extension MountTests {
             let mountpoint = try fixture.mount()
             try fixture.killDaemon(at: mountpoint)
             var listing = try Command.run(["ls", mountpoint])
-            // A request that was on its way as the connection ended gets ECONNABORTED (fs/fuse/dev.c); the next one does not.
+            // A request in progress at the end of the connection gets ECONNABORTED (fs/fuse/dev.c).
+            // The next one does not.
             if listing.errors.contains("connection abort") {
                 #expect(listing.text.isEmpty)
                 listing = try Command.run(["ls", mountpoint])

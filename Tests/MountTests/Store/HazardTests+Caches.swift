@@ -5,7 +5,7 @@ import Testing
 /// What the kernel caches for one user must not reach another, and what it forgets must be forgotten here.
 extension MountTests.Hazards {
     @Test(
-        "whoever may not look into a directory sees nothing of what somebody else made the kernel cache",
+        "Cached names and data are hidden from users without access",
         .enabled(if: Identity.isRoot && Machine.plainUser != nil, needsUser), arguments: ["shared", "exclusive", "none"])
     func othersNames(cache: String) throws {
         let user = Machine.plainUser!
@@ -36,7 +36,7 @@ extension MountTests.Hazards {
                 #expect(listing.status != 0 && listing.text.isEmpty, "\(listing)")
             }
         }
-        // The other way round: what was open to the user is closed to him once it is closed.
+        // In reverse: a file that was open to the user is refused once it is closed to the user.
         try Command.run(["chmod", "755", mount + "/closed"]).orThrow()
         #expect(try Command.run(["cat", mount + "/closed/file"], as: user).text == "secret\n")
         try Command.run(["chmod", "700", mount + "/closed"]).orThrow()
@@ -45,7 +45,7 @@ extension MountTests.Hazards {
     }
 
     @Test(
-        "memory goes back after a walk over 100,000 files once the kernel has forgotten them, also when it still has some",
+        "The daemon returns its memory after a walk over many files",
         .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
     func memory() throws {
         let fixture = try MountFixture()
@@ -60,7 +60,7 @@ extension MountTests.Hazards {
             try Command.shell("find \"$1\" -type f -printf '%s\n' | wc -l", mountpoint + directory).orThrow()
         }
         func known() throws -> Int { try #require(try fixture.status().mounts.first).inodes }
-        /// The daemon's own memory: what nobody but it can have made larger or smaller.
+        /// The daemon's own memory, which no other process changes.
         func kilobytes() -> Int { Processes.anonymousKilobytes(daemon) }
         func forget(downTo inodes: Int, kilobytes limit: Int) throws -> Int {
             var dropped = Date.distantPast
@@ -79,7 +79,7 @@ extension MountTests.Hazards {
         let before = try forget(downTo: 20, kilobytes: .max)
         var (high, after): (Int, [Int]) = (0, [])
         for isHeld in [false, false, true] {
-            // Whoever else drops caches meanwhile makes the kernel forget some of them early.
+            // Other processes that drop caches make the kernel forget some of them early.
             for _ in 0..<5 {
                 try walk()
                 if try known() >= 100_000 { break }

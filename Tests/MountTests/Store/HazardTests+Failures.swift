@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 extension MountTests.Hazards {
-    @Test("an error of the source reaches the caller, at the call that gives it natively", arguments: ["shared", "none"])
+    @Test("An error of the source reaches the caller at the native call", arguments: ["shared", "none"])
     func failingSource(cache: String) throws {
         let fixture = try MountFixture()
         let source = try HangingSource("failing", in: fixture)
@@ -56,7 +56,7 @@ extension MountTests.Hazards {
     }
 
     @Test(
-        "sources of other kinds are granted, used and withdrawn as any",
+        "Sources on other filesystems are granted, used and withdrawn",
         .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)),
         arguments: ["tmpfs", "overlay", "bindfs", "read-only"])
     func kinds(kind: String) throws {

@@ -4,7 +4,7 @@ import Testing
 
 /// What sources and callers of many kinds bring: numbers, sizes, limits, owners.
 extension MountTests.Hazards {
-    @Test("two filesystems with the same inode numbers stay apart", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+    @Test("Two filesystems with the same inode numbers stay apart", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
     func inodeNumbers() throws {
         let fixture = try MountFixture()
         for name in ["one", "two"] {
@@ -26,7 +26,7 @@ extension MountTests.Hazards {
     }
 
     @Test(
-        "a file of the grant, mounted over another one that the kernel knows, is not entered by a new listing",
+        "A new listing does not enter a file mounted over a known one",
         .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
     func mountedOverKnown() throws {
         let fixture = try MountFixture()
@@ -43,7 +43,7 @@ extension MountTests.Hazards {
         #expect(seen.count == 3 && seen[1].contains("Permission denied") && seen[2] == "text", "\(seen)")
     }
 
-    @Test("an inode that is used again is not taken for the old file")
+    @Test("A reused inode is not taken for the old file")
     func reusedInodes() throws {
         let fixture = try MountFixture()
         let source = try fixture.source("a")
@@ -59,7 +59,7 @@ extension MountTests.Hazards {
         #expect(output.text == "held\n", "\(output)")
     }
 
-    @Test("listings of 50,000 entries: each once, every position leads back, rm -rf removes all")
+    @Test("Listings of 50,000 entries show each entry once and can seek")
     func largeDirectories() throws {
         let fixture = try MountFixture()
         let source = try fixture.source("a")
@@ -81,7 +81,7 @@ extension MountTests.Hazards {
     }
 
     @Test(
-        "a volume that goes away takes its grant with it, and brings it back",
+        "A grant is unavailable while its volume is absent",
         .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
     func absentVolume() throws {
         let fixture = try MountFixture()
@@ -91,7 +91,7 @@ extension MountTests.Hazards {
         guard try Command.run(["mount", "-o", "loop", image, volume]).status == 0 else { return }
         try Command.shell("mkdir \"$1/d\"; echo text > \"$1/d/x\"", volume).orThrow()
         try fixture.grant(volume + "/d")
-        // Whoever looks at all mounts just now makes it busy for a moment.
+        // A process that reads all mounts keeps it busy for a moment.
         try fixture.wait(until: "the volume is unmounted") { try Command.run(["umount", volume]).status == 0 }
         let mount = try fixture.mount()
         try expectCall("stat", mount + "/d", gives: "ENOENT")
@@ -104,7 +104,7 @@ extension MountTests.Hazards {
     }
 
     @Test(
-        "a source that is full says so at the call that native gives it at",
+        "A full source gives ENOSPC at the native call",
         .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
     func fullSource() throws {
         let fixture = try MountFixture()
@@ -118,7 +118,7 @@ extension MountTests.Hazards {
         try Command.shell("echo again > \"$1/file\"", mount).orThrow()
     }
 
-    @Test("commands at the same time, while daemons start, lose nothing and leave nothing open")
+    @Test("Concurrent commands during mounts lose no changes")
     func concurrentCommands() throws {
         let fixture = try MountFixture()
         let names = (0..<6).map { "g\($0)" }
@@ -147,7 +147,7 @@ extension MountTests.Hazards {
     }
 
     @Test(
-        "files belong to whoever creates them, however many users create at once",
+        "Each file belongs to its creator when many users create at once",
         .enabled(if: Identity.isRoot && Machine.plainUser != nil, needsUser))
     func creators() throws {
         let user = Machine.plainUser!
@@ -156,7 +156,8 @@ extension MountTests.Hazards {
         try fixture.grant(source)
         let mount = try fixture.mount(options: "allow_other") + "/a"
         try Command.shell("chmod 1777 \"$1\"", mount).orThrow()
-        // Bursts of what takes its time, so that workers which act for one user make the workers that then act for the other.
+        // Bursts of slow operations, so that workers which act for one user make the workers that
+        // then act for the other.
         let burst = """
             cd "$1"; for turn in $(seq 8); do
               for n in $(seq 12); do
@@ -175,7 +176,7 @@ extension MountTests.Hazards {
     }
 
     @Test(
-        "callers get what they get natively: groups, setgid and sticky directories, set-id bits, modes",
+        "Callers have their native groups, set-id bits and modes",
         .enabled(if: Identity.isRoot && Machine.plainUser != nil, needsUser))
     func callers() throws {
         let user = Machine.plainUser!

@@ -8,7 +8,7 @@ extension MountTests {
         static let needsUser: Comment = "needs root, and a plain user to act as"
 
         @Test(
-            "links out of a grant lead nowhere that the caller may not go: the daemon follows none",
+            "A link out of a grant leads nowhere that its caller may not go",
             .enabled(if: Identity.isRoot && Machine.plainUser != nil, needsUser))
         func links() throws {
             let user = Machine.plainUser!
@@ -40,14 +40,14 @@ extension MountTests {
         }
 
         @Test(
-            "a directory swapped for a link between look-up and use never leads out",
+            "A directory swapped for a link between lookup and use never leads out",
             .enabled(if: Identity.isRoot && Machine.plainUser != nil, needsUser), arguments: ["shared", "none"])
         func swapped(cache: String) throws {
             let user = Machine.plainUser!
             let fixture = try MountFixture()
             let source = try fixture.source("a")
-            // Open to everybody, below a directory that is closed: who follows the link by path gets nowhere, and whoever is led there by the daemon
-            // meets no permission that keeps him out.
+            // Open to all users, below a closed directory: a caller that follows the link by path
+            // is refused, but a daemon that followed it would meet no refusal.
             let outside = try fixture.directory("outside/closed/open")
             try Command.shell(
                 """
@@ -70,7 +70,7 @@ extension MountTests {
             #expect(try Command.run(["ls", outside]).lines == ["file"])
         }
 
-        @Test("FIFOs, sockets and devices in a grant hang nothing and are opened by the caller alone")
+        @Test("A FIFO, socket or device in a grant blocks only its caller")
         func specialFiles() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -95,7 +95,7 @@ extension MountTests {
             }
         }
 
-        @Test("rename, exchange and link between a read-only and a read-write grant change nothing")
+        @Test("Renames and links between read-only and read-write grants fail")
         func readOnlyExchange() throws {
             let fixture = try MountFixture()
             let (writable, frozen) = (try fixture.source("rw"), try fixture.source("ro"))
@@ -114,7 +114,7 @@ extension MountTests {
             #expect(try Command.shell("cat \"$1/x\" \"$2/x\"; ls \"$1\" \"$2\" | grep -cx x", frozen, writable).lines == ["rorw2"])
         }
 
-        @Test("a mount inside what it grants is refused, when granted and when mounted")
+        @Test("A mount inside its own granted directory is refused")
         func recursion() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -133,7 +133,7 @@ extension MountTests {
         }
 
         @Test(
-            "the control socket is closed to others: directories 0700, and a stranger's connection refused by its credentials",
+            "The control socket refuses other users",
             .enabled(if: Identity.isRoot && Machine.plainUser != nil, needsUser))
         func controlSocket() throws {
             let stranger = Machine.plainUser!
@@ -155,7 +155,9 @@ extension MountTests {
             }
         }
 
-        @Test("another filesystem below a grant is not entered", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        @Test(
+            "Another filesystem below a grant is not entered by default",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func submounts() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -170,7 +172,8 @@ extension MountTests {
         }
 
         @Test(
-            "a handle taken before a revocation opens nothing after it", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot))
+            "A file handle from before a revocation opens no file after it",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot))
         )
         func fileHandles() throws {
             for cold in [false, true] {
@@ -178,7 +181,7 @@ extension MountTests {
                 let probe = try mount.probe(mount.held)
                 try mount.fixture.revoke("held")
                 try mount.fixture.restore("held")
-                // Even with the scope open again, the handle belongs to the one that was closed.
+                // Even with the scope open again, the handle belongs to the closed scope.
                 let result = try probe.attempt().first { $0.kind == "open_by_handle_at" }
                 #expect(result.map { $0.errno != "OK" } ?? false)
             }

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// A daemon believes the store and nothing else: without it, nobody gets anything.
+    /// A daemon trusts only the store: without it, every access is refused.
     @Suite struct WithoutItsStore {
         private func prepared(_ fixture: MountFixture) throws -> String {
             let source = try fixture.source("a")
@@ -13,7 +13,7 @@ extension MountTests {
         }
 
         @Test(
-            "a revocation that cannot be recorded shuts the grant all the same, and fails loudly",
+            "A revocation that cannot be recorded shuts the grant and fails",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func fullStore() throws {
             let fixture = try MountFixture()
@@ -34,7 +34,7 @@ extension MountTests {
         }
 
         @Test(
-            "with room for a few pages more or less, each change is recorded and in force, or fails; and whatever was to be withdrawn is refused",
+            "A withdrawal with an almost full store refuses access even if it fails",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func almostFullStore() throws {
             let fixture = try MountFixture()
@@ -65,7 +65,7 @@ extension MountTests {
             #expect(outcomes == [0, 1])
         }
 
-        @Test("a daemon whose store is damaged or gone refuses everything", arguments: ["removed", "replaced", "damaged"])
+        @Test("A daemon refuses everything if its store is damaged or missing", arguments: ["removed", "replaced", "damaged"])
         func lostStore(how: String) throws {
             let fixture = try MountFixture()
             let mountpoint = try prepared(fixture)

@@ -27,13 +27,13 @@ extension MountTests {
             return (source, mountpoint)
         }
 
-        /// Walks all of it, which takes every descriptor from what was known before.
+        /// Walks all of it, which takes every descriptor from earlier nodes.
         private func walk(_ mountpoint: String, _ fixture: MountFixture) throws -> Output {
             try Command.shell(
                 "cd \"$1/a\"; find . -type f -links 1 | wc -l; ls -lR > /dev/null", mountpoint, as: fixture.owner, within: 1500)
         }
 
-        @Test("is walked, read, changed and revoked", arguments: owners)
+        @Test("A tree larger than the limit of descriptors is walked and revoked", arguments: owners)
         func walking(owner: Identity) throws {
             let fixture = try MountFixture(owner: owner)
             let (source, mountpoint) = try mount(fixture, limit: 256, directories: 300, files: 10)
@@ -42,7 +42,8 @@ extension MountTests {
             let read = try Command.shell("cd \"$1/a\"; cat d?/f1 d??/f1 | wc -l; cat d*/f* | wc -l", mountpoint, as: owner)
             #expect(read.lines == ["20", "20"], "\(read)")
 
-            // What is held and loses its name, a name that changes here, one that changes on the host.
+            // Held files that lose their names, a name that changes here, and one that changes on
+            // the host.
             let holder = try Child(
                 [
                     "bash", "-c",
@@ -71,7 +72,9 @@ extension MountTests {
             #expect(try Probe.call("stat", mountpoint + "/a/d1/f1", as: owner) == "EACCES")
         }
 
-        @Test("gives back what open files need beyond the limit", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        @Test(
+            "Files can be opened while nodes hold most of the descriptors",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func opening() throws {
             let fixture = try MountFixture()
             let (_, mountpoint) = try mount(fixture, limit: 512, directories: 30, files: 10)
@@ -89,7 +92,7 @@ extension MountTests {
         }
 
         @Test(
-            "of 300,000 files is walked at 1,024 descriptors, revoked, and its memory comes back",
+            "A tree of 300,000 files is walked with 1,024 descriptors and revoked",
             .enabled(if: ProcessInfo.processInfo.environment["GRANTFS_LONG_TESTS"] != nil, "GRANTFS_LONG_TESTS is not set"),
             arguments: owners)
         func walkingFar(owner: Identity) throws {

@@ -4,7 +4,8 @@ import Testing
 
 extension MountTests {
     @Suite struct Memory {
-        /// Reads and writes a megabyte of each file at once, past the cache. $1 where they are, $2 how many.
+        /// Reads and writes a megabyte of each file at once, past the cache. $1 is their directory,
+        /// $2 their number.
         private static let storm = """
             import mmap, os, sys, threading
             def work(path):
@@ -19,7 +20,7 @@ extension MountTests {
             """
 
         @Test(
-            "what many large requests at once have needed is given back when they are answered",
+            "Memory for large concurrent requests is returned",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)), arguments: ["shared", "exclusive"])
         func many(cache: String) throws {
             let count = 80

@@ -4,9 +4,11 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Numbers at their limits, from programs and from filesystems below a grant: each call gets an answer, and nobody else notices.
+    /// Numbers at their limits, from programs and from filesystems below a grant: each call gets an
+    /// answer, and other callers do not notice.
     @Suite(.enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot))) struct OddNumbers {
-        /// A view with a grant that somebody reads all the time while `body` runs. The daemon is the same afterwards, and every reading succeeded.
+        /// A view with a grant that a process reads all the time while `body` runs. The daemon is
+        /// the same afterwards, and every read succeeded.
         private func beside(_ fixture: MountFixture, options: String? = nil, _ body: (String) throws -> Void) throws {
             let innocent = try fixture.source("innocent")
             try Data("text".utf8).write(to: URL(fileURLWithPath: innocent + "/file"))
@@ -24,13 +26,14 @@ extension MountTests {
         }
 
         @Test(
-            "a search for a hole at the end of what can be counted, where the filesystem answers with the lowest number there is",
+            "A search for a hole at the largest offset is answered",
             arguments: ["shared", "exclusive", "none"])
         func searchForAHole(cache: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("memory")
             try fixture.mountOther(["mount", "-t", "tmpfs", "none"], at: source)
-            // The last byte that a file can have: its page ends behind what can be counted, and there the filesystem finds the hole.
+            // The last possible byte of a file: its page ends beyond the largest offset, and there
+            // the filesystem finds the hole.
             let last = open(source + "/file", O_RDWR | O_CREAT | O_CLOEXEC, 0o666)
             try #require(last >= 0 && pwrite(last, [1], 1, .max - 1) == 1)
             close(last)
@@ -50,7 +53,7 @@ extension MountTests {
         }
 
         @Test(
-            "statfs of the root, where two filesystems say that they have as many files as there are numbers, and one more bytes than there are"
+            "statfs(2) of the root saturates instead of overflowing"
         )
         func spaceOfTheRoot() throws {
             let fixture = try MountFixture()
@@ -74,7 +77,7 @@ extension MountTests {
             }
         }
 
-        @Test("flags of a file whose filesystem returns the lowest number there is from an ioctl")
+        @Test("Flags from a hostile filesystem do not end the daemon")
         func flags() throws {
             let fixture = try MountFixture()
             let source = try HostileSource("hostile", in: fixture)
@@ -93,7 +96,7 @@ extension MountTests {
         }
 
         @Test(
-            "every call on a filesystem in memory and on a hostile one, with all numbers at their limits",
+            "Calls with extreme numbers do not end the daemon",
             arguments: ["shared", "exclusive", "none"])
         func everyCall(cache: String) throws {
             let fixture = try MountFixture()

@@ -39,7 +39,7 @@ extension MountTests {
             """
 
         @Test(
-            "leaves the kernel nothing of them, and refuses whatever is open, mapped, listed or where somebody stands, whether or not the kernel says what nobody uses",
+            "A revocation invalidates unused inodes and refuses all held ones",
             arguments: [true, false])
         func manyFiles(prunes: Bool) throws {
             let fixture = try MountFixture()

@@ -4,7 +4,7 @@ import Testing
 extension MountTests {
     /// A few thousand of the requests that `.ci/fuzz` makes, the same ones each time: see Tests/RequestFuzzer.
     @Suite(.enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot))) struct RequestFuzzing {
-        @Test("requests with any numbers, names and lengths are each answered once, with what the kernel takes", arguments: [1, 1000])
+        @Test("Every fuzzed request is answered once with a valid reply", arguments: [1, 1000])
         func requestsAreAnswered(seed: Int) throws {
             let fixture = try MountFixture()
             let place = try fixture.directory("place")
