@@ -20,6 +20,9 @@ SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
 PROFILEDIR = $(PREFIX)/share/grantfs/profiles
 # The file by which a session bus starts the document portal. A user copies it, because xdg-desktop-portal owns this name in the bus's directory.
 DBUSDIR = $(PREFIX)/share/grantfs/dbus-1/services
+# Profiles of AppArmor and a module of SELinux. An administrator copies or loads them: docs/guides/containers.md.
+APPARMORDIR = $(PREFIX)/share/grantfs/apparmor
+SELINUXDIR = $(PREFIX)/share/grantfs/selinux
 # An example policy.
 POLICYEXAMPLE = $(PREFIX)/share/grantfs/policy.toml.example
 INSTALL ?= install
@@ -112,6 +115,9 @@ install: $(program) ## install the program, the mount helper, units, man pages a
 	$(INSTALL) -d '$(DESTDIR)$(PROFILEDIR)'
 	$(INSTALL) -m 644 mount-helpers/profiles/* '$(DESTDIR)$(PROFILEDIR)'
 	$(INSTALL) -m 644 mount-helpers/policy.toml.example '$(DESTDIR)$(POLICYEXAMPLE)'
+	$(INSTALL) -d '$(DESTDIR)$(APPARMORDIR)' '$(DESTDIR)$(SELINUXDIR)'
+	$(INSTALL) -m 644 mount-helpers/apparmor/* '$(DESTDIR)$(APPARMORDIR)'
+	$(INSTALL) -m 644 mount-helpers/selinux/* '$(DESTDIR)$(SELINUXDIR)'
 	$(INSTALL) -d '$(DESTDIR)$(UNITDIR)/system' '$(DESTDIR)$(UNITDIR)/user' '$(DESTDIR)$(TMPFILESDIR)' '$(DESTDIR)$(SYSUSERSDIR)'
 	for kind in system user; do \
 		for unit in grantfs@.service grantfs-apply.service; do \
@@ -165,6 +171,8 @@ uninstall: ## remove the files of `make install` with the same PREFIX and DESTDI
 		'$(UNITDIR)/user/grantfs-portal.service' '$(DBUSDIR)/org.freedesktop.portal.Documents.service' \
 		'$(TMPFILESDIR)/grantfs.conf' '$(SYSUSERSDIR)/grantfs.conf' \
 		$(patsubst mount-helpers/profiles/%,'$(PROFILEDIR)/%',$(wildcard mount-helpers/profiles/*)) \
+		$(patsubst mount-helpers/apparmor/%,'$(APPARMORDIR)/%',$(wildcard mount-helpers/apparmor/*)) \
+		$(patsubst mount-helpers/selinux/%,'$(SELINUXDIR)/%',$(wildcard mount-helpers/selinux/*)) \
 		'$(BASHDIR)/grantfs' '$(ZSHDIR)/_grantfs' '$(FISHDIR)/grantfs.fish'; do \
 		if [ -z '$(DESTDIR)' ] && .ci/beside-package owns "$$file"; then echo "left, because it is the package's: $$file"; \
 		else echo "rm -f $(DESTDIR)$$file"; rm -f '$(DESTDIR)'"$$file" || exit 1; fi; done

@@ -48,6 +48,10 @@ STAGES = [
     Stage("hot-path", "python3 Tests/Benchmarks/bench/hotpath.py .build/release/grantfs", after=("release",)),
     # Installed, used, upgraded and removed in a copy of this machine that is thrown away.
     Stage("package", "make deb", after=("release",)),
+    # Parsed and compiled, not enforced: .ci/apparmor without an option boots kernels for that.
+    Stage("apparmor", ".ci/apparmor --parse", skipped=77),
+    Stage("selinux", ".ci/selinux", skipped=77),
+    Stage("distributions", ".ci/distributions", after=("release",), skipped=77),
     Stage("units", ".ci/units", after=("package",), skipped=77),
     Stage("fuzz", ".ci/fuzz 15", after=("address-build",)),
     Stage("address", ".ci/sanitize address", after=("address-build", "units", "documentation", "hot-path", "fuzz")),
