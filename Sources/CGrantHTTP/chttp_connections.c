@@ -70,7 +70,8 @@ static unsigned share(const struct connections *all, const struct client *client
     return client->kind == CLIENT_LOOPBACK ? all->limit - all->limit / 4 : all->limit / 4;
 }
 
-/// Connections of a client in a second, and at once after a while without; of the machine's own users, so many times as many.
+/// Connections of a client in a second, and at once after a while without. Of the machine's own
+/// users, so many times as many.
 enum { RATE = 16, BURST = 48, LOCAL = 16 };
 
 static bool is_slow_enough(struct connections *all, const struct client *client, int64_t time) {

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 
 enum client_kind { CLIENT_UNKNOWN, CLIENT_LOOPBACK, CLIENT_FOUR, CLIENT_SIX };
-/// An address, of IPv6 its network; all of the machine's own addresses are one.
+/// An address, of IPv6 its network. All of the machine's own addresses are one.
 struct client {
     enum client_kind kind;
     unsigned char bytes[8];

@@ -104,7 +104,7 @@ static enum MHD_Result handle(
     return request->is_answered ? MHD_YES : MHD_NO;
 }
 
-/// Why it does not start is said here and nowhere else; what clients do wrong later is not.
+/// Why it does not start is said here and nowhere else. What clients do wrong later is not.
 __attribute__((format(printf, 2, 0))) static void on_message(void *context, const char *format, va_list arguments) {
     struct chttp_server *server = context;
     if (server->is_started)

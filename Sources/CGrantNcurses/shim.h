@@ -80,7 +80,7 @@ static inline void cncurses_show(int row, int column) {
     wrefresh(stdscr);
 }
 
-/// As large as the terminal is now; everything is sent anew.
+/// As large as the terminal is now. Everything is sent anew.
 static inline void cncurses_resize(int rows, int columns) {
     resizeterm(rows, columns);
     clearok(stdscr, TRUE);

@@ -45,7 +45,7 @@ struct library {
 
 struct request {
     struct library bus;
-    /// The unique name of who was asked; nobody else can answer.
+    /// The unique name of who was asked. Nobody else can answer.
     char owner[256];
     bool is_over;
     enum cportal_outcome outcome;

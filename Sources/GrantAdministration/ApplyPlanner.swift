@@ -67,7 +67,7 @@ public struct ApplyPlanner: Sendable {
         let name: GrantName
     }
 
-    /// Returns the item's name and directory; an error if it has none now.
+    /// Returns the item's name and directory. An error if it has none now.
     private func look(
         at item: DeclaredState.Item, _ known: [Grant]
     ) throws(GrantError) -> (GrantName, Result<GrantAdministrator.Proposal, GrantError>) {

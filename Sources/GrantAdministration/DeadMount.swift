@@ -27,10 +27,10 @@ public struct DeadMount: Sendable {
         return holder.marks.contains { $0.generation == nil || $0.generation == generation }
     }
 
-    /// Whether a process holds something of it; what is unknown counts as held.
+    /// Whether a process holds something of it. What is unknown counts as held.
     public var isHeld: Bool { !holders.isEmpty || hasOthers || !unseen.isEmpty }
 
-    /// Describes the holders, for people; nil if there are none.
+    /// Describes the holders, for people, or nil if there are none.
     public var explanation: String? {
         guard isHeld else { return nil }
         let held = "its daemon has ended, and what the kernel has cached can be read on by "

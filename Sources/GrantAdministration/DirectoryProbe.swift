@@ -29,7 +29,7 @@ public enum DirectoryProbe: Sendable {
         case .standing(let probe, let named, let words): (standing, program, arguments) = (probe, named, words)
         }
         let table = (try? MountTable.current()) ?? MountTable(entries: [])
-        // One helper serves all disks; each remote or user-space filesystem gets its own.
+        // One helper serves all disks. Each remote or user-space filesystem gets its own.
         var groups: [UInt64?: [Int]] = [:]
         for (index, question) in requests.enumerated() {
             let entry = table.entry(holding: question.path)

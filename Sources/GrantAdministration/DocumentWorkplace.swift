@@ -97,7 +97,8 @@ public final class DocumentWorkplace: Sendable {
         return try DocumentWorkplace(directory, named: name, in: parent, of: [], record: record, lock: lock)
     }
 
-    /// Removes the directory, or keeps what programs saved in it. Returns the path where that is; nil if nothing was saved.
+    /// Removes the directory, or keeps what programs saved in it. Returns the path where that is,
+    /// or nil if nothing was saved.
     public func end() -> [UInt8]? {
         var kept: [UInt8]?
         do throws(Errno) {
@@ -167,7 +168,7 @@ public final class DocumentWorkplace: Sendable {
         let parent: [UInt8]
         let name: [UInt8]
         let identity: [UInt8]?
-        /// The document's name; empty in records of earlier versions.
+        /// The document's name. Empty in records of earlier versions.
         let document: [UInt8]
     }
 
@@ -175,7 +176,7 @@ public final class DocumentWorkplace: Sendable {
         Array("\(status.st.st_ino) \(status.has_birth ? "\(status.birth_seconds).\(status.birth_nanoseconds)" : "-")".utf8)
     }
 
-    /// Four byte strings, each terminated by NUL; two while there is no identity yet.
+    /// Four byte strings, each terminated by NUL. Two while there is no identity yet.
     private static func write(_ place: Place, _ record: String) throws(Errno) {
         let bytes = place.parent + [0] + place.name + [0] + (place.identity.map { $0 + [0] + place.document + [0] } ?? [])
         let file = try FileDescriptor.open((record + ".place").utf8, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode: 0o600)

@@ -32,8 +32,8 @@ extension GrantAdministrator {
     /// Makes the grants active again. `.invalidDirectory` if one of them now contains or lies in a mount of the store, `.permission` if
     /// the administrator's policy denies it.
     ///
-    /// `onlyOwn`: for a user who may revoke in this store, and gives back what he has revoked himself. The policy was asked when it was
-    /// granted; what nobody may grant stays refused.
+    /// `onlyOwn`: for a user who may revoke in this store, and gives back what he has revoked
+    /// himself. The policy was asked when it was granted. What nobody may grant stays refused.
     public func restore(
         _ grants: [Grant], timeout: Double = standardTimeout, onlyOwn: Bool = false
     ) throws(GrantError) -> [GrantChange] {
@@ -83,8 +83,9 @@ extension GrantAdministrator {
         return changes
     }
 
-    /// Changes a grant; `expires` is as for `GrantStore.update`. `recorded` is called once the change is on disk. `.permission`
-    /// if it gives more than before and the administrator's policy denies it.
+    /// Changes a grant. `expires` is as for `GrantStore.update`. `recorded` is called once the
+    /// change is on disk. `.permission` if it gives more than before and the administrator's policy
+    /// denies it.
     public func set(
         _ grant: Grant, access: Access?, name: GrantName?, expires: Instant??, coordination: Coordination? = nil,
         timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil, recorded: (() -> Void)? = nil

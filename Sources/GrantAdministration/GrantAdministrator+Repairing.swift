@@ -17,7 +17,7 @@ public struct RepairProposal: Sendable {
         case confirmation
         /// Copies have to be unmounted or removed until one is left.
         case choice
-        /// The directory has to come back; otherwise the grant can be removed.
+        /// The directory has to come back, otherwise the grant can be removed.
         case directory
     }
 
@@ -91,9 +91,10 @@ extension GrantAdministrator {
         return try broadcast([try store.rebookmark(grant, to: bookmark, by: actor)], timeout, withdraws: true)[0]
     }
 
-    /// Makes every mount of the grants' views close their directories, even if processes hold something of them, so that the
-    /// filesystems can be unmounted. The grants stay; a mount shows each again once its filesystem was unmounted and is back. A mount
-    /// in which an operation hangs in the filesystem does not confirm: nothing but the operation's end releases it.
+    /// Makes every mount of the grants' views close their directories, even if processes hold
+    /// something of them, so that the filesystems can be unmounted. The grants stay. A mount shows
+    /// each again once its filesystem was unmounted and is back. A mount in which an operation
+    /// hangs in the filesystem does not confirm: nothing but the operation's end releases it.
     public func release(_ grants: [Grant], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
         for grant in grants { try store.append(.released, view: grant.view, grant: grant.id, name: grant.name, by: actor) }
         var announcer = ChangeBroadcast(store: store, withdraws: false)

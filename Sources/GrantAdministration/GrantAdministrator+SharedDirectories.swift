@@ -19,8 +19,8 @@ extension GrantAdministrator {
         }
     }
 
-    /// Returns what the directory is, for other hosts to compare; nil if its filesystem is not mounted on this machine.
-    /// `.invalidDirectory` as for `bookmark`.
+    /// Returns what the directory is, for other hosts to compare, or nil if its filesystem is not
+    /// mounted on this machine. `.invalidDirectory` as for `bookmark`.
     public static func identity(of place: SharedDirectory, store: String, probe: DirectoryProbe) throws(GrantError) -> FileIdentity? {
         do throws(GrantError) {
             return try find(place, store: store, probe: probe).bookmark.identity
@@ -115,7 +115,8 @@ extension FilesystemName {
     fileprivate func mayBe(_ entry: MountEntry) -> Bool {
         switch self {
         case .uuid:
-            // Which one it is says the bookmark; servers and daemons, which may hang, are not asked.
+            // Which one it is says the bookmark. Servers and daemons, which may hang, are not
+            // asked.
             return !FilesystemTraits(type: entry.type).isRemote && entry.source.first == UInt8(ascii: "/")
         case .source(let source):
             // Whoever may mount with FUSE chooses the source: only root's mounts say whose they are.

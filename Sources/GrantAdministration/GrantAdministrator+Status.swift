@@ -39,15 +39,17 @@ extension GrantAdministrator {
         return zip(paths, isDead).filter(\.1).map(\.0)
     }
 
-    /// Returns every mount of the store that is live or of which something is left, with its counters if `counting`. All daemons are
-    /// asked concurrently; each has `timeout` seconds, and the search for holders as many, at least five. Records of mounts of which nothing
-    /// is left are removed.
+    /// Returns every mount of the store that is live or of which something is left, with its
+    /// counters if `counting`. All daemons are asked concurrently. Each has `timeout` seconds, and
+    /// the search for holders as many, at least five. Records of mounts of which nothing is left
+    /// are removed.
     public func status(view: ViewName? = nil, timeout: Double = 2, counting: Bool = false) throws(GrantError) -> [MountReport] {
         let records = try store.mounts(view: view)
         let answers = inParallel(records) { record in
             Daemons.ask(record, counting ? .metrics : .status, of: store, deadline: Clock.deadline(seconds: timeout))
         }
-        // Most machines are looked through in a fraction of a second; a large one may take more than the daemons may.
+        // Most machines are looked through in a fraction of a second. A large one may take more
+        // than the daemons may.
         let deadline = Clock.deadline(seconds: max(timeout, 5))
         let deadMounts = try store.deadMounts(of: zip(records, answers).filter { $1.isDead }.map(\.0), until: deadline)
         let table = (try? MountTable.current()) ?? MountTable(entries: [])

@@ -18,7 +18,7 @@ extension GrantAdministrator {
         throw GrantAdministrator.unknown(view, among: known, advice: advice)
     }
 
-    /// Returns the error of `requireKnown`; `known` are the existing views.
+    /// Returns the error of `requireKnown`. `known` are the existing views.
     public static func unknown(_ view: ViewName, among known: [ViewName], advice: String? = nil) -> GrantError {
         let names = known.map(\.description)
         let near = Suggestion.nearest(to: view.description, among: names)

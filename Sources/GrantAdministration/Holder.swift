@@ -45,7 +45,8 @@ public struct Holder: Sendable {
         return search
     }
 
-    /// Returns what one process holds; nil if it cannot be inspected, or not until that moment of `Clock.monotonic`.
+    /// Returns what one process holds, or nil if it cannot be inspected, or not until that moment
+    /// of `Clock.monotonic`.
     static func search(by pid: Int32, of device: DeviceNumber, until deadline: Int64) -> Holder? {
         ProcessInspector.inspect([pid], until: deadline) { Holder.held(by: $0, of: [device], $1) }.found[pid]?[device]
     }

@@ -65,7 +65,7 @@ public enum ObeyedFiles {
         return CanonicalPath.bytes(of: value)
     }
 
-    /// The home that the user database names; a service may have another in its environment.
+    /// The home that the user database names. A service may have another in its environment.
     private static func homeOfUser() -> [UInt8]? {
         guard let entry = getpwuid(geteuid()), let home = entry.pointee.pw_dir, home[0] == CChar(UInt8(ascii: "/")) else { return nil }
         return CanonicalPath.bytes(of: home)

@@ -4,7 +4,7 @@ import GrantSystem
 
 /// A request about files on filesystems that may hang.
 package enum ProbeRequest: Sendable {
-    /// Resolves a bookmark; `heldAt` is the path where a running mount holds it.
+    /// Resolves a bookmark. `heldAt` is the path where a running mount holds it.
     case find(Bookmark, heldAt: [UInt8]?)
     /// Bookmarks the directory at a path as it was given.
     case bookmark(directory: [UInt8])

@@ -16,8 +16,8 @@ public struct ProcessIdentity: Hashable, Sendable {
         self.bootID = bootID
     }
 
-    /// The running process with this pid; nil if there is none, or it is defunct: only waiting for its parent, or for a thread in a
-    /// system call that no signal ends.
+    /// The running process with this pid, or nil if there is none, or it is defunct: only waiting
+    /// for its parent, or for a thread in a system call that no signal ends.
     public init?(running pid: Int32) {
         guard let identity = ProcessIdentity.inspect(pid), !ProcessState.isOver(pid) else { return nil }
         self = identity
@@ -105,6 +105,6 @@ extension MountRecord {
         return entry
     }
 
-    /// The device number of its filesystem, wherever that is mounted by now; nil if unknown.
+    /// The device number of its filesystem, wherever that is mounted by now, or nil if unknown.
     func device(in table: MountTable) -> DeviceNumber? { connection?.device ?? entry(in: table)?.device }
 }

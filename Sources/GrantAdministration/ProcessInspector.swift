@@ -43,7 +43,8 @@ enum ProcessInspector {
             left.append(pid)
             if Clock.monotonic >= deadline { skipped.insert(pid) }
             progress.withLock { progress in
-                // It may have finished this moment; and with many processes the last ones may not have begun.
+                // It may have finished this moment, and with many processes the last ones may not
+                // have begun.
                 if progress.begun.contains(pid), progress.found[pid] == nil { _ = stuck.withLock { $0.insert(pid) } }
             }
         }

@@ -10,8 +10,8 @@ public enum WorkingKeeper {
     /// Its name when only listings are left that programs keep locked: whoever waits for it need not wait for them.
     public static let nameAtTheEnd = "grantfs-kept"
 
-    /// The keeper of a mount whose daemon has died; nil if it has done its work, was killed, or belongs to another user, who could make a
-    /// process look like one.
+    /// The keeper of a mount whose daemon has died, or nil if it has done its work, was killed, or
+    /// belongs to another user, who could make a process look like one.
     static func of(_ record: MountRecord) -> Int32? {
         guard let connection = record.connection else { return nil }
         let mount = "\(connection.device.major):\(connection.device.minor):"

@@ -21,8 +21,9 @@ public enum Capability: UInt64, CaseIterable, Sendable {
 
 /// The capabilities that a daemon keeps.
 public enum Capabilities {
-    /// What the workers need to act for callers, after the kernel has checked their permissions: owners, modes, special files, flags,
-    /// reserved blocks; the callers' identities; and opening by handle.
+    /// What the workers need to act for callers, after the kernel has checked their permissions:
+    /// owners, modes, special files, flags, reserved blocks. The callers' identities, and opening
+    /// by handle.
     public static let ofWorkers: Set<Capability> = Set(Capability.allCases).subtracting([.sysAdmin, .sysNice])
     /// Those of the workers, and what mounting, unmounting and watching a whole filesystem need, and
     /// giving the processor to a thread that holds up a withdrawal.

@@ -26,7 +26,8 @@ public enum SandboxFilter {
     public static func file(hasNetwork: Bool) throws(Errno) -> FileDescriptor {
         guard let filter = seccomp_init(cseccomp_allow) else { throw Errno(ENOMEM) }
         defer { seccomp_release(filter) }
-        // Programs of other architectures have other call numbers; without these lines they would be killed.
+        // Programs of other architectures have other call numbers. Without these lines they would
+        // be killed.
         for architecture in foreign {
             let result = seccomp_arch_add(filter, architecture)
             if result < 0, result != -EEXIST { throw Errno(-result) }

@@ -1,7 +1,8 @@
 import GrantModel
 
-/// The administrator's policy on grants: who may grant what to which views, and what nobody may grant. It has the names of users,
-/// groups and directories as they were written; the caller looks them up on this machine.
+/// The administrator's policy on grants: who may grant what to which views, and what nobody may
+/// grant. It has the names of users, groups and directories as they were written. The caller looks
+/// them up on this machine.
 public struct GrantPolicy: Sendable {
     public enum Subject: Sendable, Hashable {
         case everybody

@@ -37,8 +37,8 @@ public struct RequestPolicy: Sendable {
         return result
     }
 
-    /// Decides on a directory; `path` has no links. A denied directory denies everything in it and every directory that holds it.
-    /// Denial wins.
+    /// Decides on a directory. `path` has no links. A denied directory denies everything in it and
+    /// every directory that holds it. Denial wins.
     public func verdict(on path: [UInt8], _ access: Access) -> Verdict {
         if denied.contains(where: { lies(path, in: $0) || lies($0, in: path) }) { return .denied }
         let isAllowed = allowed.contains { lies(path, in: $0.path) && (access == .readOnly || $0.access == .readWrite) }

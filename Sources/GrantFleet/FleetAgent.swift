@@ -9,11 +9,11 @@ import Synchronization
 /// to the fleet. While it can renew its lease in etcd and has applied every change, it extends the local lease (`FleetLease`). When it
 /// cannot, the daemons close the fleet's grants by themselves.
 ///
-/// It has three threads. One renews, and waits for nothing else; one applies changes; one listens for them. A notification is only a
-/// signal. The state is always read as of one revision, so a watch that breaks or misses something costs time until the next renewal
-/// and nothing else.
+/// It has three threads. One renews, and waits for nothing else. One applies changes. One listens
+/// for them. A notification is only a signal. The state is always read as of one revision, so a
+/// watch that breaks or misses something costs time until the next renewal and nothing else.
 public final class FleetAgent: @unchecked Sendable {
-    // Safe to share: mutable state is in `shared`; `state` belongs to the thread that renews.
+    // Safe to share: mutable state is in `shared`. `state` belongs to the thread that renews.
     let host: String
     let store: GrantStore
     let administrator: GrantAdministrator
@@ -41,7 +41,7 @@ public final class FleetAgent: @unchecked Sendable {
     }
 
     struct Shared {
-        /// The fleet's format; nil until it was read.
+        /// The fleet's format, or nil until it was read.
         var format: FleetFormat?
         /// The etcd lease of this agent; 0: none.
         var lease: Int64 = 0
@@ -90,7 +90,8 @@ public final class FleetAgent: @unchecked Sendable {
         var watermark: Int64 { confirmsEarly ? stored : min(unconfirmed.values.min() ?? stored, stored) }
     }
 
-    /// `.alreadyExists` if an agent runs for the same store; `.notFound` if the host is in no fleet.
+    /// `.alreadyExists` if an agent runs for the same store, or `.notFound` if the host is in no
+    /// fleet.
     public init(
         store: GrantStore, probe: DirectoryProbe, version: String, log: @escaping @Sendable (SystemLog.Level, String) -> Void
     ) throws(GrantError) {
@@ -226,9 +227,10 @@ public final class FleetAgent: @unchecked Sendable {
         try extend(until: asked + FleetAgent.validity(of: min(seconds, format.lease)))
     }
 
-    /// Reads what has changed, in a transaction that writes: an etcd that refuses writes takes no revocation, so it must not extend a
-    /// lease. A host that has not confirmed everything announces itself by a value that nobody else can write; administrators take a
-    /// host that is silent for a whole lease for fenced. With a full database nothing can be announced.
+    /// Reads what has changed, in a transaction that writes: an etcd that refuses writes takes no
+    /// revocation, so it must not extend a lease. A host that has not confirmed everything
+    /// announces itself by a value that nobody else can write. Administrators take a host that is
+    /// silent for a whole lease for fenced. With a full database nothing can be announced.
     private func writeRenewal(_ asked: Int64) throws(EtcdFailure) -> (answer: EtcdAnswer, isAnnounced: Bool) {
         let announces = shared.withLock { !$0.hasPublished($0.wanted) }
         let send = { (operation: EtcdOperation) throws(EtcdFailure) in
@@ -328,7 +330,7 @@ public final class FleetAgent: @unchecked Sendable {
         shareLease()
     }
 
-    /// From here on nothing is renewed; the daemons close the grants when the local lease ends.
+    /// From here on nothing is renewed. The daemons close the grants when the local lease ends.
     private func dropLease() {
         state.lease = 0
         shareLease()

@@ -18,7 +18,7 @@ public struct FleetLogEntry: Sendable {
     /// The host that was invited or taken out.
     public var host: String?
 
-    /// Decodes an entry: one result for each grant that it names; none if it is invalid.
+    /// Decodes an entry: one result for each grant that it names, or none if it is invalid.
     static func all(_ entry: EtcdEntry) -> [FleetLogEntry] {
         guard let json = try? JSONValue(text: entry.value), let time = json["time"]?.integer, let event = json["event"]?.string else {
             return []
@@ -77,7 +77,7 @@ extension FleetStore {
         ]
     }
 
-    /// Returns the log since a time, or all of it, in order; and its revision.
+    /// Returns the log since a time, or all of it, in order, and its revision.
     public func log(since: Instant? = nil) throws(GrantError) -> (entries: [FleetLogEntry], revision: Int64) {
         let found = try Self.mapping("the fleet's log cannot be read") { () throws(EtcdFailure) in
             try client.list(FleetKeys.log, from: since.map { FleetKeys.log(at: $0) })
@@ -85,7 +85,8 @@ extension FleetStore {
         return (found.entries.flatMap { FleetLogEntry.all($0) }, found.revision)
     }
 
-    /// Reports events after a revision, for ever; it waits for a server that does not answer. `isLog`: only entries of the log.
+    /// Reports events after a revision, for ever. It waits for a server that does not answer.
+    /// `isLog`: only entries of the log.
     public func follow(after revision: Int64, isLog: Bool, each: @escaping (FleetEvent) -> Void) throws(GrantError) -> Never {
         var next = revision + 1
         var problems = Dictionary(try hosts().hosts.map { ($0.id, $0.problems) }, uniquingKeysWith: { first, _ in first })

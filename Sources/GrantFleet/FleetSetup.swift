@@ -3,9 +3,10 @@ import GrantSystem
 
 /// Creates a fleet, and adds and removes hosts: what needs etcd's user root.
 public enum FleetSetup {
-    /// Creates a fleet in the etcd of `settings`. If authentication is disabled there, etcd's user root gets a password and it is
-    /// enabled; otherwise `settings` must name a user with the role root. `keep` is called with the administrator's credentials before
-    /// they are needed. `.alreadyExists` if etcd has a fleet.
+    /// Creates a fleet in the etcd of `settings`. If authentication is disabled there, etcd's user
+    /// root gets a password and it is enabled. Otherwise `settings` must name a user with the role
+    /// root. `keep` is called with the administrator's credentials before they are needed.
+    /// `.alreadyExists` if etcd has a fleet.
     public static func make(
         _ settings: EtcdSettings, lease: Int64, keep: (FleetCredentials) throws(GrantError) -> Void
     ) throws(GrantError) {
@@ -47,7 +48,8 @@ public enum FleetSetup {
         try client.allow(role, key)
     }
 
-    /// Registers a host, or changes its labels, and returns credentials with a new password; the old one becomes invalid.
+    /// Registers a host, or changes its labels, and returns credentials with a new password. The
+    /// old one becomes invalid.
     public static func invite(
         _ host: String, _ labels: Labels, _ fleet: FleetStore, certificate: String?, key: String?
     ) throws(GrantError) -> FleetCredentials {
@@ -124,13 +126,14 @@ public enum FleetSetup {
         }
     }
 
-    /// Takes a host out: its credentials become invalid, so its agent cannot renew its lease. Revocations wait for the lease as long as
-    /// it exists. What the host has written besides is deleted. `.notFound`; `.storeFull` when etcd's database is full: the credentials
-    /// are invalid and what the host has written is deleted then, but for the word that its agent is there, and once there is room the
-    /// same has to be done again.
+    /// Takes a host out: its credentials become invalid, so its agent cannot renew its lease.
+    /// Revocations wait for the lease as long as it exists. What the host has written besides is
+    /// deleted. `.notFound`, or `.storeFull` when etcd's database is full: the credentials are
+    /// invalid and what the host has written is deleted then, but for the word that its agent is
+    /// there, and once there is room the same has to be done again.
     ///
-    /// Returns the serial number of the host's certificate, which etcd accepts until it expires or the authority revokes it; nil if the
-    /// host had none.
+    /// Returns the serial number of the host's certificate, which etcd accepts until it expires or
+    /// the authority revokes it, or nil if the host had none.
     public static func remove(_ host: String, _ fleet: FleetStore) throws(GrantError) -> String? {
         guard Labels.isWord(host) else { throw GrantError(.notFound, "the fleet has no host “\(host)”", cause: "that is no id of one") }
         let client = fleet.client

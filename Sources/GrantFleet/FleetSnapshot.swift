@@ -43,7 +43,7 @@ public struct FleetSnapshot: Sendable {
         return host.applied >= grant.revision ? .confirmed : .waiting
     }
 
-    /// The revision of the last change that concerns a host; 0 if there is none.
+    /// The revision of the last change that concerns a host, or 0 if there is none.
     public func wanted(of host: FleetHost) -> Int64 {
         grants.reduce(0) { last, grant in grant.revision > last && host.isConcerned(by: grant) ? grant.revision : last }
     }
@@ -68,7 +68,7 @@ extension FleetStore {
         let bare = FleetSnapshot(hosts: hosts, grants: grants, invalidEntries: invalidEntries, revision: revision, lease: lease, time: now)
         let live = hosts.filter { $0.lease != nil }
         let lagging = Set(live.filter { bare.isLagging($0) }.map(\.id))
-        // Each is a request; in a large fleet only the hosts matter that delay something.
+        // Each is a request. In a large fleet only the hosts matter that delay something.
         let asked = live.count <= leases ? live : live.filter { lagging.contains($0.id) }
         let left = timeLeft(of: Array(asked.prefix(leases)))
         return FleetSnapshot(
@@ -104,7 +104,7 @@ extension FleetGrant {
         return grant
     }
 
-    /// The grant, restored; unchanged if it is active.
+    /// The grant, restored. Unchanged if it is active.
     public func restored(at now: Instant) -> FleetGrant {
         var grant = self
         guard state(at: now) != .active else { return grant }

@@ -7,7 +7,8 @@ public struct FleetHost: Sendable {
     public var labels = Labels()
     /// nil: it was never invited, or was taken out.
     public var registered: Int64?
-    /// The lease of the host's agent; nil if it has ended, and with it whatever the host served of the fleet.
+    /// The lease of the host's agent, or nil if it has ended, and with it whatever the host served
+    /// of the fleet.
     public var lease: Int64?
     /// It has applied all changes up to this revision.
     public var applied: Int64 = 0
@@ -142,8 +143,9 @@ extension FleetStore {
         return (hosts.values.sorted { $0.id < $1.id }, states.revision)
     }
 
-    /// Returns the remaining seconds of the hosts' leases, by host; a host is missing if its lease has ended, or that is unknown. Only a
-    /// missing key proves that the lease has ended. Asks no more once no endpoint answers.
+    /// Returns the remaining seconds of the hosts' leases, by host. A host is missing if its lease
+    /// has ended, or that is unknown. Only a missing key proves that the lease has ended. Asks no
+    /// more once no endpoint answers.
     public func timeLeft(of hosts: [FleetHost]) -> [String: Int64] {
         var result: [String: Int64] = [:]
         for host in hosts {

@@ -2,8 +2,8 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// The fleet's grants, as an administrator sees and changes them. Each change is one transaction; if the grants have changed since they
-/// were read, they are read again.
+/// The fleet's grants, as an administrator sees and changes them. Each change is one transaction.
+/// If the grants have changed since they were read, they are read again.
 public final class FleetStore: Sendable {
     public let client: EtcdClient
     let actor: Actor
@@ -11,7 +11,7 @@ public final class FleetStore: Sendable {
     let silenceFile: String?
     /// Tells the administrator what was found and done beside the command.
     let note: @Sendable (String) -> Void
-    /// The duration of hosts' leases in seconds; it never changes.
+    /// The duration of hosts' leases in seconds. It never changes.
     public let lease: Int64
     /// How long entries stay in etcd's log, in seconds.
     static let logSeconds = 90.0 * 86_400

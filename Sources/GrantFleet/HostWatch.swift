@@ -77,7 +77,8 @@ final class HostWatch {
         }
     }
 
-    /// Takes a silent host for fenced if its keys were deleted; otherwise it has written something meanwhile.
+    /// Takes a silent host for fenced if its keys were deleted, otherwise it has written something
+    /// meanwhile.
     func end(_ id: String, _ isDeleted: Bool) {
         silence?.forget(id)
         if isDeleted { for key in [FleetKeys.agent(id), FleetKeys.alive(id), FleetKeys.state(id)] { hosts[id]?.lose(key) } }

@@ -51,7 +51,7 @@ enum StateJSON {
         ])
     }
 
-    /// Returns one grant's status on every host; nil if the fleet has no grant with this id.
+    /// Returns one grant's status on every host, or nil if the fleet has no grant with this id.
     static func hostStatuses(of id: String, in snapshot: FleetSnapshot) -> JSONValue? {
         guard let grant = snapshot.grants.first(where: { $0.id.description == id }) else { return nil }
         let rows = snapshot.hosts.compactMap { host -> JSONValue? in

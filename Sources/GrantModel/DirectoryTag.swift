@@ -21,7 +21,7 @@ public struct DirectoryTag: Hashable, Sendable, CustomStringConvertible {
     /// Makes a new tag from the system's random source.
     public static func random() -> DirectoryTag { DirectoryTag(GrantID.random()) }
 
-    /// Parses the value of the attribute: exactly 32 hexadecimal digits; nil for anything else.
+    /// Parses the value of the attribute: exactly 32 hexadecimal digits, or nil for anything else.
     public init?(attributeValue value: [UInt8]) {
         guard let text = String(validating: value, as: UTF8.self), let id = GrantID(text) else { return nil }
         self.init(id)

@@ -19,13 +19,13 @@ public struct GrantError: Error, Sendable, CustomStringConvertible {
         case storeFull
         case mountFailed
         case unsupported
-        /// Descriptors or memory have run out, in this process or on the machine. It says nothing about what was asked for; the caller
-        /// may try again.
+        /// Descriptors or memory have run out, in this process or on the machine. It says nothing
+        /// about what was asked for. The caller may try again.
         case exhausted
         /// Recorded, but some mount has not confirmed it.
         case unconfirmed
         case system
-        /// Done in part; the rest was named.
+        /// Done in part. The rest was named.
         case incomplete
     }
 

@@ -14,7 +14,7 @@ public struct GrantID: Hashable, Sendable, Comparable, CustomStringConvertible {
         return GrantID(high: generator.next(), low: generator.next())
     }
 
-    /// Parses exactly 32 hexadecimal digits; nil for anything else.
+    /// Parses exactly 32 hexadecimal digits, or nil for anything else.
     public init?(_ text: some StringProtocol) {
         guard text.utf8.count == 32, text.utf8.allSatisfy({ Hexadecimal.value(of: $0) != nil }) else { return nil }
         guard let high = UInt64(text.prefix(16), radix: 16), let low = UInt64(text.suffix(16), radix: 16) else { return nil }

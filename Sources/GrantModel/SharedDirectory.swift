@@ -1,6 +1,6 @@
 /// The name of a filesystem that hosts mount wherever they like.
 public enum FilesystemName: Hashable, Sendable, CustomStringConvertible {
-    /// `UUID=` and hexadecimal digits; dashes and case do not count. 1 to 16 bytes.
+    /// `UUID=` and hexadecimal digits. Dashes and case do not count. 1 to 16 bytes.
     case uuid([UInt8])
     /// The source of a network mount as /proc/self/mountinfo has it: `server:/export`.
     case source(String)
@@ -39,7 +39,8 @@ public struct SharedDirectory: Hashable, Sendable, CustomStringConvertible {
     public let filesystem: FilesystemName
     /// From the filesystem's root on: absolute, canonical.
     public let path: String
-    /// What the directory was when it was granted, as the filesystem says it to every host; nil where nobody could look.
+    /// What the directory was when it was granted, as the filesystem says it to every host, or nil
+    /// where nobody could look.
     public var identity: FileIdentity?
 
     public init(filesystem: FilesystemName, path: String, identity: FileIdentity? = nil) {

@@ -21,7 +21,7 @@ public enum ShownViews: Hashable, Sendable {
         }
     }
 
-    /// The name of the mountpoint of a view; nil when the mount has none for it.
+    /// The name of the mountpoint of a view, or nil when the mount has none for it.
     public func mountpoint(of view: ViewName) -> GrantName? {
         guard case .mountpoints(let pattern) = self, pattern.matches(view) else { return nil }
         return directory(of: view)
@@ -136,8 +136,8 @@ public struct ViewPattern: Hashable, Sendable {
     }
 }
 
-/// The path of a grant below the root of a mount. The last name is the grant's own; those before it are directories that exist only in
-/// the mount.
+/// The path of a grant below the root of a mount. The last name is the grant's own. Those before it
+/// are directories that exist only in the mount.
 public struct ShownPath: Hashable, Comparable, Sendable, CustomStringConvertible {
     public var directories: [GrantName]
     public var name: GrantName
@@ -197,7 +197,7 @@ extension ShownViews {
         return target
     }
 
-    /// The name of a view's directory; nil where its grants are at the root.
+    /// The name of a view's directory, or nil where its grants are at the root.
     private func directory(of view: ViewName) -> GrantName? {
         let name = self == .documents ? String(view.description.dropFirst(ShownViews.programs.count)) : view.description
         return try? GrantName(entry: Array(name.utf8))

@@ -8,7 +8,7 @@ package struct SipHash: Sendable {
         self.key1 = key1
     }
 
-    /// A key of 16 bytes; anything else is nil.
+    /// A key of 16 bytes. Anything else is nil.
     package init?(key: [UInt8]) {
         guard key.count == 16 else { return nil }
         self.init(key0: SipHash.word(key[0..<8]), key1: SipHash.word(key[8..<16]))

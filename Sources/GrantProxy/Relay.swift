@@ -44,7 +44,8 @@ struct Relay {
     private var toClient: Direction
     private var buffer = [UInt8](repeating: 0, count: 64 << 10)
 
-    /// `first`: bytes already read from the client, to be sent first. `remaining`: how many more to take from the client; nil for all.
+    /// `first`: bytes already read from the client, to be sent first. `remaining`: how many more to
+    /// take from the client, or nil for all.
     init(client: Int32, server: Int32, first: ArraySlice<UInt8>, remaining: Int?) {
         toServer = Direction(source: client, target: server, pending: first, remaining: remaining)
         toClient = Direction(source: server, target: client, pending: [])

@@ -21,7 +21,7 @@ struct chttp_place {
 bool chttp_listen(const char *address, uint16_t port, struct chttp_place *place, char *reason, size_t size);
 
 struct chttp_server;
-/// One request that is whole, its body included; only within `answer`.
+/// One request that is whole, its body included. Only within `answer`.
 struct chttp_request;
 
 struct chttp_settings {
@@ -33,8 +33,11 @@ struct chttp_settings {
     const char *certificate;
     const char *key;
     const char *authorities;
-    /// Connections at the most. When there are so many less a fourth, those give way that nobody has vouched for (`chttp_admit`), of the client with most of them the oldest first.
-    /// One client has a fourth at the most that nobody has vouched for, and 16 new ones a second; the machine's own users, who are one client, have all but a fourth, and 256, or any number where nobody else can connect.
+    /// Connections at the most. When there are so many less a fourth, those give way that nobody
+    /// has vouched for (`chttp_admit`), of the client with most of them the oldest first. One
+    /// client has a fourth at the most that nobody has vouched for, and 16 new ones a second. The
+    /// machine's own users, who are one client, have all but a fourth, and 256, or any number where
+    /// nobody else can connect.
     unsigned connections;
     /// Bytes of a request's first lines, and of its body.
     size_t head_limit;
@@ -57,7 +60,7 @@ const char *chttp_path(const struct chttp_request *request);
 const char *chttp_body(const struct chttp_request *request, size_t *length);
 
 enum chttp_kind { CHTTP_HEADER, CHTTP_COOKIE, CHTTP_ARGUMENT };
-/// The value with this number, of all that have this name; NULL when there are not so many.
+/// The value with this number, of all that have this name, or NULL when there are not so many.
 const char *chttp_value(struct chttp_request *request, enum chttp_kind kind, const char *name, size_t number);
 /// Whether connections from these addresses count as one client's: the same address, or network of IPv6, or both of this machine.
 bool chttp_is_same_client(const struct sockaddr *one, const struct sockaddr *other);

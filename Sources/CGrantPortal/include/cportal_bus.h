@@ -9,14 +9,15 @@
 struct cportal_bus;
 struct cportal_message;
 
-/// What becomes of a message: 0, or more when nobody else is to have it. Called by `cportal_process`; the message is gone when it returns.
+/// What becomes of a message: 0, or more when nobody else is to have it. Called by
+/// `cportal_process`. The message is gone when it returns.
 typedef int (*cportal_handler)(struct cportal_message *message, void *context);
 
 /// -ELIBACC when libsystemd is not there, or lacks a function.
 int cportal_open_session(struct cportal_bus **bus);
 /// Sends what waits to be sent, and closes.
 void cportal_close(struct cportal_bus *bus);
-/// The unique name of the connection, for as long as that is there; NULL when it has none.
+/// The unique name of the connection, for as long as that is there, or NULL when it has none.
 const char *cportal_name(struct cportal_bus *bus);
 int cportal_descriptor(struct cportal_bus *bus);
 /// What poll(2) is to wait for.
@@ -30,7 +31,8 @@ int cportal_process_received(struct cportal_bus *bus);
 int cportal_serve_documents(struct cportal_bus *bus, const char *path, cportal_handler handler, void *context);
 /// -EEXIST when somebody has the name who does not give it up, or whom we do not replace.
 int cportal_request_name(struct cportal_bus *bus, const char *name, bool replaces);
-/// Has signals handled that come from `sender` and are what the other names say; what is NULL may be any. `argument`: their first value, a text. No name has a quotation mark.
+/// Has signals handled that come from `sender` and are what the other names say. What is NULL may
+/// be any. `argument`: their first value, a text. No name has a quotation mark.
 int cportal_match(
     struct cportal_bus *bus, const char *sender, const char *path, const char *interface, const char *member, const char *argument,
     cportal_handler handler, void *context);
@@ -42,7 +44,8 @@ const char *cportal_sender(struct cportal_message *message);
 const char *cportal_interface(struct cportal_message *message);
 const char *cportal_member(struct cportal_message *message);
 
-/// The type of what comes next; 0 at the end of a container or the message. `contents`: the types in a container; nil for others.
+/// The type of what comes next. 0 at the end of a container or the message. `contents`: the types
+/// in a container, or nil for others.
 int cportal_peek(struct cportal_message *message, char *type, const char **contents);
 /// sd_bus_message_read_basic(3). What is read belongs to the message.
 int cportal_read(struct cportal_message *message, char type, void *value);

@@ -13,7 +13,8 @@ struct ClaimPart {
     /// The client's number for the claim: each claim has its own connection.
     static let number: UInt64 = 1
 
-    /// Returns why the claim is lost; nil while it is held. Reads what has arrived and does not block.
+    /// Returns why the claim is lost, or nil while it is held. Reads what has arrived and does not
+    /// block.
     func lost(_ path: [UInt8]) -> CoordinationError? {
         while true {
             let news: SessionNews?

@@ -2,7 +2,7 @@ import GrantControl
 
 /// The progress of a claim that waits, a withdrawal, or a snapshot.
 public struct CoordinationProgress: Sendable, Equatable {
-    /// The current stage, for people; the words for programs are in docs/semantics.md.
+    /// The current stage, for people. The words for programs are in docs/semantics.md.
     public var stage: String
     public var done: UInt64
     /// nil if unknown.

@@ -51,7 +51,8 @@ struct DeadlockDetector {
         let block: ClaimBlock
     }
 
-    /// Returns the edges from the caller's own claims back to them; nil if there is no cycle, or a mount does not answer.
+    /// Returns the edges from the caller's own claims back to them, or nil if there is no cycle, or
+    /// a mount does not answer.
     private mutating func findCycle(until limit: Int64) -> [Edge]? {
         var reached: [GrantID: Edge] = [:]
         var open = [claimant]

@@ -14,7 +14,7 @@ public struct MountEvent: Sendable, Equatable {
     }
 
     public var mountpoint: [UInt8]
-    /// Increases by one with each event of the mount; 0 for what is no event of its own.
+    /// Increases by one with each event of the mount, or 0 for what is no event of its own.
     public var number: UInt64
     public var time: Instant
     public var kind: Kind

@@ -26,9 +26,10 @@ package enum FileAttributes {
     /// Whether everyone who owns a file can set this attribute.
     static func isOwn(_ name: String) -> Bool { name.hasPrefix("user.") || name.hasPrefix("system.posix_acl_") }
 
-    /// Sets owner, extended attributes, mode and times, in this order, because each clears or changes some of those after it. A user
-    /// without the right to change owners keeps the copy, without set-id bits; attributes that only root sets are left out. Returns
-    /// what the copy lacks.
+    /// Sets owner, extended attributes, mode and times, in this order, because each clears or
+    /// changes some of those after it. A user without the right to change owners keeps the copy,
+    /// without set-id bits. Attributes that only root sets are left out. Returns what the copy
+    /// lacks.
     @discardableResult
     static func apply(_ status: FileStatus, _ attributes: [Extended], to copy: borrowing FileDescriptor) throws(Errno) -> CopyLosses.Kinds {
         let isKept = try give(copy, to: status)
@@ -106,7 +107,8 @@ package enum FileAttributes {
             try copy.setAttribute(attribute.name, to: attribute.value)
             return true
         } catch {
-            // Without these the copy would differ; attributes of the system and its labels cannot be set by everybody.
+            // Without these the copy would differ. Attributes of the system and its labels cannot
+            // be set by everybody.
             if isOwn(attribute.name) || ![EPERM, EOPNOTSUPP, EINVAL].contains(error.rawValue) { throw error }
             return false
         }

@@ -5,7 +5,7 @@ import GrantSystem
 public struct FileKey: Hashable, Sendable {
     let device: dev_t
     let inode: ino_t
-    /// Nanoseconds since 1970; 0 where the filesystem has no birth time.
+    /// Nanoseconds since 1970, or 0 where the filesystem has no birth time.
     let born: Int64
 
     init(_ status: FileStatus) {

@@ -16,7 +16,7 @@ final class PresenterConnections: @unchecked Sendable {
         var mark: EventMark?
         /// The number of claims that the presenter has relinquished the item for.
         var relinquished = 0
-        /// Why the mount refused; nil until it did.
+        /// Why the mount refused, or nil until it did.
         var refusal: CoordinationError?
     }
 
@@ -34,7 +34,7 @@ final class PresenterConnections: @unchecked Sendable {
     }
 
     private var sources: [GrantID: Source] = [:]
-    /// The latest questions with their replies; other mounts may ask the same.
+    /// The latest questions with their replies. Other mounts may ask the same.
     private var replies: [QuestionKey: PresenterReply] = [:]
     private static let maxReplies = 256
     private var storeVersion: Int64?
@@ -94,7 +94,8 @@ final class PresenterConnections: @unchecked Sendable {
                         since: mark)))
             source.client = client
         } catch {
-            // A lost mount is tried again until it is known to have ended; one that never answered, when the store changes.
+            // A lost mount is tried again until it is known to have ended. One that never answered,
+            // when the store changes.
             if mark == nil {
                 source.refusal = .failed("the daemon of “\(String(decoding: record.mountpoint, as: UTF8.self))”: \(error.description)")
             }

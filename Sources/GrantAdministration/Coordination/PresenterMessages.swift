@@ -39,14 +39,14 @@ public struct PresenterRequest: Sendable {
     public let question: PresenterQuestion
     /// The claimed or revoked path on the host: the presented item, one below it, or a directory above it.
     public let path: [UInt8]
-    /// The time to answer; then it is no longer waited for.
+    /// The time to answer. Then it is no longer waited for.
     public let seconds: Double
     /// 0 before a revocation.
     public let claimantPID: Int32
     let reply: PresenterReply
 
-    /// Answers, from any thread; has no effect if it was answered already or is too late. `isDone` is false if it could not be done:
-    /// nobody waits any longer then either, but it is logged.
+    /// Answers, from any thread. Has no effect if it was answered already or is too late. `isDone`
+    /// is false if it could not be done: nobody waits any longer then either, but it is logged.
     public func answer(_ isDone: Bool = true) { reply.give(isDone) }
 }
 

@@ -95,7 +95,7 @@ extension Snapshot {
             guard FileKey(try DirectoryEntry.status(place.parent.number, name)) == key else { throw Errno(ESTALE) }
         }
 
-        /// Removes it, best effort; what stays is removed with the next snapshot there.
+        /// Removes it, best effort. What stays is removed with the next snapshot there.
         func remove(from place: borrowing Place) { try? TreeRemoval.remove(directory, named: name, in: place.parent) }
 
         /// Removes what killed processes have left behind: of this user, mode 0700, and locked by nobody.

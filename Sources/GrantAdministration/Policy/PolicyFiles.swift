@@ -13,9 +13,11 @@ public enum PolicyFiles {
     /// Who has to act when the policy is wrong.
     static let mending = "root has to mend the policy: grantfs policy check"
 
-    /// Reads the policy; nil if there are no files. An unreadable policy permits nothing: `.permission` if others than root can write a
-    /// file or a directory on the path, `.invalidFile` with the line if it is invalid, `.system`. Invalid tables that only allow
-    /// something are left out (`GrantPolicy.flaws`), so that one mistake of the administrator's does not stop every user.
+    /// Reads the policy, or nil if there are no files. An unreadable policy permits nothing:
+    /// `.permission` if others than root can write a file or a directory on the path,
+    /// `.invalidFile` with the line if it is invalid, `.system`. Invalid tables that only allow
+    /// something are left out (`GrantPolicy.flaws`), so that one mistake of the administrator's
+    /// does not stop every user.
     public static func read() throws(GrantError) -> GrantPolicy? {
         guard let opened = try open() else { return nil }
         var policy = GrantPolicy()

@@ -36,7 +36,8 @@ public struct PolicyUser: Sendable {
         throw GrantError(.notFound, "there is no user “\(text)”")
     }
 
-    /// Whether this user may revoke grants of the view in root's store. Root always may; without a policy nobody else.
+    /// Whether this user may revoke grants of the view in root's store. Root always may. Without a
+    /// policy nobody else.
     public func mayRevoke(in view: ViewName, by policy: GrantPolicy?) -> Bool {
         if uid == 0 { return true }
         return policy?.revokers.contains { rule in rule.names(view) && rule.who.contains { isMeant(by: $0) } } ?? false

@@ -142,7 +142,8 @@ public final class RunSnapshot {
         return found.sorted { $0.began > $1.began }.map(\.snapshot)
     }
 
-    /// Returns the snapshot with an id that begins with `prefix`; the newest if that is nil. `.notFound`, `.ambiguous`.
+    /// Returns the snapshot with an id that begins with `prefix`. The newest if that is nil.
+    /// `.notFound`, `.ambiguous`.
     public static func find(_ prefix: String?, in store: GrantStore) throws(GrantError) -> RunSnapshot {
         let all = all(in: store)
         let advice = "grantfs diff --list names those that there are; grantfs run --snapshot makes one"
@@ -271,7 +272,8 @@ public final class RunSnapshot {
         return changes
     }
 
-    /// Opens the file's old and new version for reading; nil if there is none, or it is not a regular file.
+    /// Opens the file's old and new version for reading, or nil if there is none, or it is not a
+    /// regular file.
     public func open(_ change: TreeChange) throws(GrantError) -> (before: Int32?, now: Int32?) {
         guard let known = try record.directories.first(where: { $0.number == change.directory }) else { return (nil, nil) }
         let opened = try open(known)

@@ -21,12 +21,12 @@ public struct TreeChange: Sendable {
     public let directory: Int
     /// The path of that directory.
     public let root: [UInt8]
-    /// The path below it; empty for the directory itself.
+    /// The path below it, or empty for the directory itself.
     public let path: [UInt8]
     public let kind: Kind
     public internal(set) var aspects: Set<Aspect>
     public let isDirectory: Bool
-    /// The status before; nil if it did not exist. It is the copy's where the copy has it.
+    /// The status before, or nil if it did not exist. It is the copy's where the copy has it.
     let before: FileStatus?
     let now: FileStamp?
     let nowStatus: FileStatus?

@@ -56,7 +56,7 @@ final class TreeComparison {
         differences = FileDifferences(stamps)
     }
 
-    /// Returns the differences sorted by path; a directory comes before its contents.
+    /// Returns the differences sorted by path. A directory comes before its contents.
     ///
     /// - Parameters:
     /// before, now: may be O_PATH.
@@ -195,7 +195,7 @@ final class TreeComparison {
         return mode
     }
 
-    /// Returns the names in directories, last one first; nil if one cannot be read.
+    /// Returns the names in directories, last one first, or nil if one cannot be read.
     private func list(_ directories: [Directory]) -> [[UInt8]]? {
         var names: Set<[UInt8]> = []
         do throws(Errno) {

@@ -30,7 +30,7 @@ final class TreeRestorer {
 
     func restore(_ changes: [TreeChange]) {
         var finished: Set<[UInt8]> = []
-        // First remove what was added, bottom up; then restore what is missing, top down.
+        // First remove what was added, bottom up. Then restore what is missing, top down.
         for change in changes.reversed() where change.now != nil && (change.before == nil || change.aspects.contains(.type)) {
             if attempt(change, { () throws(Errno) in try removeCurrent(change) }) { finished.insert(change.path) }
         }

@@ -37,7 +37,7 @@ extension EtcdClient {
         try isThere { () throws(EtcdFailure) in _ = try call("/v3/auth/role/delete", ["role": .string(name)]) }
     }
 
-    /// Returns a user's roles; nil if the user does not exist.
+    /// Returns a user's roles, or nil if the user does not exist.
     public func roles(of user: String) throws(EtcdFailure) -> [String]? {
         var roles: [String]?
         _ = try isThere { () throws(EtcdFailure) in

@@ -6,8 +6,8 @@ import GrantSystem
 /// A client of etcd (3.4 or later), by its JSON gateway. It uses one endpoint as long as that answers, otherwise the next. With a user
 /// it logs in, and again when the token has expired.
 ///
-/// Locking: one request at a time; its lock is held while the network is waited for. Threads that must not wait for each other have a
-/// client each.
+/// Locking: one request at a time. Its lock is held while the network is waited for. Threads that
+/// must not wait for each other have a client each.
 public final class EtcdClient: @unchecked Sendable {
     // Safe to share: the connection is used, and the state changed, under `state`.
     public let settings: EtcdSettings
@@ -40,7 +40,8 @@ public final class EtcdClient: @unchecked Sendable {
     /// The cache of the token for the next command, because etcd takes a tenth of a second to compare a password.
     private let tokenFile: String?
 
-    /// Does not connect yet. `tokenFile`: as secret as the password; an invalid one only costs a login. `.unsupported` as `load`.
+    /// Does not connect yet. `tokenFile`: as secret as the password. An invalid one only costs a
+    /// login. `.unsupported` as `load`.
     public init(_ settings: EtcdSettings, timeout: Int = 3_000, tokenFile: String? = nil) throws(GrantError) {
         try EtcdClient.load()
         self.settings = settings
@@ -297,7 +298,7 @@ private final class ResponseBuffer {
     var bytes: [UInt8] = []
     private let mayGoOn: () -> Bool
     private let line: ((JSONValue) -> Bool)?
-    /// When the first line has to be there; nil once it is.
+    /// When the first line has to be there, or nil once it is.
     private var firstLineBy: Int64?
     /// Whether `line` has ended it.
     private(set) var isDone = false

@@ -139,7 +139,7 @@ struct MountOptionParser {
         }.joined(separator: ",")
     }
 
-    /// Splits at commas; within a value `\,` is a comma and `\\` a backslash, as in libfuse.
+    /// Splits at commas. Within a value `\,` is a comma and `\\` a backslash, as in libfuse.
     private static func split(_ list: String) -> [String] {
         var words = [""]
         var isEscaped = false

@@ -7,8 +7,8 @@ import GrantViewFS
 
 // Presenters are asked before a claim is granted, and on request before a grant is revoked.
 extension ClaimService {
-    /// Asks the presenters of the claimed items, all at once. The claim is parked meanwhile; it resumes by itself if nobody has to be
-    /// asked.
+    /// Asks the presenters of the claimed items, all at once. The claim is parked meanwhile. It
+    /// resumes by itself if nobody has to be asked.
     ///
     /// Runs on a thread of its own: it looks up where the presented items are now, which may hang with their filesystem.
     func askPresenters(of id: ClaimID) {
@@ -135,7 +135,7 @@ extension ClaimService {
 
     /// Handles finished rounds: claims resume, and revokers are told.
     ///
-    /// Locking: call it with `state` held; carry out the result without.
+    /// Locking: call it with `state` held. Carry out the result without.
     func finish(_ rounds: [RoundID], _ state: inout State) -> ClaimTable.Effect {
         var effect = ClaimTable.Effect()
         for round in rounds {

@@ -66,7 +66,8 @@ extension ClaimService {
 
     /// Updates what held claims bind: a grant has become mandatory or advisory, or was opened again.
     ///
-    /// Runs on a thread of its own, because it looks at directories; waits for that until `deadline` (`Clock.monotonic`).
+    /// Runs on a thread of its own, because it looks at directories. Waits for that until
+    /// `deadline` (`Clock.monotonic`).
     func rebind(until deadline: Int64) {
         let starts = rebindRequests.withLock { turns in
             turns += 1

@@ -105,7 +105,7 @@ extension ClaimService {
 
     /// Handles the end of a presenters' connection.
     ///
-    /// Locking: call it with `state` held; carry out the result without.
+    /// Locking: call it with `state` held. Carry out the result without.
     func endPresenters(of session: ControlSession, _ state: inout State) -> ClaimTable.Effect {
         var over: [RoundID] = []
         for case let id? in (state.presenting.numbers.removeValue(forKey: session.number) ?? [:]).values {
@@ -132,7 +132,8 @@ extension ClaimService {
     /// Releases what is presented through a scope that is closed, unless another scope leads there too. Their presenters are no longer
     /// waited for.
     ///
-    /// Locking: call it with `state` held; carry out the result without, and release the targets without.
+    /// Locking: call it with `state` held. Carry out the result without, and release the targets
+    /// without.
     func release(_ scope: Scope, _ state: inout State) -> (ClaimTable.Effect, [ClaimTarget]) {
         var (over, targets) = ([RoundID](), [ClaimTarget]())
         for (id, presenter) in state.presenting.live where presenter.scopes.contains(scope.id.rawValue) {

@@ -28,7 +28,7 @@ final class ClaimService: SessionHandler, Sendable {
     struct State {
         var table = ClaimTable()
         var claims: [ClaimID: LiveClaim] = [:]
-        /// By session and the client's number: the claim; nil while it is being looked up.
+        /// By session and the client's number: the claim, or nil while it is being looked up.
         var numbers: [UInt64: [UInt64: ClaimID?]] = [:]
         /// Closed scopes. Their numbers are never reused.
         var withdrawn: Set<UInt32> = []
@@ -137,7 +137,7 @@ final class ClaimService: SessionHandler, Sendable {
 
     /// Removes claims from all tables.
     ///
-    /// Locking: call it with `state` held; carry out the result without.
+    /// Locking: call it with `state` held. Carry out the result without.
     func drop(_ ids: Set<ClaimID>, _ state: inout State) -> ClaimTable.Effect {
         if ids.isEmpty { return ClaimTable.Effect() }
         for id in ids {

@@ -14,7 +14,7 @@ struct Presenting {
 
     var table = PresenterTable()
     var live: [PresenterID: LivePresenter] = [:]
-    /// By session and the client's number: the presenter; nil while it is being looked up.
+    /// By session and the client's number: the presenter, or nil while it is being looked up.
     var numbers: [UInt64: [UInt64: PresenterID?]] = [:]
     var rounds: [RoundID: Cause] = [:]
     /// Ended writing claims whose items have not been checked yet.

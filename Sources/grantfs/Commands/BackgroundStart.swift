@@ -183,7 +183,7 @@ enum BackgroundStart {
     /// In the daemon: reports that its mount answers, and redirects standard error. `more`: additional bytes for the starter.
     static func announce(on descriptor: Int32, _ more: [UInt8] = []) {
         silence()
-        // SIGPIPE would end a daemon whose starter was killed; it is then as good as started.
+        // SIGPIPE would end a daemon whose starter was killed. It is then as good as started.
         let before = signal(SIGPIPE, SIG_IGN)
         _ = write(descriptor, word + more, word.count + more.count)
         signal(SIGPIPE, before)

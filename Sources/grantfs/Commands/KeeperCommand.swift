@@ -23,7 +23,8 @@ enum KeeperCommand {
         isHidden: true, run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        // A service manager sends signals to all processes of a service; this one ends with its daemon.
+        // A service manager sends signals to all processes of a service. This one ends with its
+        // daemon.
         for number in [SIGTERM, SIGINT, SIGHUP, SIGPIPE] { signal(number, SIG_IGN) }
         ProcessName.set(WorkingKeeper.name)
         _ = chdir("/")

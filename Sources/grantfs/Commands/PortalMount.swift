@@ -66,7 +66,8 @@ struct PortalMount: Sendable {
         ["grantfs", "mount", "--store", store.directory, "--portal", "--", "documents"].map { Array($0.utf8) } + [mountpoint.path]
     }
 
-    /// Returns the record of the live documents mount of this store at the mountpoint; nil if there is none.
+    /// Returns the record of the live documents mount of this store at the mountpoint, or nil if
+    /// there is none.
     private func current() throws(GrantError) -> MountRecord? {
         guard let entry = try mountpoint.mounted(), entry.type == GrantAdministrator.filesystemType else {
             return nil
@@ -85,7 +86,8 @@ struct PortalMount: Sendable {
         return process.hasEnded(within: 1000)
     }
 
-    /// Ends the daemon, which withdraws everything first, and waits for that; unless another service has taken the mount over.
+    /// Ends the daemon, which withdraws everything first, and waits for that. Unless another
+    /// service has taken the mount over.
     func end() {
         guard isAlone else { return }
         guard let record = record.withLock({ $0 }), let process = try? ProcessHandle(record.pid), record.process.isRunning else { return }

@@ -225,7 +225,7 @@ enum RunCommand {
         for bind in request.toolBinds { try? layout.bind(bind) }
     }
 
-    /// Grants them in a view, and returns it; nil if there are none.
+    /// Grants them in a view, and returns it, or nil if there are none.
     private static func grant(
         _ choices: [Chosen], to temporary: TemporaryMount, _ administrator: GrantAdministrator
     ) throws(GrantError) -> ViewName? {

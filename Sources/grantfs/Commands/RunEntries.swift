@@ -29,7 +29,7 @@ struct RunEntries {
     /// What the daemon of a run's view writes of its mount: the place, and the command.
     static func detail(_ place: String, for command: String?) -> String { place + (command.map { ", for \($0)" } ?? "") }
 
-    /// Returns the command of a run whose view was mounted; nil for other entries.
+    /// Returns the command of a run whose view was mounted, or nil for other entries.
     static func command(of entry: LogEntry) -> String? {
         guard entry.event == .mounted, let view = entry.view else { return nil }
         return entry.detail.firstRange(of: "/\(view), for ").map { String(entry.detail[$0.upperBound...]) }

@@ -8,8 +8,9 @@ import GrantSystem
 enum SessionPlace {
     private static let name = Array("doc".utf8)
 
-    /// The place, made when it is missing. No link is followed at its end or at the directory's, and nothing that is mounted there is asked.
-    /// `.usage` when nothing says where that is; `.mountFailed` when it is not to be used.
+    /// The place, made when it is missing. No link is followed at its end or at the directory's,
+    /// and nothing that is mounted there is asked. `.usage` when nothing says where that is, or
+    /// `.mountFailed` when it is not to be used.
     static func mountpoint() throws(GrantError) -> Mountpoint {
         let runtime = getenv("XDG_RUNTIME_DIR").map { String(cString: $0) } ?? ""
         guard runtime.hasPrefix("/") else {
@@ -35,14 +36,16 @@ enum SessionPlace {
         return mountpoint
     }
 
-    /// Why another user could exchange the directory after it was looked at; nil when only root and this user can. Looks at each directory on
-    /// the way, from the root directory down: what lies in one that only these two may change stays there unless one of them moves it.
-    /// `path`: canonical; `directory`: what has to be found there.
+    /// Why another user could exchange the directory after it was looked at, or nil when only root
+    /// and this user can. Looks at each directory on the way, from the root directory down: what
+    /// lies in one that only these two may change stays there unless one of them moves it. `path`:
+    /// canonical; `directory`: what has to be found there.
     private static func problemOnTheWay(to path: [UInt8], _ directory: borrowing FileDescriptor) throws(Errno) -> String? {
         let mounts = try MountTable.current()
         var current = try FileDescriptor.open([0x2F], OpenFlags.path | O_DIRECTORY)
         var shown = "/"
-        // In a namespace of users root may have no number here; everything below / is its owner's anyway.
+        // In a namespace of users root may have no number here. Everything below / is its owner's
+        // anyway.
         let owner = try current.status().st.st_uid
         for name in path.split(separator: 0x2F) {
             let status = try current.status().st
@@ -79,7 +82,7 @@ enum SessionPlace {
             .mountFailed, "the documents cannot be shown at \(String(decoding: path, as: UTF8.self))", cause: cause, advice: advice)
     }
 
-    /// Why such a directory is not to be used; nil when it is.
+    /// Why such a directory is not to be used, or nil when it is.
     private static func problem(_ status: FileStatus) -> String? {
         let mode = status.st.st_mode
         if mode & S_IFMT == S_IFLNK { return "it is a symbolic link" }

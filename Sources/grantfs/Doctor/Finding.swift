@@ -13,7 +13,7 @@ struct Finding: Sendable {
     let level: Level
     /// What is so.
     let message: String
-    /// What to do about it; nil if nothing.
+    /// What to do about it, or nil if nothing.
     let advice: String?
 
     static func ok(_ check: String, _ message: String) -> Finding { Finding(check: check, level: .ok, message: message, advice: nil) }

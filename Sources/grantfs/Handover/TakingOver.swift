@@ -17,8 +17,9 @@ struct TakingOver {
     /// How long the other daemon may take for each message, in seconds: it pauses everything first.
     private static let patience = 30.0
 
-    /// Takes over the mount of `record`, and serves it until it is unmounted or a signal ends it. `ready` is called once: with how long
-    /// programs have waited, in nanoseconds, or with the error; then the other daemon keeps the mount. Returns the exit status.
+    /// Takes over the mount of `record`, and serves it until it is unmounted or a signal ends it.
+    /// `ready` is called once: with how long programs have waited, in nanoseconds, or with the
+    /// error. Then the other daemon keeps the mount. Returns the exit status.
     static func run(store: GrantStore, record: MountRecord, ready: (Result<Int64, GrantError>) -> Void) -> Int32 {
         do throws(GrantError) {
             return try TakingOver(store: store, record: record).run(ready)
@@ -173,7 +174,8 @@ struct TakingOver {
 
     // MARK: serving
 
-    /// `hasDied`: the other daemon; `before` is called when no request has been received yet, `begun` when requests are served.
+    /// `hasDied`: the other daemon. `before` is called when no request has been received yet,
+    /// `begun` when requests are served.
     func serve(
         _ taken: Taken, hasDied: Bool = false, before: () -> Void = {}, begun: () -> Void = {},
         _ ready: (Result<Int64, GrantError>) -> Void

@@ -80,7 +80,8 @@ final class MCPGrants {
         return shown
     }
 
-    /// Grants a proposal in the view, which is mounted for the first one; an existing grant is widened.
+    /// Grants a proposal in the view, which is mounted for the first one. An existing grant is
+    /// widened.
     private func record(_ proposal: GrantAdministrator.Proposal, _ access: Access) throws(GrantError) -> Shown {
         if let shown = try existing(proposal) {
             if shown.grant.access == access || shown.grant.access == .readWrite { return shown }

@@ -44,7 +44,7 @@ extension MountedView {
             place: place, anchor: try workplace.directory.reopened(OpenFlags.path | O_DIRECTORY).release(), workplace: workplace)
     }
 
-    /// Makes the scope of a document that was found; nil when it cannot be.
+    /// Makes the scope of a document that was found, or nil when it cannot be.
     func makeScope(document grant: Grant, _ file: consuming FileDescriptor, at path: [UInt8]) -> Scope? {
         guard let opened = try? openDocument(grant, file, at: path) else { return nil }
         let scope = opening.withLock { _ in

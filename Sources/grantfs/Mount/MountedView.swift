@@ -103,8 +103,8 @@ final class MountedView: @unchecked Sendable {
     /// The name of the mount: the view, or the label of several.
     var view: ViewName { shown.label }
 
-    /// Reads the store and applies it to this mount. When this returns, withdrawals are in effect for new operations;
-    /// `pendingWithdrawals` tells when they are complete.
+    /// Reads the store and applies it to this mount. When this returns, withdrawals are in effect
+    /// for new operations. `pendingWithdrawals` tells when they are complete.
     ///
     /// `reopening`: reopens the store first, because its file was written to.
     func reconcile(reopening: Bool = false) {

@@ -149,7 +149,8 @@ struct OwnMount: Sendable {
 
     // MARK: the end
 
-    /// Withdraws everything and unmounts. Returns false if programs may still read something; the mount has to stay recorded then.
+    /// Withdraws everything and unmounts. Returns false if programs may still read something. The
+    /// mount has to stay recorded then.
     func end(_ mounted: MountedView) -> Bool {
         let files = mounted.files
         // The kernel accepts notifications even on an aborted connection, but then it is not asked what it still has.
@@ -160,7 +161,7 @@ struct OwnMount: Sendable {
         return isWithdrawn && wasServed || isGone(files)
     }
 
-    /// Unmounts, if it is still mounted; logs a failure.
+    /// Unmounts, if it is still mounted. Logs a failure.
     func unmount() {
         do throws(GrantError) {
             if geteuid() != 0, let keeper { return try keeper.unmount() }

@@ -110,7 +110,7 @@ final class ViewMounts {
         return isDone
     }
 
-    /// The mountpoint of a view; nil if it does not match.
+    /// The mountpoint of a view, or nil if it does not match.
     private func place(of view: ViewName) -> [UInt8]? {
         shown.mountpoint(of: view).map { CanonicalPath.join(mountpoint.path, $0.bytes) }
     }

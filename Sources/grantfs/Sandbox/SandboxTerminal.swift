@@ -11,7 +11,7 @@ final class SandboxTerminal: Sendable {
     private let inner = Lock<Int32?>(nil)
     /// The caller's terminal, for the program's output.
     private let screen: Int32
-    /// The settings of the caller's terminal; nil if keys do not reach the program.
+    /// The settings of the caller's terminal, or nil if keys do not reach the program.
     private let before: termios?
     /// Closing the other end returns keyboard input to the caller.
     private let handingOn: Lock<Int32?>
@@ -97,7 +97,7 @@ final class SandboxTerminal: Sendable {
     /// Adopts a new size of the caller's terminal.
     func resize() { PseudoTerminal.copySize(from: screen, to: outer) }
 
-    /// The foreground process group; nil if there is none.
+    /// The foreground process group, or nil if there is none.
     var group: Int32? {
         let group = tcgetpgrp(outer)
         return group > 1 ? group : nil
