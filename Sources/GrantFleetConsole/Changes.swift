@@ -124,7 +124,7 @@ final class Changes: Sendable {
             isRecorded = true
             update(number) { $0.isRecorded = true }
             poller.refresh()
-            // Nobody looks at it any more, and threads are few.
+            // No client waits for it any more, and threads are few.
             guard shared.withLock({ $0.changes.contains { $0.number == number } }) else { return poller.refresh() }
             let patience = min(120, Double((try? fleet.format().lease) ?? 60) * 2 + 5)
             let result = try fleet.awaitHosts(
@@ -137,7 +137,7 @@ final class Changes: Sendable {
                 change.isOver = true
             }
         } catch {
-            // Whoever reads the log must not take what is recorded for undone.
+            // A reader of the log must not take a recorded change for undone.
             log("\(isRecorded ? "" : "not ")\(kind.event): \(subject), for \(who) at \(peer): \(error.description)")
             update(number) { ($0.isOver, $0.failure) = (true, error.description) }
         }

@@ -32,7 +32,7 @@ struct Origins: Sendable {
     /// The port in a Host header, or nil if it has none.
     static func port(in host: String) -> UInt16? {
         guard name(in: host) != nil, let colon = host.lastIndex(of: ":") else { return nil }
-        // nil for what stands between brackets.
+        // nil for text in brackets.
         return UInt16(host[host.index(after: colon)...])
     }
 

@@ -46,8 +46,8 @@ public struct FileIdentity: Hashable, Sendable {
     }
 }
 
-/// The surroundings of a directory when its bookmark was made, and who made it. They say where to search for it, and help people find
-/// it again.
+/// The surroundings of a directory when its bookmark was made, and the user who made it. They say
+/// where to search for it, and help people find it again.
 public struct BookmarkOrigin: Hashable, Sendable {
     /// The parent directories, the nearest first, the root last. Renewed together with the path.
     public var ancestors: [FileIdentity]

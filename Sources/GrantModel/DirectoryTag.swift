@@ -1,6 +1,6 @@
-/// A tag of 128 random bits, by which a copy of a directory is recognised after it was restored from a backup. It is stored in the
-/// bookmark and in an extended attribute of the directory. It is not secret and proves nothing: anybody with write access to a
-/// directory can set it.
+/// A tag of 128 random bits, by which a copy of a directory is recognised after it was restored
+/// from a backup. It is stored in the bookmark and in an extended attribute of the directory. It is
+/// not secret and proves nothing: any process with write access to a directory can set it.
 public struct DirectoryTag: Hashable, Sendable, CustomStringConvertible {
     /// The name of the attribute.
     public static let attribute = "user.grantfs.tag"

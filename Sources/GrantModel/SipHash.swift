@@ -1,4 +1,5 @@
-/// SipHash-2-4, a keyed hash of 64 bits. Without the key nobody can compute it, so it detects forgery as well as damage.
+/// SipHash-2-4, a keyed hash of 64 bits. It cannot be computed without the key, so it detects
+/// forgery as well as damage.
 package struct SipHash: Sendable {
     private let key0: UInt64
     private let key1: UInt64

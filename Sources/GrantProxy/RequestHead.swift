@@ -11,7 +11,8 @@ struct RequestHead {
     let port: UInt16
     /// The length of the body that follows.
     let contentLength: Int
-    /// The head to send to the server. Its Host is the target of the request, whatever the client's own header says.
+    /// The head to send to the server. Its Host is the target of the request, not the client's
+    /// header.
     let forwarded: [UInt8]
 
     /// The maximum length of a head.

@@ -125,7 +125,7 @@ extension Top {
         return Line.split(left, Line(right), columns: columns)
     }
 
-    // MARK: who holds something
+    // MARK: holders
 
     private func holderLines(height: Int) -> [Line] {
         guard let current, let section = section(of: current), section.mount != nil else { return [] }
