@@ -43,7 +43,8 @@ extension FleetAgent {
         return changes
     }
 
-    /// Deletes what the host has written, unless another agent speaks for it: that one may serve, and is waited for by its key.
+    /// Deletes the host's keys, unless another agent acts for the host: that agent may serve, and
+    /// revocations wait for its key.
     private static func forgetKeys(of host: String, _ client: EtcdClient) {
         let prefix = FleetKeys.host(host)
         _ = try? client.transaction(

@@ -43,7 +43,7 @@ public final class FleetAgent: @unchecked Sendable {
     struct Shared {
         /// The fleet's format, or nil until it was read.
         var format: FleetFormat?
-        /// The etcd lease of this agent; 0: none.
+        /// The etcd lease of this agent, or 0 if it has none.
         var lease: Int64 = 0
         var instance = ""
         /// The revision at which the lease was taken. Nothing is opened before everything up to it was read.
@@ -68,7 +68,7 @@ public final class FleetAgent: @unchecked Sendable {
         var retriesProblems = false
         /// The state last published in etcd, and the revision of that write.
         var published: (revision: Int64, problems: [GrantID: String], lease: Int64, written: Int64) = (0, [:], 0, 0)
-        /// As what this host was registered when its grants were last read.
+        /// The registration of this host when its grants were last read.
         var registration: Registration?
         /// The last renewal has opened nothing, because something was not in the local store yet.
         var awaitsRenewal = false
@@ -125,7 +125,8 @@ public final class FleetAgent: @unchecked Sendable {
         shareLease()
     }
 
-    /// Runs until `end` is called. `ready`: called once after the first try of a renewal, whatever its result.
+    /// Runs until `end` is called. `ready`: called once after the first try of a renewal,
+    /// successful or not.
     public func run(ready: () -> Void) throws(GrantError) {
         do throws(Errno) {
             try WorkerThread.start("fleet-apply") { [self] in applyLoop() }.detach()
@@ -141,7 +142,7 @@ public final class FleetAgent: @unchecked Sendable {
             if isFirst { ready() }
             isFirst = false
             next = max(next + Int64(seconds * 1e9), Clock.monotonic)
-            // The thread that applies wakes it early when it has stored what was missing.
+            // The thread that applies wakes it early when it has stored the missing grants.
             if renewWakeUp.wait(until: next) { next = Clock.monotonic }
         }
     }
@@ -206,7 +207,7 @@ public final class FleetAgent: @unchecked Sendable {
         let format = try FleetFormat(entry.value)
         try remember(format, answer.revision, what)
         guard answer.found[2].first != nil else { throw GrantError(.permission, what, cause: "the fleet does not know “\(host)” any more") }
-        // Without the change signal it is unknown what has changed: everything is read each time.
+        // Without the change signal the changes are unknown: everything is read each time.
         let changed = max(answer.found[1].first?.modified ?? answer.revision, answer.found[2].first?.modified ?? 0)
         let isCurrent = shared.withLock { shared in
             shared.format = format
@@ -227,10 +228,10 @@ public final class FleetAgent: @unchecked Sendable {
         try extend(until: asked + FleetAgent.validity(of: min(seconds, format.lease)))
     }
 
-    /// Reads what has changed, in a transaction that writes: an etcd that refuses writes takes no
+    /// Reads the changes, in a transaction that writes: an etcd that refuses writes takes no
     /// revocation, so it must not extend a lease. A host that has not confirmed everything
-    /// announces itself by a value that nobody else can write. Administrators take a host that is
-    /// silent for a whole lease for fenced. With a full database nothing can be announced.
+    /// announces itself by a value that no other client can write. Administrators take a host that
+    /// is silent for a whole lease for fenced. With a full database nothing can be announced.
     private func writeRenewal(_ asked: Int64) throws(EtcdFailure) -> (answer: EtcdAnswer, isAnnounced: Bool) {
         let announces = shared.withLock { !$0.hasPublished($0.wanted) }
         let send = { (operation: EtcdOperation) throws(EtcdFailure) in

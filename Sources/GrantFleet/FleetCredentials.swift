@@ -77,14 +77,14 @@ public enum PrivateFile {
         return try File.contents(of: Array("/proc/self/fd/\(descriptor.number)".utf8))
     }
 
-    /// The contents of a private key's file. It has to be this user's or root's, and nobody else's
-    /// to read. A group may if it is root's, as with Debian's ssl-cert. `.permission` with what to
-    /// do, `.system`.
+    /// The contents of a private key's file. It has to be this user's or root's, and unreadable for
+    /// others. A group may read it if it is root's, as with Debian's ssl-cert. `.permission` with
+    /// advice, `.system`.
     public static func key(_ path: [UInt8]) throws(GrantError) -> [UInt8] {
         let name = String(decoding: path, as: UTF8.self)
         var status = stat()
         do throws(Errno) {
-            // What is looked at is what is read, whatever takes the file's place meanwhile.
+            // The checked file is the one read, even if another takes its place meanwhile.
             let descriptor = try FileDescriptor.open(path, O_RDONLY)
             guard fstat(descriptor.number, &status) == 0 else { throw Errno(errno) }
             if keyFlaw(status) == nil { return try File.contents(of: Array("/proc/self/fd/\(descriptor.number)".utf8)) }

@@ -12,8 +12,8 @@ public struct FleetGrant: Sendable, Equatable {
     public let path: String
     /// The filesystem on which it lies, wherever that is mounted.
     public let filesystem: FilesystemName?
-    /// What the directory is, by what the filesystem says to every host, or nil where that was not
-    /// known.
+    /// The directory's identity, which the filesystem reports to every host, or nil if it was
+    /// unknown.
     public let identity: FileIdentity?
     public var access: Access
     public var state: RecordedState
@@ -23,7 +23,7 @@ public struct FleetGrant: Sendable, Equatable {
     public var activation: Int64
     public let hosts: HostSelector
     public let created: Instant
-    /// Who changed it last, for people, or empty if the program did not say.
+    /// The user that changed it last, for people, or empty if the program named none.
     public var by = ""
     /// The revision of its last change. 0 before it is written.
     public var revision: Int64 = 0
@@ -48,7 +48,7 @@ public struct FleetGrant: Sendable, Equatable {
         return path == other.path && filesystem == other.filesystem && identity.agrees(with: others)
     }
 
-    /// Where the directory is, for people.
+    /// The directory's location, for people.
     public var place: String { shared?.description ?? path }
 
     public func state(at now: Instant) -> RecordedState {

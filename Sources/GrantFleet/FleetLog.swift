@@ -2,7 +2,7 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// An entry of the log in etcd: what somebody did to a grant of the fleet, or to a host.
+/// An entry of the log in etcd: a change of a grant of the fleet, or of a host.
 public struct FleetLogEntry: Sendable {
     public let time: Instant
     /// `granted`, `revoked`, `restored`, `changed`, `removed`, `invited`, `taken out`.
@@ -44,20 +44,20 @@ public struct FleetLogEntry: Sendable {
 /// An event in a fleet.
 public enum FleetEvent: Sendable {
     case done(FleetLogEntry)
-    /// An agent speaks for the host, under a lease.
+    /// An agent acts for the host, under a lease.
     case live(host: String)
-    /// The host's lease has ended, and with it whatever it served of the fleet.
+    /// The host's lease has ended, and with it all that it served of the fleet.
     case gone(host: String)
-    /// The host cannot apply a grant, for this reason; nil: it can again.
+    /// The host cannot apply a grant, for this reason. Nil means that it can again.
     case problem(host: String, grant: String, String?)
-    /// etcd has compacted the revisions that were asked for.
+    /// etcd has compacted the requested revisions.
     case missed
 }
 
 extension FleetStore {
     static var machine: String { File.line(of: "/proc/sys/kernel/hostname") ?? "" }
 
-    /// Who changes grants here, for the hosts' own logs.
+    /// The actor of changes here, for the hosts' own logs.
     var changer: String {
         let login = actor.loginUID.map { " (login \($0))" } ?? ""
         return "\(client.settings.user ?? "") on \(FleetStore.machine), uid \(actor.uid)\(login)"

@@ -30,7 +30,7 @@ public struct FleetPlan: Sendable {
             }
         }
 
-        /// Whether the step takes something away from somebody.
+        /// Whether the step takes access away.
         public var takesAway: Bool {
             switch self {
             case .replace, .withdraw: true

@@ -7,9 +7,9 @@ import GrantSystem
 public final class FleetStore: Sendable {
     public let client: EtcdClient
     let actor: Actor
-    /// Where the next command finds which hosts are silent; nil: nowhere.
+    /// Where the next command finds which hosts are silent. Nil is nowhere.
     let silenceFile: String?
-    /// Tells the administrator what was found and done beside the command.
+    /// Tells the administrator about findings and actions beside the command.
     let note: @Sendable (String) -> Void
     /// The duration of hosts' leases in seconds. It never changes.
     public let lease: Int64
@@ -34,7 +34,8 @@ public final class FleetStore: Sendable {
         }
     }
 
-    /// As `mapping`, for a request that changes something. `unknown`: what is said if etcd may have executed it without an answer.
+    /// As `mapping`, for a request that changes something. `unknown`: the error if etcd may have
+    /// executed it without an answer.
     static func writing<Result>(
         _ what: String, unknown: String, _ body: () throws(EtcdFailure) -> Result
     ) throws(GrantError) -> Result {

@@ -1,7 +1,8 @@
 import GrantModel
 import GrantSystem
 
-/// The revisions at which a host's own keys were written last; 0: the key is not there. Only the host and administrators write them.
+/// The revisions at which a host's own keys were written last, or 0 if the key does not exist. Only
+/// the host and administrators write them.
 struct HostMarks: Sendable, Equatable {
     var agent: Int64 = 0
     var alive: Int64 = 0
@@ -55,7 +56,7 @@ struct HostSilence: Sendable {
         if hosts[id]?.keys != keys { hosts[id] = Mark(keys: keys, since: BootClock.now) }
     }
 
-    /// The silence of this host begins anew.
+    /// The silence of this host begins again.
     mutating func forget(_ id: String) { hosts[id] = nil }
 
     /// Nanoseconds until the host has been silent for so many seconds, negative if it has, or nil

@@ -21,9 +21,9 @@ public struct EtcdEntry: Sendable, Equatable {
 
 /// A condition of a transaction.
 public enum EtcdCondition: Sendable {
-    /// The key was not modified since this revision; 0: it does not exist.
+    /// The key was not modified since this revision. 0 means that it does not exist.
     case modified(String, Int64)
-    /// The key was created at this revision; 0: it does not exist.
+    /// The key was created at this revision. 0 means that it does not exist.
     case created(String, Int64)
     case value(String, [UInt8])
 

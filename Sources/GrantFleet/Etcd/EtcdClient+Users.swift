@@ -89,7 +89,7 @@ extension EtcdClient {
         public let version: String
         public let bytes: Int64
         public let isLeader: Bool
-        /// The alarms that it knows of, such as `NOSPACE` and `CORRUPT`.
+        /// The alarms that it reports, such as `NOSPACE` and `CORRUPT`.
         public let alarms: [String]
         public var isSound: Bool { failure == nil && alarms.isEmpty }
         public var isFull: Bool { alarms.contains("NOSPACE") }

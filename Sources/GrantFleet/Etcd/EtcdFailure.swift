@@ -14,7 +14,8 @@ public enum EtcdFailure: Error, Sendable, Equatable {
     case refusedLogin(user: String)
     /// etcd has authentication enabled, and no user was given.
     case needsLogin
-    /// A user was given, and etcd has authentication disabled: everybody with access to it may do anything.
+    /// A user was given, and etcd has authentication disabled: every client with access to it may
+    /// do anything.
     case isOpen
     /// The user's roles do not permit it.
     case denied
@@ -81,7 +82,7 @@ public enum EtcdFailure: Error, Sendable, Equatable {
         }
     }
 
-    /// Goes by etcd's messages, which are the same from 3.4 to 3.6. gRPC's codes are too coarse.
+    /// Depends on etcd's messages, which are the same from 3.4 to 3.6. gRPC's codes are too coarse.
     init(message: String, user: String) {
         self =
             switch message {

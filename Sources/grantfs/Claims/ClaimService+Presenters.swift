@@ -69,7 +69,8 @@ extension ClaimService {
             recordPresenters(state)
             let (missed, hasMissed) = state.events.after(request.since)
             session.send(.presenting(request.number, mark: state.events.mark, hasMissed: hasMissed))
-            // A presenter that looks again needs no earlier events. It is reached now, whatever was revoked meanwhile.
+            // A presenter that looks again needs no earlier events. It is reached now, even if a
+            // grant was revoked meanwhile.
             if !hasMissed { for entry in missed where entry.event.kind != .revoked { ClaimService.tell(entry, to: id, &state) } }
             defer { state.presenting.hasBegun = true }
             return (nil, !state.presenting.hasBegun)
@@ -129,8 +130,8 @@ extension ClaimService {
 
     // MARK: grants that go and come
 
-    /// Releases what is presented through a scope that is closed, unless another scope leads there too. Their presenters are no longer
-    /// waited for.
+    /// Releases the items presented through a scope that is closed, unless another scope leads
+    /// there too. Their presenters are no longer waited for.
     ///
     /// Locking: call it with `state` held. Carry out the result without, and release the targets
     /// without.

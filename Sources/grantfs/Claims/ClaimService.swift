@@ -8,7 +8,8 @@ import GrantViewFS
 
 /// The claims of one mount: the requests, the table, and what precedes granting a claim.
 ///
-/// Looking files up may hang with their filesystem, so each claim has a thread for it, and nobody else waits.
+/// Looking files up may hang with their filesystem, so each claim has a thread for it, and no other
+/// claim waits.
 ///
 /// Locking: `state` is rank 2: while it is held, no file is looked up and nothing is sent to the kernel.
 final class ClaimService: SessionHandler, Sendable {
@@ -152,8 +153,8 @@ final class ClaimService: SessionHandler, Sendable {
 
     // MARK: what follows
 
-    /// Carries out what a change means for other claims. Ended claims first release those that wait for them, so that nobody waits for
-    /// a claim that is gone.
+    /// Carries out what a change means for other claims. Ended claims first release those that wait
+    /// for them, so that none waits for a claim that is gone.
     func carryOut(_ effect: ClaimTable.Effect) {
         let ended = state.withLock { state in
             defer { state.toUnbind = [] }

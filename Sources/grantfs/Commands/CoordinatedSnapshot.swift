@@ -67,7 +67,7 @@ private final class BlockedSignals {
         return came != nil
     }
 
-    /// Unblocks them; a pending one is delivered first.
+    /// Unblocks them. A pending one is delivered first.
     func deliver() {
         if let came { raise(came) }
         pthread_sigmask(SIG_SETMASK, &before, nil)

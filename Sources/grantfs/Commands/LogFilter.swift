@@ -8,7 +8,7 @@ struct LogFilter {
     let grant: [UInt8]?
     let since: Instant?
     let view: ViewName?
-    /// Only the last entries; nil: all.
+    /// Only the last entries. Nil is all.
     let count: Int?
 
     /// `.usage` for an invalid time.

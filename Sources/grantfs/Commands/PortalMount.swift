@@ -10,7 +10,8 @@ struct PortalMount: Sendable {
     let mountpoint: Mountpoint
     /// The record that was found last.
     private let record = Lock<MountRecord?>(nil)
-    /// Held, shared, by each service that shows documents by this mount: whoever ends ends the mount when no other does.
+    /// Held, shared, by each service that shows documents by this mount: a service that ends also
+    /// ends the mount if no other service holds it.
     private let use = Lock<Int32?>(nil)
 
     init(store: GrantStore, mountpoint: Mountpoint) { (self.store, self.mountpoint) = (store, mountpoint) }

@@ -16,7 +16,8 @@ struct RunEntries {
         }
     }
 
-    /// Whether the entry stands for what every run does by itself. A grant that a person has revoked meanwhile is shown.
+    /// Whether the entry is for a step that every run does by itself. A grant that a person has
+    /// revoked meanwhile is shown.
     func hides(_ entry: LogEntry) -> Bool {
         guard let view = entry.view, let processes = granting[view] else { return false }
         switch entry.event {

@@ -54,8 +54,8 @@ enum FleetOutput {
         return text
     }
 
-    /// Returns 0, or 3 if a host has not confirmed. Names each, with what it cannot apply.
-    /// `failure`: what has failed since the change was recorded. `expectsShown`: a grant that no
+    /// Returns 0, or 3 if a host has not confirmed. Names each such host, with the grants it cannot
+    /// apply. `failure`: the error since the change was recorded. `expectsShown`: a grant that no
     /// host can show is unconfirmed.
     static func exitStatus(
         of changes: [FleetChange], _ what: String, _ failure: GrantError? = nil, expectsShown: Bool = false

@@ -60,7 +60,8 @@ final class HandingOver: Sendable {
         try? HandoverMessage.refused(reason).send(over: socket, deadline: deadline)
     }
 
-    /// Exits when the other daemon serves the mount, with everything paused: otherwise it would receive a request that nobody answers.
+    /// Exits when the other daemon serves the mount, with everything paused: otherwise it would
+    /// receive a request that it cannot answer.
     private func handOver(
         _ mount: Mount, into file: borrowing FileDescriptor, over socket: borrowing UnixSocket, of server: ControlServer
     ) throws {

@@ -4,7 +4,7 @@ import GrantStore
 import GrantSystem
 import GrantViewFS
 
-// Handover of a mount's grants. Both daemons know the store. What is handed over is the state in
+// Handover of a mount's grants. Both daemons know the store. This one hands over the state in
 // effect here.
 extension MountedView {
     /// Returns why a handover has to wait, or nil if it may begin. An operation under way would
@@ -110,12 +110,14 @@ extension MountedView {
             }
             for (taken, scope) in zip(taken, scopes) {
                 guard var grant = known[taken.id] else {
-                    // Removed meanwhile: no name leads to it, and what is held of it is withdrawn once this daemon serves.
+                    // Removed meanwhile: no name leads to it, and its held files are withdrawn once
+                    // this daemon serves.
                     withdrawals.append(close(scope, .all, of: taken.id, &state))
                     continue
                 }
                 if grant.bookmark.document != nil {
-                    // The location of its file and what was shown of it died with the other daemon: it is opened again.
+                    // The location of its file, and its state in the mount, ended with the other
+                    // daemon: it is opened again.
                     withdrawals.append(close(scope, .all, of: taken.id, &state))
                     continue
                 }

@@ -56,7 +56,7 @@ struct TakingOver {
             throw error
         }
         Self.fail(at: "yours")
-        // First: should this daemon die in the next moment, somebody has to clean up.
+        // First: should this daemon die in the next moment, another process has to clean up.
         taken.recovery?.arm(true)
         taken.mount.begin()
         try say(.serving, over: socket)
@@ -164,7 +164,8 @@ struct TakingOver {
         mounted.identity.withLock { $0 = head.identity }
         try recovery?.prepare(
             HandingOver.Mount(mount: mount, record: record, store: store, temporary: head.temporary, recovery: recovery), mounted, server)
-        // Whoever sees the other daemon end finds this one recorded. If that resumes, it records itself again.
+        // A process that sees the other daemon end finds this one recorded. If the other daemon
+        // resumes, it records itself again.
         try store.register(record)
         return Taken(
             head: head, process: process, mounted: mounted, mount: mount, server: server, claims: claims, handingOver: handingOver,
@@ -181,7 +182,7 @@ struct TakingOver {
         _ ready: (Result<Int64, GrantError>) -> Void
     ) throws(GrantError) -> Int32 {
         let (mounted, mount) = (taken.mounted, taken.mount)
-        // What was revoked while nobody served is refused before any program is served.
+        // Grants revoked while no daemon served are refused before any program is served.
         _ = mounted.applyWithdrawals()
         if let audit = taken.audit, let limit = taken.head.options.audit {
             try Daemon.start("grantfs-audit") { mounted.writeAudit(audit, keeping: limit) }

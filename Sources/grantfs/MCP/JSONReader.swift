@@ -51,7 +51,7 @@ final class JSONReader {
         return .digits(string(row, 0))
     }
 
-    /// An upper bound of the number of values, by what separates them.
+    /// An upper bound of the number of values, counted by their separators.
     static func values(in text: [UInt8]) -> Int {
         var (count, isInString, isEscaped) = (1, false, false)
         for byte in text {

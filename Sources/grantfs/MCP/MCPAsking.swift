@@ -11,7 +11,7 @@ struct MCPAsking {
     }
 
     enum Answer: Sendable {
-        /// What was chosen: usually what was asked for.
+        /// The chosen directory, usually the requested one.
         case yes([UInt8], Access)
         case no(String)
         /// The request was cancelled.
@@ -60,7 +60,7 @@ struct MCPAsking {
         // A background process then gets an error instead of being stopped.
         signal(SIGTTIN, SIG_IGN)
         signal(SIGTTOU, SIG_IGN)
-        // What was typed before the question is not an answer to it.
+        // Text typed before the question is not an answer to it.
         tcflush(terminal.number, TCIFLUSH)
         let choices = access == .readOnly ? "[y]es, [N]o?" : "[y]es, to [r]ead only, [N]o?"
         var size = winsize()

@@ -46,7 +46,8 @@ struct MCPQuestion {
         return words.isEmpty ? nil : words.joined(separator: " ")
     }
 
-    /// Lines that are no wider than the terminal, each with the indent, so that the terminal begins none by itself.
+    /// Wraps text into lines that fit the terminal, each with the indent, so that the terminal does
+    /// not wrap any.
     private static func wrapped(_ text: String, indent: String, _ columns: Int) -> [String] {
         var (lines, line, width) = ([String](), indent, indent.count)
         for scalar in text.unicodeScalars {

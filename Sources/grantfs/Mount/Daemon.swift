@@ -14,8 +14,9 @@ enum Daemon {
     ///
     /// `attached` is called once the mount is there and recorded. It may not be served yet.
     ///
-    /// `isBackground`: nobody reads its standard error, and it is not a service. `temporary`: the file of a mount that ends with the command
-    /// that made it. `command`: the command line for which it is mounted, for the log.
+    /// `isBackground`: its standard error has no reader, and it is not a service. `temporary`: the
+    /// file of a mount that ends with the command that made it. `command`: the command line for
+    /// which it is mounted, for the log.
     ///
     /// The order matters: the socket listens before the mount is recorded, and the mount is recorded before the grants are read. So a
     /// command that changes the store either finds this mount and notifies it, or this mount has read the change.

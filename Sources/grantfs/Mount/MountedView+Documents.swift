@@ -16,7 +16,8 @@ extension MountedView {
         let workplace: DocumentWorkplace?
     }
 
-    /// Opens what a document's scope is made of. `file`: O_PATH, verified to be the bookmarked file; `path`: where it lies.
+    /// Opens what a document's scope is made of. `file`: O_PATH, verified to be the bookmarked
+    /// file. `path`: its location.
     func openDocument(_ grant: Grant, _ file: consuming FileDescriptor, at path: [UInt8]) throws(Errno) -> OpenedDocument {
         guard let document = grant.bookmark.document, let slash = path.lastIndex(of: 0x2F), let key = NodeKey(descriptor: file.number)
         else {
@@ -98,7 +99,7 @@ extension MountedView {
         try? state.withLock { $0.store }.append(.keeping(path, of: grant, in: grant?.view ?? view, by: actor))
     }
 
-    /// Looks where a document is now. What is to be recorded.
+    /// Looks where a document is now. Returns the changes to record.
     func followDocument(_ grant: Grant, _ scope: Scope, _ resolver: BookmarkResolver) -> Renewal? {
         let wasUnderWay = documentsUnderWay.withLock { $0.remove(scope.id.rawValue) != nil }
         switch files.follow(scope, wasUnderWay: wasUnderWay) {

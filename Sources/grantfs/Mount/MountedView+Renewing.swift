@@ -9,7 +9,7 @@ extension MountedView {
         /// As it was when the directory was found by it.
         let old: Bookmark
         let new: Bookmark
-        /// Of a document that another file has taken the place of: whether that was done through the grant.
+        /// Whether the file that replaced the document was put there through the grant.
         var replacedThroughGrant: Bool?
     }
 

@@ -19,7 +19,8 @@ extension MountedView {
 
         init(of scope: Scope) { self.scope = Lock(scope) }
 
-        /// Sets a partial outcome: the kernel has dropped everything except what a program holds, perhaps for as long as that lives.
+        /// Sets a partial outcome: the kernel has dropped everything except the files that a
+        /// program holds, perhaps for as long as that lives.
         func note(_ result: WithdrawalOutcome, completion: @escaping @Sendable () -> WithdrawalOutcome?) {
             partial.withLock { $0 = result }
             self.completion.withLock { $0 = completion }

@@ -22,8 +22,8 @@ struct OwnMount: Sendable {
         connection = try FUSEConnection(of: root, generation: files.generation)
     }
 
-    /// Mounts and serves. Calls `known` with the connection, for root before anybody can use the mount. Leaves nothing mounted when it
-    /// throws.
+    /// Mounts and serves. Calls `known` with the connection, for root before any process can use
+    /// the mount. Leaves nothing mounted when it throws.
     static func make(
         _ files: ViewFS, _ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions, _ polling: IdlePolling?,
         _ recovery: DaemonRecovery?, known: (FUSEConnection) throws(GrantError) -> Void
@@ -86,7 +86,8 @@ struct OwnMount: Sendable {
     }
 
     private static func attach(_ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions) throws(GrantError) -> FUSEMount {
-        // libfuse and fusermount3 do not know nodiratime; a user's mount has it by the daemon alone.
+        // libfuse and fusermount3 do not know nodiratime. A user's mount has it by the daemon
+        // alone.
         let words = options.words + (options.noDirectoryAccessTime ? ["nodiratime"] : [])
         do throws(Errno) {
             // The path is resolved only here, and a symbolic link in it is refused. Everything later uses descriptors.

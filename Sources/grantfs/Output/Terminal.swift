@@ -20,10 +20,10 @@ enum Terminal {
         say(text)
     }
 
-    /// Writes text as it is, without a newline; ignores errors.
+    /// Writes text as it is, without a newline. Ignores errors.
     static func show(_ text: String, on descriptor: Int32) { _ = write(text, to: descriptor) }
 
-    /// Writes a line to a descriptor that somebody reads. `.system` on failure.
+    /// Writes a line to a descriptor that has a reader. `.system` on failure.
     static func answer(_ text: String, on descriptor: Int32) throws(GrantError) {
         if !write(text + "\n", to: descriptor) {
             throw GrantError(.system, "the answer cannot be written", cause: String(cString: strerror(errno)))

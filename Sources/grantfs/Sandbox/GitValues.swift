@@ -1,7 +1,8 @@
 import Glibc
 import GrantSystem
 
-/// Values of the caller's git configuration, for a program that sees nothing else of it: who commits, but no credentials.
+/// Values of the caller's git configuration, for a program that sees nothing else of it: the
+/// committer, but no credentials.
 enum GitValues {
     /// Returns a git configuration file with those of the values that the caller has, or empty if
     /// there are none, or no git.
@@ -38,7 +39,7 @@ enum GitValues {
         return Array(said.dropLast())
     }
 
-    /// Quotes a value with the escapes of git-config(1). Bytes without an escape are left out.
+    /// Quotes a value with the escapes of git-config(1). Bytes without an escape are dropped.
     private static func quoted(_ value: [UInt8]) -> [UInt8] {
         var text = [UInt8(ascii: "\"")]
         for byte in value {

@@ -9,7 +9,7 @@ import GrantSystem
 /// privileges, and can make no further user namespaces. What it may read of the system is bound
 /// read-only. What it may write, except for the view, is in memory and gone with it.
 struct Sandbox {
-    /// The mountpoint of the view outside; absolute.
+    /// The absolute mountpoint of the view outside.
     let view: [UInt8]
     let layout: SandboxLayout
     let hasNetwork: Bool

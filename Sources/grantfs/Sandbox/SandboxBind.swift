@@ -10,7 +10,7 @@ import GrantSystem
 struct SandboxBind: Sendable {
     /// Canonical.
     let source: [UInt8]
-    /// The path in the sandbox: the one that was given, if it is a plain absolute path.
+    /// The path in the sandbox: the given path, if it is plain and absolute.
     let place: [UInt8]
     let isDirectory: Bool
     let device: UInt64

@@ -105,7 +105,8 @@ final class SandboxProcess {
                 // With a terminal of its own the program also has its own session and process groups.
                 if let group = terminal?.group { kill(-group, number) }
                 if let leader, kill(-leader, number) == 0 {
-                    // Continues the first process, which has to see the others end, whatever stopped it.
+                    // Continues the first process, which has to see the others end, even if another
+                    // process stopped it.
                     kill(leader, SIGCONT)
                 } else if number != SIGWINCH {
                     // Before the program has a session there is only bwrap.

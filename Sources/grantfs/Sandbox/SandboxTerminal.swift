@@ -4,8 +4,9 @@ import GrantSystem
 /// The terminal of a program in a sandbox, if a standard descriptor of the caller is one: a pseudo-terminal, so that the program has job
 /// control but no access to the caller's terminal.
 ///
-/// Keys reach the program only if it was started in the foreground. A job in the background could read what is typed at the shell's next
-/// prompt: it has a session of its own, so no SIGTTIN stops it.
+/// Keys reach the program only if it was started in the foreground. A job in the background could
+/// read the keys typed at the shell's next prompt: it has a session of its own, so no SIGTTIN stops
+/// it.
 final class SandboxTerminal: Sendable {
     private let outer: Int32
     private let inner = Lock<Int32?>(nil)
@@ -103,7 +104,7 @@ final class SandboxTerminal: Sendable {
         return group > 1 ? group : nil
     }
 
-    /// `end`: a descriptor; copying ends when it hangs up.
+    /// `end`: a descriptor. Copying ends when it hangs up.
     private static func copy(from source: Int32, to target: Int32, until end: Int32 = -1) {
         var buffer = [UInt8](repeating: 0, count: 16384)
         while true {

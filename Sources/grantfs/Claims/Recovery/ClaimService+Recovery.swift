@@ -11,7 +11,7 @@ extension ClaimService {
     /// Records the claim as it is now for the next daemon. `binding`: from `binding(of:)`, or nil
     /// for an advisory one.
     ///
-    /// Locking: call it with `state` held, before anybody is told.
+    /// Locking: call it with `state` held, before a claimant is told.
     func record(_ id: ClaimID, _ state: State, _ binding: [UInt8]? = nil) {
         guard let records = files.records?.claims, let claim = state.claims[id], let entry = state.table[id] else { return }
         var writer = HandoverWriter()
@@ -114,7 +114,7 @@ extension ClaimService {
             return (state.table.reconsider(), !state.claims.isEmpty)
         }
         carryOut(effect)
-        // Grants may have become mandatory while nobody served.
+        // Grants may have become mandatory while no daemon served.
         if hasClaims { _ = BackgroundTask { [self] in rebind(until: 0) } }
     }
 
