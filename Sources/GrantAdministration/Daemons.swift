@@ -31,8 +31,9 @@ enum Daemons {
     /// live daemon does not listen yet.
     ///
     /// The process table alone is not enough: from another PID namespace a live daemon has no pid.
-    /// A daemon counts as dead if it is in no process table and nobody listens at its socket, or if
-    /// it is in this process table, known to be defunct, even with its socket still open.
+    /// A daemon counts as dead if it is in no process table and no process listens at its socket.
+    /// It also counts as dead if this process table shows it as defunct, even with its socket still
+    /// open.
     static func ask(
         _ record: MountRecord, _ request: ControlRequest, in directory: String, deadline: Int64
     ) -> Result<ControlReply, Failure> {

@@ -25,7 +25,7 @@ public struct DeclaredState: Sendable {
         }
     }
 
-    /// The declared views. All others stay as they are.
+    /// The declared views. All others are unchanged.
     public let views: Set<ViewName>
     public let items: [Item]
 
@@ -75,7 +75,7 @@ public struct ApplyPlan: Sendable {
             }
         }
 
-        /// Whether the step takes something away from somebody.
+        /// Whether the step takes access away.
         public var takesAway: Bool {
             switch self {
             case .replace, .withdraw: true

@@ -17,7 +17,7 @@ extension GrantAdministrator {
     /// The cause of `propose`'s error if the path is not a directory.
     public static let isNoDirectory = BookmarkResolver.isNoDirectory
 
-    /// Bookmarks a directory, or a file (`document`: how it is shown; nil refuses files). `name`
+    /// Bookmarks a directory, or a file (`document`: how it is shown, nil refuses files). `name`
     /// nil takes its own name. `.invalidDirectory`, also if it overlaps the store's directory,
     /// which need not exist yet, or `.usage` if it has no name.
     public static func propose(

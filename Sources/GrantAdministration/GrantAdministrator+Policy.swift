@@ -2,8 +2,8 @@ import GrantModel
 import GrantStore
 
 extension GrantAdministrator {
-    /// Throws what `PolicyFiles.read` and `PolicyJudge.require` do, unless there is no policy or it permits all. Every change that
-    /// gives somebody more than before comes here.
+    /// Throws what `PolicyFiles.read` and `PolicyJudge.require` do, unless there is no policy or it
+    /// permits all. Every change that gives more access than before comes here.
     ///
     /// `uid`: the user whose rules count. The actor's by default.
     func requireAllowed(

@@ -22,7 +22,8 @@ extension GrantAdministrator {
         }
     }
 
-    /// Returns the paths at which running mounts hold the directories. Mounts that do not answer soon are left out.
+    /// Returns the paths at which running mounts hold the directories. Mounts that do not answer
+    /// soon are omitted.
     private func placesHeld(of grants: [Grant]) -> [GrantID: [UInt8]] {
         let views = Set(grants.map(\.view))
         let records = ((try? store.mounts()) ?? []).filter { views.contains(where: $0.shows) }

@@ -51,7 +51,8 @@ extension GrantAdministrator {
                 failure = refusal(.invalidDirectory, "a link leads from \(shown(candidate.path)) to somewhere else", nil)
                 continue
             }
-            // What was mounted there may have been unmounted meanwhile, and what lies below it bookmarked.
+            // The filesystem may have been unmounted meanwhile, and the directory below it
+            // bookmarked.
             guard place.filesystem.isThat(of: proposal.bookmark, candidate.entry),
                 place.candidates(in: try mountTable()).contains(where: { $0.path == candidate.path && $0.entry.id == candidate.entry.id })
             else { continue }
@@ -89,7 +90,7 @@ extension GrantAdministrator {
 private func shown(_ path: [UInt8]) -> String { String(decoding: path, as: UTF8.self) }
 
 extension SharedDirectory {
-    /// How many mounts of one filesystem are looked at.
+    /// How many mounts of one filesystem are inspected.
     private static let candidateLimit = 32
 
     /// The paths at which the directory may be found, and on which mount each lies, that with the shortest mountpoint first.
@@ -119,7 +120,8 @@ extension FilesystemName {
             // asked.
             return !FilesystemTraits(type: entry.type).isRemote && entry.source.first == UInt8(ascii: "/")
         case .source(let source):
-            // Whoever may mount with FUSE chooses the source: only root's mounts say whose they are.
+            // A user that may mount with FUSE chooses the source: only root's mounts say whose they
+            // are.
             let isFUSE = entry.type == "fuse" || entry.type == "fuseblk" || entry.type.hasPrefix("fuse.")
             return entry.source == Array(source.utf8)
                 && (!isFUSE || entry.superOptions.split(separator: ",").contains("user_id=0"))

@@ -2,13 +2,14 @@ import GrantModel
 import GrantStore
 
 extension GrantAdministrator {
-    /// Returns the views that have a grant, in whatever state, or a mount; sorted.
+    /// Returns the views that have a grant, in any state, or a mount, sorted.
     public func views() throws(GrantError) -> [ViewName] {
         let views = Set(try store.grants().map(\.view)).union(try store.mounts().compactMap(\.shown.onlyView))
         return views.sorted { $0.description < $1.description }
     }
 
-    /// Throws `.notFound`, with a suggestion, unless the view has a mount, or has or had a grant in whatever state.
+    /// Throws `.notFound`, with a suggestion, unless the view has a mount, or has or had a grant in
+    /// any state.
     ///
     /// - Parameter advice: what to do if no view has a similar name.
     public func requireKnown(_ view: ViewName, advice: String? = nil) throws(GrantError) {

@@ -30,7 +30,7 @@ public struct GrantAdministrator: Sendable {
     /// Returns the selected grants, each once, in the order of the selectors. `.notFound` and `.ambiguous` for the first selector that
     /// fails.
     ///
-    /// `verb`: what is done to the grants. The error then says that it was done to none, as in
+    /// `verb`: the action on the grants. The error then says that it was done to none, as in
     /// “nothing was revoked”.
     public func select(_ selectors: [Selector], view: ViewName? = nil, to verb: String? = nil) throws(GrantError) -> [Grant] {
         guard let verb else { return try select(selectors, view: view) }

@@ -1,7 +1,7 @@
 import GrantBookmarks
 import GrantModel
 
-/// A grant with what a look at the disk adds to its record.
+/// A grant with the data that a look at the disk adds to its record.
 public struct GrantDescription: Sendable {
     public let grant: Grant
     public let state: GrantState

@@ -88,7 +88,7 @@ public struct UnseenProcess: Sendable {
     public let pid: Int32
     /// The name from /proc/PID/comm.
     public let command: [UInt8]
-    /// There was no time for it. Otherwise the kernel lets nobody look at it.
+    /// There was no time for it. Otherwise the kernel denies its inspection.
     public let wasSkipped: Bool
 
     /// nil if it has ended meanwhile.
@@ -114,7 +114,7 @@ private struct ProcessScan {
 
     private(set) var held: [DeviceNumber: Found] = [:]
     private let devices: Set<DeviceNumber>
-    /// A thread of which the memory, the descriptors, the directories were looked at last.
+    /// A thread whose memory, descriptors and directories were inspected last.
     private var (memory, descriptors, directories): (Int32, Int32, Int32) = (0, 0, 0)
 
     init(devices: Set<DeviceNumber>) { self.devices = devices }

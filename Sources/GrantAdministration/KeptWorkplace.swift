@@ -20,7 +20,7 @@ enum KeptWorkplace {
         return try keep(directory, named: name, in: parent, document: document)
     }
 
-    /// Renames a workplace, whatever is in it. Returns the new name.
+    /// Renames a workplace, even if it is not empty. Returns the new name.
     static func keep(
         _ directory: borrowing FileDescriptor, named name: [UInt8], in parent: borrowing FileDescriptor, document: [UInt8]
     ) throws(Errno) -> [UInt8] {

@@ -9,8 +9,8 @@ extension MountRecord {
     ///
     /// Best effort: root may do it, and where fusectl is mounted, the user who mounted.
     ///
-    /// `store`: the one that has the record. Another daemon may have taken the mount over since
-    /// this record was read. It was recorded before the old one ended.
+    /// `store`: the store of the record. Another daemon may have taken the mount over since this
+    /// record was read. It was recorded before the old one ended.
     public func abortIfDefunct(in store: GrantStore) {
         guard isDefunct(in: store.runDirectory), let now = try? store.mounts() else { return }
         abortIfDefunct(now, in: store.runDirectory)

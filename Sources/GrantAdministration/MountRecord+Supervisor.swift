@@ -42,8 +42,8 @@ extension MountRecord {
     public func isSupervised(in directory: String) -> Bool {
         var seen: [ProcessIdentity]
         var now = MountRecord.supervisors(of: id, in: directory)
-        // A supervisor ends when the next daemon serves, which has recorded its own supervisor before. So what was read may be
-        // outdated.
+        // A supervisor ends when the next daemon serves, which has recorded its own supervisor
+        // before. So this record may be outdated.
         repeat {
             seen = now
             if seen.contains(where: \.mayRun) { return true }

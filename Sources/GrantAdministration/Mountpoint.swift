@@ -8,7 +8,8 @@ public struct Mountpoint: Sendable {
     /// Absolute, canonical.
     public let path: [UInt8]
 
-    /// Resolves links. It looks only at what is above the mountpoint: what is mounted there may hang.
+    /// Resolves links. It inspects only the directories above the mountpoint: the mounted
+    /// filesystem may hang.
     public init(_ given: [UInt8]) throws(GrantError) {
         do {
             path = try Mountpoint.resolve(given, links: 40)
@@ -96,8 +97,8 @@ public struct Mountpoint: Sendable {
         return identity
     }
 
-    /// Unmounts that mount and no other. For unprivileged users it goes by the path, which it
-    /// compares right before. fusermount3 unmounts only FUSE mounts of the same user.
+    /// Unmounts that mount and no other. For unprivileged users it uses the path, which it compares
+    /// right before. fusermount3 unmounts only FUSE mounts of the same user.
     public func unmount(_ mount: MountIdentity, lazy: Bool) throws(Errno) {
         if geteuid() == 0 {
             if lazy { return try mount.detach() }

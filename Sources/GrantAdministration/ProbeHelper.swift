@@ -21,7 +21,7 @@ final class ProbeHelper: Sendable {
 
     private let socket: UnixSocket
     private let pid: Int32
-    /// Whether it has said that it is there.
+    /// Whether it has reported its start.
     private let hasBegun = Lock(false)
 
     /// A child of this process that calls `DirectoryProbe.serve` on the other end.

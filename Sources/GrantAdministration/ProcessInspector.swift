@@ -1,6 +1,6 @@
 import GrantSystem
 
-/// Inspects processes through /proc without being blocked by one that the kernel lets nobody inspect.
+/// Inspects processes through /proc without being blocked by an uninspectable one.
 ///
 /// During execve(2) the kernel holds the process's `exec_update_lock`, and most files below /proc/PID wait for it. A program can make
 /// that last: the exec closes a file of its own FUSE filesystem, which never answers. It can hold the lock of its memory in similar

@@ -3,7 +3,7 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// A mount, and perhaps a view, for one command. They are gone with it, however it ends.
+/// A mount, and perhaps a view, for one command. They end with it, however it ends.
 ///
 /// It has a directory to mount on and a lock file in the store's `run` directory, beside the
 /// sockets. The command holds the lock. The kernel releases it when the command ends. The next one
@@ -68,7 +68,8 @@ public final class TemporaryMount: Sendable {
         return Set(names.filter { $0.hasPrefix("run-") && $0.hasSuffix(".view") }.compactMap { try? ViewName(String($0.dropLast(5))) })
     }
 
-    /// Cleans up after commands that ended without doing so, best effort. What cannot be done now is left for the next one.
+    /// Cleans up after commands that ended without doing so, best effort. The rest is left for the
+    /// next command.
     public static func sweep(_ store: GrantStore) {
         for name in (try? DirectoryNames.of(store.runDirectory.utf8)) ?? [] {
             guard let left = take(String(decoding: name, as: UTF8.self), in: store, waits: false) else { continue }
@@ -112,7 +113,8 @@ public final class TemporaryMount: Sendable {
         let administrator = GrantAdministrator(store: store)
         // On disk they are when they are removed. Should the machine stop before, the lock file is left, and the next command cleans up.
         _ = try administrator.revoke(grants, timeout: 2, waitsForDisk: false)
-        // Nobody has to be told that the names are unknown now instead of refused: the mount is about to go.
+        // No process has to be told that the names are unknown now instead of refused: the mount is
+        // about to go.
         try store.remove(grants.map(\.id), by: administrator.actor)
     }
 }

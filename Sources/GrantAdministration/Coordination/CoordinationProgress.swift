@@ -7,7 +7,7 @@ public struct CoordinationProgress: Sendable, Equatable {
     public var done: UInt64
     /// nil if unknown.
     public var total: UInt64?
-    /// The processes that are waited for.
+    /// The processes that block the claim.
     public var pids: [Int32]
     /// For a snapshot: the number of files made.
     public var files: UInt64?

@@ -1,7 +1,8 @@
 import Glibc
 import GrantSystem
 
-/// The identity of a file, whatever its name. It tells a file from a later one with the same inode number.
+/// The identity of a file, independent of its name. It tells a file from a later one with the same
+/// inode number.
 public struct FileKey: Hashable, Sendable {
     let device: dev_t
     let inode: ino_t

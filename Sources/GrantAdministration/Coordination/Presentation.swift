@@ -66,7 +66,7 @@ public final class Presentation: Sendable {
     /// The item's present path on the host, as far as known.
     public var path: [UInt8] { shared.state.withLock { $0.path } }
 
-    /// Whether a daemon knows of the presenter now.
+    /// Whether the presenter is registered with a daemon now.
     public var isPresenting: Bool { shared.state.withLock { $0.isPresenting } }
 
     /// Ends the presentation. Only calls already under way finish.

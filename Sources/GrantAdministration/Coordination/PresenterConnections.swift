@@ -148,7 +148,7 @@ final class PresenterConnections: @unchecked Sendable {
         return (try? set.wait(until: deadline)) == true
     }
 
-    /// Reads what has arrived on all connections.
+    /// Reads the messages that have arrived on all connections.
     private func take() {
         for id in sources.keys {
             while let client = sources[id]?.client, !shared.isEnded {
@@ -231,7 +231,7 @@ final class PresenterConnections: @unchecked Sendable {
             isReleased = true
         case .restored:
             sources[id]?.isPresented = true
-            // The item was gone from one mount, or came back while nobody listened.
+            // The item was missing in one mount, or came back while this process did not listen.
             if !isReleased { return onNotice(.changed) }
             isReleased = false
         case .changed, .subitemAppeared, .subitemChanged, .subitemRemoved, .subitemMoved: break

@@ -64,7 +64,8 @@ public enum Snapshot {
         }
     }
 
-    /// Removes a snapshot made at `directory`. ESTALE if something else is there, which stays.
+    /// Removes a snapshot made at `directory`. ESTALE if another object has its place. That object
+    /// stays.
     public static func remove(_ directory: [UInt8], _ key: FileKey) throws(Errno) {
         let parent = try FileDescriptor.open(CanonicalPath.parent(of: directory), OpenFlags.path | O_DIRECTORY)
         let name = CanonicalPath.lastName(of: directory)

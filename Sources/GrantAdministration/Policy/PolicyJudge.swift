@@ -78,7 +78,8 @@ public struct PolicyJudge: Sendable {
                 ?? "grantfs policy explain says more")
     }
 
-    /// Refuses forbidden directories, what is in them, what contains them, and what shows them through a mount inside.
+    /// Refuses forbidden directories, their contents, their parents, and directories that show them
+    /// through a mount inside.
     private func refusal(of path: [UInt8]) -> Verdict? {
         let places = ReachedPlaces(table).from(path)
         for (forbidden, directory) in never {

@@ -3,7 +3,8 @@ import GrantFiles
 import GrantModel
 import GrantSystem
 
-/// A user as the policy sees one: from the machine's databases of users and groups, never from what a process claims.
+/// A user as the policy sees one. Its data is from the machine's databases of users and groups,
+/// never from a process's claims.
 public struct PolicyUser: Sendable {
     public let uid: UInt32
     /// nil if no user has the uid.
@@ -37,7 +38,7 @@ public struct PolicyUser: Sendable {
     }
 
     /// Whether this user may revoke grants of the view in root's store. Root always may. Without a
-    /// policy nobody else.
+    /// policy no other user may.
     public func mayRevoke(in view: ViewName, by policy: GrantPolicy?) -> Bool {
         if uid == 0 { return true }
         return policy?.revokers.contains { rule in rule.names(view) && rule.who.contains { isMeant(by: $0) } } ?? false

@@ -5,7 +5,7 @@ import GrantSystem
 /// Compares files with their copies, and notes which names were one file.
 final class FileDifferences {
     private let stamps: [[UInt8]: FileStamp]
-    /// Maps names that were one file by what they are now, and vice versa.
+    /// Maps names that were one file to their present files, and vice versa.
     private var nowOfBefore: [FileKey: FileKey] = [:]
     private var beforeOfNow: [FileKey: FileKey] = [:]
     /// For files with several names: one that needs no change, by the copy.
@@ -14,8 +14,8 @@ final class FileDifferences {
 
     init(_ stamps: [[UInt8]: FileStamp]) { self.stamps = stamps }
 
-    /// Returns in what a file differs from its copy. `name` in both directories. What cannot be
-    /// read of it is `.unread`.
+    /// Returns the differences of a file from its copy, at `name` in both directories. Unreadable
+    /// parts of it are `.unread`.
     func find(
         _ then: FileStatus, _ now: FileStatus, _ before: Int32, _ directory: Int32, _ name: [UInt8], _ place: [UInt8]
     ) -> Set<TreeChange.Aspect> {

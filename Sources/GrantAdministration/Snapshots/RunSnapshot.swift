@@ -106,7 +106,8 @@ public final class RunSnapshot {
                 try FileDescriptor.openWithoutLinks(CanonicalPath.parent(of: directory.path))
             }
             try copy.copy(CanonicalPath.lastName(of: directory.path), in: above, into: target)
-            // Who may exchange the directory must not have one copied and another restored.
+            // A user that may exchange the directory must not be able to make the copy of one and
+            // restore it to another.
             guard let top = files.first(where: { $0.path.isEmpty })?.stamp, top.inode == directory.stamp.inode,
                 top.born == directory.stamp.born
             else {
@@ -126,7 +127,7 @@ public final class RunSnapshot {
         }
     }
 
-    /// Returns the existing snapshots, newest first. Invalid ones are left out.
+    /// Returns the existing snapshots, newest first. Invalid ones are omitted.
     public static func all(in store: GrantStore) -> [RunSnapshot] {
         let parent = place(in: store)
         var found: [(began: Instant, snapshot: RunSnapshot)] = []
