@@ -168,7 +168,9 @@ enum cfleet_outcome cfleet_post(
     snprintf(reason, size, "%s", error[0] != 0 ? error : LIBRARY.curl_easy_strerror(code));
     bool was_sent = has_sent(handle);
     if (outcome(code) == CFLEET_BROKEN && strncmp(request->url, "https:", 6) == 0 && !transfer.has_bytes && !is_refusal(error)) {
-        // By TLS 1.3 a server says only after the handshake that it does not accept our certificate, and what it says may be lost with the connection. By 1.2 it says so within.
+        // By TLS 1.3 a server says only after the handshake that it does not accept our
+        // certificate, and what it says may be lost with the connection. By 1.2 it does so during
+        // the handshake.
         LIBRARY.curl_easy_setopt(handle, CURLOPT_SSLVERSION, (long)(CURL_SSLVERSION_TLSv1_2 | CURL_SSLVERSION_MAX_TLSv1_2));
         LIBRARY.curl_easy_setopt(handle, CURLOPT_FRESH_CONNECT, 1L);
         error[0] = 0;

@@ -13,7 +13,7 @@ void *cfleet_parse(const char *text, size_t length, char *reason, size_t size) {
     return value;
 }
 
-// What is parsed or made here has one owner.
+// Each value that is parsed or made here has one owner.
 void cfleet_free(void *value) {
     json_t *json = value;
     if (json != NULL && json->refcount != (size_t)-1)

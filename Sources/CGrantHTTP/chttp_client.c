@@ -1,4 +1,4 @@
-// Who is at the other side of a connection, as far as an address says it.
+// The client at the other side of a connection, as far as its address tells.
 #include "chttp_internal.h"
 
 #include <netinet/in.h>
@@ -20,7 +20,7 @@ struct client client_of(const struct sockaddr *address) {
             return (struct client){.kind = CLIENT_LOOPBACK};
         } else {
             client.kind = CLIENT_SIX;
-            // A network of IPv6 has 64 bits, and whoever is in it has all of its addresses.
+            // A network of IPv6 has 64 bits, and a host in it has all of its addresses.
             memcpy(client.bytes, six->s6_addr, 8);
         }
     }

@@ -1,6 +1,10 @@
-// libmicrohttpd ends a connection on which nothing comes. One on which a byte comes now and then it keeps for ever, and when all are taken it accepts nobody else; both ends here.
-// A client is an address, of IPv6 a network. One alone takes neither all connections nor all of the thread's time, so that it keeps out nobody else: it is refused what goes beyond its part before anything is read or encrypted for it.
-// On loopback an address says nothing about who it is. All of the machine's users are one client there, which may have most of the connections; where there are no others, at any rate.
+// libmicrohttpd ends a connection on which nothing comes. A connection on which a byte comes now
+// and then it keeps for ever, and when all are taken it accepts no other client. Both end here. A
+// client is an address, of IPv6 a network. One client takes neither all connections nor all of the
+// thread's time, so that it does not keep out others. Its connections beyond its part are refused
+// before anything is read or encrypted for them. On loopback an address does not identify a user.
+// All of the machine's users are one client there, which may have most of the connections, at least
+// where there are others.
 #include "chttp_internal.h"
 
 #include <stdlib.h>
@@ -14,7 +18,8 @@ static int64_t now(void) {
     return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
-/// Under the lock, under which the connection is taken out before its descriptor is closed: it is no other file's.
+/// Under the lock, because the connection is removed under it before its descriptor is closed. So
+/// the descriptor cannot be another file's.
 static void shut(struct connection *one) {
     one->is_shut = true;
     shutdown(one->descriptor, SHUT_RDWR);
@@ -65,12 +70,13 @@ void connections_stop(struct connections *all) {
     pthread_mutex_destroy(&all->lock);
 }
 
-/// Connections of a client that nobody has vouched for, before its oldest gives way to its newest.
+/// Connections of a client that are not vouched for, before its oldest gives way to its newest.
 static unsigned share(const struct connections *all, const struct client *client) {
     return client->kind == CLIENT_LOOPBACK ? all->limit - all->limit / 4 : all->limit / 4;
 }
 
-/// Connections of a client in a second, and at once after a while without; of the machine's own users, so many times as many.
+/// Connections of a client in a second, and at once after a while without any. The machine's own
+/// users have a multiple of it.
 enum { RATE = 16, BURST = 48, LOCAL = 16 };
 
 static bool is_slow_enough(struct connections *all, const struct client *client, int64_t time) {
@@ -100,7 +106,7 @@ static bool is_slow_enough(struct connections *all, const struct client *client,
 /// Those of a client that could give way, and the oldest of them.
 static unsigned waiting(const struct connections *all, const struct client *client, struct connection **oldest) {
     unsigned count = 0;
-    // The oldest stand at the end.
+    // The oldest connections are at the end.
     for (struct connection *one = all->first; one != NULL; one = one->next) {
         if (one->is_admitted || one->is_shut || !client_is_same(&one->client, client))
             continue;
@@ -118,14 +124,14 @@ bool connections_accept(struct connections *all, const struct sockaddr *address)
     return is_accepted;
 }
 
-/// When nearly all are taken, whoever has most of them gives way: not who came first of all.
+/// When nearly all are taken, the client with most of them gives way, not the first client.
 static struct connection *dispensable(const struct connections *all) {
     struct connection *found = NULL;
     unsigned largest = 0;
     for (struct connection *one = all->first; one != NULL; one = one->next) {
         struct connection *oldest = NULL;
         unsigned count = waiting(all, &one->client, &oldest);
-        // Of several with as many, whoever has the oldest.
+        // Of several clients with as many, the client of the oldest connection.
         if (count > 0 && count >= largest) {
             largest = count;
             found = oldest;

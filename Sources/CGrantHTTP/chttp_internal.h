@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 
 enum client_kind { CLIENT_UNKNOWN, CLIENT_LOOPBACK, CLIENT_FOUR, CLIENT_SIX };
-/// An address, of IPv6 its network; all of the machine's own addresses are one.
+/// An address, of IPv6 its network. All of the machine's own addresses are one.
 struct client {
     enum client_kind kind;
     unsigned char bytes[8];
@@ -15,10 +15,10 @@ struct client {
 struct client client_of(const struct sockaddr *address);
 bool client_is_same(const struct client *one, const struct client *other);
 
-/// How fast a client has connected: what is left of what it may do at once.
+/// How fast a client has connected: the connections that it may still make at once.
 struct arrivals {
     struct client client;
-    /// CLOCK_MONOTONIC in milliseconds; 0: nobody's.
+    /// CLOCK_MONOTONIC in milliseconds, or 0 if it is not in use.
     int64_t last;
     /// In thousandths of a connection.
     int64_t left;
@@ -37,14 +37,14 @@ struct connection {
     bool is_shut;
 };
 
-/// Ends connections that take too long, and those that stand in the way.
+/// Ends connections that take too long, and those that block others.
 struct connections {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct connection *first;
     unsigned count, limit;
     struct arrivals arrivals[ARRIVALS];
-    /// Nobody outside this machine can connect.
+    /// No host outside this machine can connect.
     bool is_local;
     int64_t milliseconds;
     bool is_ending;
@@ -54,7 +54,7 @@ struct connections {
 
 bool connections_start(struct connections *all, unsigned limit, unsigned seconds, bool is_local);
 void connections_stop(struct connections *all);
-/// Whether the client may connect once more.
+/// Whether the client may connect again.
 bool connections_accept(struct connections *all, const struct sockaddr *address);
 struct connection *connections_add(struct connections *all, int descriptor, const struct sockaddr *address);
 void connections_remove(struct connections *all, struct connection *one);

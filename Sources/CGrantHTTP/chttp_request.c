@@ -51,7 +51,7 @@ void chttp_peer(struct chttp_request *request, char *text, size_t size) {
     getnameinfo(info->client_addr, length, text, (socklen_t)size, NULL, 0, NI_NUMERICHOST);
 }
 
-/// libmicrohttpd asks for a certificate, and leaves it to whoever answers to look at it.
+/// libmicrohttpd asks for a certificate, and leaves its inspection to the application.
 bool chttp_identity(struct chttp_request *request, char *subject, size_t size) {
     const union MHD_ConnectionInfo *info = LIBRARY.MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
     if (info == NULL || info->tls_session == NULL || request->server->authorities == NULL)
@@ -69,7 +69,8 @@ bool chttp_identity(struct chttp_request *request, char *subject, size_t size) {
     bool has_name = LIBRARY.gnutls_x509_crt_import(certificate, &chain[0], GNUTLS_X509_FMT_DER) == 0 &&
                     LIBRARY.gnutls_x509_crt_get_dn(certificate, subject, &length) == 0;
     LIBRARY.gnutls_x509_crt_deinit(certificate);
-    // Sessions and the log go by it: those without one, and those that do not fit, would all be the same person.
+    // Sessions and the log identify a person by it. Certificates without one, or with one that does
+    // not fit, would all be the same person.
     return has_name && length > 0 && subject[0] != 0;
 }
 

@@ -59,10 +59,10 @@ static enum MHD_Result refuse(struct MHD_Connection *connection, unsigned status
     return result;
 }
 
-/// The first lines are there, and nothing of the body.
+/// The first lines were read, and nothing of the body.
 static enum MHD_Result begin(
     struct chttp_server *server, struct MHD_Connection *connection, const char *path, const char *method, void **place) {
-    // A length that is not said before could be any.
+    // A body without a stated length could have any length.
     if (LIBRARY.MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Transfer-Encoding") != NULL)
         return refuse(connection, MHD_HTTP_LENGTH_REQUIRED);
     const char *length = LIBRARY.MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
@@ -104,7 +104,7 @@ static enum MHD_Result handle(
     return request->is_answered ? MHD_YES : MHD_NO;
 }
 
-/// Why it does not start is said here and nowhere else; what clients do wrong later is not.
+/// Only here libmicrohttpd reports why it does not start. Later errors of clients are not logged.
 __attribute__((format(printf, 2, 0))) static void on_message(void *context, const char *format, va_list arguments) {
     struct chttp_server *server = context;
     if (server->is_started)

@@ -72,7 +72,7 @@ static inline void cncurses_end_row(void) {
     wclrtoeol(stdscr);
 }
 
-/// Sends what differs from what the terminal shows. `row` below 0: no cursor.
+/// Sends the differences from the terminal's present contents. `row` below 0: no cursor.
 static inline void cncurses_show(int row, int column) {
     curs_set(row < 0 ? 0 : 1);
     if (row >= 0)
@@ -80,7 +80,7 @@ static inline void cncurses_show(int row, int column) {
     wrefresh(stdscr);
 }
 
-/// As large as the terminal is now; everything is sent anew.
+/// Adapts to the present size of the terminal. Everything is sent again.
 static inline void cncurses_resize(int rows, int columns) {
     resizeterm(rows, columns);
     clearok(stdscr, TRUE);

@@ -45,7 +45,7 @@ struct library {
 
 struct request {
     struct library bus;
-    /// The unique name of who was asked; nobody else can answer.
+    /// The unique name of the service that was asked. No other sender can answer.
     char owner[256];
     bool is_over;
     enum cportal_outcome outcome;
@@ -117,7 +117,7 @@ static int on_owner(sd_bus_message *message, void *userdata, sd_bus_error *error
     const char *name = NULL, *before = NULL, *after = NULL;
     if (request->is_over || request->bus.sd_bus_message_read(message, "sss", &name, &before, &after) < 0)
         return 0;
-    // Who was asked has gone, and its answer with it.
+    // The service that was asked has left the bus, and will not answer.
     if (strcmp(name, request->owner) == 0 && after[0] == 0) {
         request->is_over = true;
         request->outcome = CPORTAL_ENDED;

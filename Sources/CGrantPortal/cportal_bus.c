@@ -139,7 +139,8 @@ static int version(
     return library.sd_bus_message_append_basic(reply, SD_BUS_TYPE_UINT32, &number);
 }
 
-// SD_BUS_VTABLE_START wants a symbol of the library when the program is linked; its place is filled in when that is loaded.
+// SD_BUS_VTABLE_START wants a symbol of the library when the program is linked. Its place is filled
+// in when that is loaded.
 #define START                                                                                                                           \
     {.type = _SD_BUS_VTABLE_START,                                                                                                      \
      .x = {.start = {.element_size = sizeof(sd_bus_vtable), .features = _SD_BUS_VTABLE_PARAM_NAMES, .vtable_format_reference = NULL}}}

@@ -4,10 +4,10 @@ import GrantSystem
 
 /// Workplaces of documents (`DocumentWorkplace`) that no daemon uses and whose stores are gone.
 ///
-/// A daemon holds a lock on each of its workplaces, which ends with it. So one that is not locked is in use by nobody, whatever store it
-/// belongs to.
+/// A daemon holds a lock on each of its workplaces, which ends with it. So an unlocked one is
+/// unused, regardless of its store.
 enum AbandonedWorkplaces {
-    /// Entries of a directory that are looked at.
+    /// The largest number of inspected entries of a directory.
     private static let mostEntries = 16_384
 
     /// Locks a workplace that was just made. Throws ESTALE if another daemon has taken it for an abandoned one.
@@ -25,7 +25,8 @@ enum AbandonedWorkplaces {
         return hold
     }
 
-    /// Ends those in a directory: an empty one is removed, what is in another is kept (`KeptWorkplace`). Returns the names of those kept.
+    /// Ends those in a directory: an empty one is removed, the contents of another are kept
+    /// (`KeptWorkplace`). Returns the names of those kept.
     ///
     /// - Parameters:
     ///   - owner: the owner of workplaces there.

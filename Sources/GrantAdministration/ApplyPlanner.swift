@@ -13,12 +13,13 @@ public struct ApplyPlanner: Sendable {
         (self.administrator, self.directory, self.probe) = (administrator, directory, probe)
     }
 
-    /// Returns the plan for a declared state. Everything is checked here, so that errors show before the first change: `.invalidFile`,
-    /// `.invalidDirectory`, `.usage`, each with the location of the declaration, and `.permission` for what the administrator's policy
+    /// Returns the plan for a declared state. Everything is checked here, so that errors show
+    /// before the first change: `.invalidFile`, `.invalidDirectory`, `.usage`, each with the
+    /// location of the declaration, and `.permission` for grants that the administrator's policy
     /// denies.
     ///
-    /// A grant that was revoked or has expired stays so, unless `restores`: a file that is applied at each boot must not bring back
-    /// what was taken away.
+    /// A grant that was revoked or has expired stays so, unless `restores`: a file that is applied
+    /// at each boot must not restore revoked access.
     public func plan(_ state: DeclaredState, restores: Bool = false) throws(GrantError) -> ApplyPlan {
         let now = GrantAdministrator.now
         let grants = try (administrator?.store.grants() ?? []).filter { state.views.contains($0.view) }
@@ -67,7 +68,7 @@ public struct ApplyPlanner: Sendable {
         let name: GrantName
     }
 
-    /// Returns the item's name and directory; an error if it has none now.
+    /// Returns the item's name and directory. An error if it has none now.
     private func look(
         at item: DeclaredState.Item, _ known: [Grant]
     ) throws(GrantError) -> (GrantName, Result<GrantAdministrator.Proposal, GrantError>) {

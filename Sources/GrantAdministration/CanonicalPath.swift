@@ -3,7 +3,7 @@ import GrantSystem
 
 /// Paths as bytes.
 public enum CanonicalPath {
-    /// Makes a path absolute; `.`, `..` and doubled slashes stay.
+    /// Makes a path absolute. `.`, `..` and doubled slashes stay.
     public static func absolute(_ path: [UInt8]) -> [UInt8] {
         if path.first == UInt8(ascii: "/") { return path }
         guard let current = getcwd(nil, 0) else { return path }
@@ -68,13 +68,14 @@ public enum CanonicalPath {
         return Array(buffer[..<count])
     }
 
-    /// Returns everything before the last name of an absolute path; `/` for a path of one name, and for the root.
+    /// Returns everything before the last name of an absolute path, or `/` for a path of one name,
+    /// and for the root.
     public static func parent(of path: [UInt8]) -> [UInt8] {
         let names = path.split(separator: UInt8(ascii: "/"))
         return [UInt8(ascii: "/")] + names.dropLast().joined(separator: [UInt8(ascii: "/")])
     }
 
-    /// Returns the last name; empty for the root.
+    /// Returns the last name, or empty for the root.
     public static func lastName(of path: [UInt8]) -> [UInt8] { path.split(separator: UInt8(ascii: "/")).last.map { Array($0) } ?? [] }
 
     public static func join(_ directory: [UInt8], _ name: [UInt8]) -> [UInt8] {

@@ -21,7 +21,8 @@ struct ChangeBroadcast: Sendable {
         case none(reason: String, milliseconds: Double)
         /// The daemon has ended, and no process holds anything of its mount.
         case dead
-        /// The daemon has ended. What is cached stays readable as long as a process holds it. `ended`: the processes that were killed.
+        /// The daemon has ended. Cached data stays readable as long as a process holds it. `ended`:
+        /// the processes that were killed.
         case left(DeadMount?, ended: [Holder])
     }
 
@@ -75,7 +76,7 @@ struct ChangeBroadcast: Sendable {
             isDone.post()
         }
         guard let thread else { return work() }
-        // Most requests are done before anybody could read a report.
+        // Most requests are done before a person could read a report.
         while !isDone.wait(until: Clock.monotonic + 200_000_000) {
             let states = inParallel(records) { record -> [GrantProgress] in
                 let answer = Daemons.ask(record, .progress(grants: grants), of: store, deadline: Clock.deadline(seconds: 0.2))
@@ -109,7 +110,7 @@ struct ChangeBroadcast: Sendable {
     private func ask(_ record: MountRecord, _ grants: [GrantID], _ seconds: Double) -> Answer {
         let start = Clock.monotonic
         let elapsed = { Double(Clock.monotonic - start) / 1e6 }
-        // With half of the time left for when the processes are killed.
+        // Half of the time is left for the killing of processes.
         let patience = endsHolders ? seconds / 2 : seconds
         let wanted = request(grants, UInt32(min(max(patience * 1000, 1), 4e9)))
         // A daemon that cannot finish in time reports its progress, which may take a moment longer.
@@ -181,7 +182,8 @@ struct ChangeBroadcast: Sendable {
         if dead.isEmpty { return answers }
         // It has begun a moment ago, and may have hundreds of thousands of files to do.
         let working = withdraws ? WorkingKeeper.await(dead, until: deadline) : [:]
-        // Even if the live mounts have used up the time: most machines are looked through in a fraction of a second.
+        // Even if the live mounts have used up the time: the search takes a fraction of a second on
+        // most machines.
         let last = max(deadline, Clock.deadline(seconds: 2))
         guard let deadMounts = try? store.deadMounts(of: dead, until: last) else {
             return zip(records, answers).map { record, answer in

@@ -30,9 +30,10 @@ enum Daemons {
     /// Asks until there is an answer, the daemon is known to be dead, or `deadline` (`Clock.monotonic`) has passed. It retries while a
     /// live daemon does not listen yet.
     ///
-    /// The process table alone is not enough: from another PID namespace a live daemon has no pid. A daemon counts as dead if it is in
-    /// no process table and nobody listens at its socket; or if it is in this process table, known to be defunct, even with its socket
-    /// still open.
+    /// The process table alone is not enough: from another PID namespace a live daemon has no pid.
+    /// A daemon counts as dead if it is in no process table and no process listens at its socket.
+    /// It also counts as dead if this process table shows it as defunct, even with its socket still
+    /// open.
     static func ask(
         _ record: MountRecord, _ request: ControlRequest, in directory: String, deadline: Int64
     ) -> Result<ControlReply, Failure> {
@@ -48,7 +49,8 @@ enum Daemons {
                 case .absent:
                     if !record.isServed(in: directory) { return .failure(.dead) }
                 case .hungUp:
-                    // It has ended, or is about to; if it hangs up a third time, that is the answer.
+                    // It has ended, or is about to. If it hangs up a third time, that is the
+                    // answer.
                     hungUp += 1
                     if hungUp > 20 && record.isServed(in: directory) { return .failure(.unresponsive(error.description)) }
                 case .timedOut, .stranger, .nonsense, .system:

@@ -27,10 +27,10 @@ public struct DeadMount: Sendable {
         return holder.marks.contains { $0.generation == nil || $0.generation == generation }
     }
 
-    /// Whether a process holds something of it; what is unknown counts as held.
+    /// Whether a process holds something of it. Unknown counts as held.
     public var isHeld: Bool { !holders.isEmpty || hasOthers || !unseen.isEmpty }
 
-    /// Describes the holders, for people; nil if there are none.
+    /// Describes the holders, for people, or nil if there are none.
     public var explanation: String? {
         guard isHeld else { return nil }
         let held = "its daemon has ended, and what the kernel has cached can be read on by "
@@ -53,11 +53,14 @@ public struct DeadMount: Sendable {
 }
 
 extension GrantStore {
-    /// Returns what is left of recorded mounts whose daemons have ended. Removes the records of those of which nothing is left.
+    /// Returns the remains of recorded mounts whose daemons have ended. Removes the records of
+    /// mounts without remains.
     ///
-    /// Holders are found by the filesystem's device number, and never by what is at the mountpoint.
+    /// Holders are found by the filesystem's device number, and never by the object at the
+    /// mountpoint.
     ///
-    /// `until`: a moment of `Clock.monotonic`. Who was not looked at by then counts as a holder.
+    /// `until`: a moment of `Clock.monotonic`. A process that was not inspected by then counts as a
+    /// holder.
     public func deadMounts(of dead: [MountRecord], until deadline: Int64) throws(GrantError) -> [DeadMount] {
         if dead.isEmpty { return [] }
         // A daemon that has ended in order meanwhile is no longer recorded, and left nothing.

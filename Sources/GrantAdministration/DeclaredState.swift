@@ -25,7 +25,7 @@ public struct DeclaredState: Sendable {
         }
     }
 
-    /// The declared views; all others stay as they are.
+    /// The declared views. All others are unchanged.
     public let views: Set<ViewName>
     public let items: [Item]
 
@@ -34,7 +34,7 @@ public struct DeclaredState: Sendable {
 
 /// The changes that make the granted state match the declared one. Nothing has been changed yet.
 public struct ApplyPlan: Sendable {
-    /// The properties of a grant to be changed; nil where they stay.
+    /// The properties of a grant to be changed, or nil where they stay.
     public struct Change: Sendable {
         public var access: Access?
         public var expires: Instant??
@@ -55,7 +55,7 @@ public struct ApplyPlan: Sendable {
         /// It was revoked or has expired, and is made active again.
         case restore(Grant)
         case keep(Grant)
-        /// It differs from its declaration and stays so; `reason` is for people.
+        /// It differs from its declaration and stays so. `reason` is for people.
         case leave(view: ViewName, name: GrantName, reason: String)
 
         public var place: (view: ViewName, name: GrantName) {
@@ -75,7 +75,7 @@ public struct ApplyPlan: Sendable {
             }
         }
 
-        /// Whether the step takes something away from somebody.
+        /// Whether the step takes access away.
         public var takesAway: Bool {
             switch self {
             case .replace, .withdraw: true

@@ -20,7 +20,7 @@ public struct DirectoryListing: Sendable, Equatable {
         }
     }
 
-    /// Returns the links that lead to directories; nil if the filesystem of one does not answer.
+    /// Returns the links that lead to directories, or nil if the filesystem of one does not answer.
     public func linksToDirectories(probe: DirectoryProbe) -> [[UInt8]]? {
         if links.isEmpty { return [] }
         guard case .links(let names) = probe.ask([.links(directory: path, names: links)])[0] else { return nil }
@@ -31,7 +31,8 @@ public struct DirectoryListing: Sendable, Equatable {
         (self.path, self.directories, self.links) = (path, directories, links)
     }
 
-    /// Lists a directory; `progress` is called now and then. Throws the errors of open(2) and getdents64(2).
+    /// Lists a directory. `progress` is called now and then. Throws the errors of open(2) and
+    /// getdents64(2).
     init(of directory: [UInt8], progress: () -> Void) throws(Errno) {
         if directory.contains(0) { throw Errno(EINVAL) }
         let descriptor = try FileDescriptor.open(directory, O_RDONLY | O_DIRECTORY | O_NONBLOCK)

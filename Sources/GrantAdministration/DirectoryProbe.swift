@@ -10,7 +10,7 @@ public enum DirectoryProbe: Sendable {
     /// In helper processes: a program, found as execvp(3) does, that calls `DirectoryProbe.serve` on descriptor 3, and its arguments, the name
     /// first. A request fails when its filesystem has not answered for a second.
     case helper(program: String, arguments: [String])
-    /// The same, and the first helper is a process that is there already.
+    /// The same, and the first helper is an existing process.
     case standing(StandingProbe, program: String, arguments: [String])
 
     /// How long a filesystem may take for one answer: nanoseconds.
@@ -29,7 +29,7 @@ public enum DirectoryProbe: Sendable {
         case .standing(let probe, let named, let words): (standing, program, arguments) = (probe, named, words)
         }
         let table = (try? MountTable.current()) ?? MountTable(entries: [])
-        // One helper serves all disks; each remote or user-space filesystem gets its own.
+        // One helper serves all disks. Each remote or user-space filesystem gets its own.
         var groups: [UInt64?: [Int]] = [:]
         for (index, question) in requests.enumerated() {
             let entry = table.entry(holding: question.path)

@@ -36,8 +36,9 @@ public final class DocumentWorkplace: Sendable {
     static let prefix = ".grantfs-"
     private static let recordPrefix = "document-"
 
-    /// Makes a workplace in the host directory of the document `name`, with the path `path`, for the document's owner. If nothing can be
-    /// made there, it is an empty directory in the store's directory in which nobody can make anything.
+    /// Makes a workplace in the host directory of the document `name`, with the path `path`, for
+    /// the document's owner. If nothing can be made there, it is an empty directory in the store's
+    /// directory in which no user can make anything.
     public static func make(
         in parent: borrowing FileDescriptor, at path: [UInt8], of document: [UInt8], for owner: FileStatus, store: GrantStore
     ) throws(Errno) -> DocumentWorkplace {
@@ -62,7 +63,8 @@ public final class DocumentWorkplace: Sendable {
         _ name: [UInt8], in parent: consuming FileDescriptor, at path: [UInt8], _ document: [UInt8], _ owner: FileStatus,
         _ record: String, _ lock: consuming FileLock
     ) throws(Errno) -> DocumentWorkplace {
-        // The record comes first. An empty directory of that name may be removed, whatever process made it.
+        // The record comes first. An empty directory of that name may be removed, even if another
+        // process made it.
         try write(Place(parent: path, name: name, identity: nil, document: []), record)
         // It gets its owner where no other user can exchange it.
         let staging = try OwnStaging(in: parent, prefix: Array(prefix.utf8), digits: 16)
@@ -97,7 +99,8 @@ public final class DocumentWorkplace: Sendable {
         return try DocumentWorkplace(directory, named: name, in: parent, of: [], record: record, lock: lock)
     }
 
-    /// Removes the directory, or keeps what programs saved in it. Returns the path where that is; nil if nothing was saved.
+    /// Removes the directory, or keeps what programs saved in it. Returns the path of the kept
+    /// directory, or nil if nothing was saved.
     public func end() -> [UInt8]? {
         var kept: [UInt8]?
         do throws(Errno) {
@@ -147,8 +150,8 @@ public final class DocumentWorkplace: Sendable {
         do throws(Errno) {
             let parent = try FileDescriptor.openBeneath(root.number, below, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW, crossMounts: true)
             let directory = try FileDescriptor.openBeneath(parent.number, place.name, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
-            // Another directory of that name belongs to somebody else. If its identity was never recorded, only an empty one is
-            // removed.
+            // Another directory of that name belongs to another owner. If its identity was never
+            // recorded, only an empty one is removed.
             if let known = place.identity, try identity(directory.status()) != known { return true }
             if place.identity == nil {
                 try DirectoryEntry.remove(parent.number, place.name, isDirectory: true)
@@ -167,7 +170,7 @@ public final class DocumentWorkplace: Sendable {
         let parent: [UInt8]
         let name: [UInt8]
         let identity: [UInt8]?
-        /// The document's name; empty in records of earlier versions.
+        /// The document's name. Empty in records of earlier versions.
         let document: [UInt8]
     }
 
@@ -175,7 +178,7 @@ public final class DocumentWorkplace: Sendable {
         Array("\(status.st.st_ino) \(status.has_birth ? "\(status.birth_seconds).\(status.birth_nanoseconds)" : "-")".utf8)
     }
 
-    /// Four byte strings, each terminated by NUL; two while there is no identity yet.
+    /// Four byte strings, each terminated by NUL. Two while there is no identity yet.
     private static func write(_ place: Place, _ record: String) throws(Errno) {
         let bytes = place.parent + [0] + place.name + [0] + (place.identity.map { $0 + [0] + place.document + [0] } ?? [])
         let file = try FileDescriptor.open((record + ".place").utf8, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode: 0o600)

@@ -3,8 +3,9 @@ import GrantStore
 import GrantSystem
 
 extension GrantAdministrator {
-    /// Revokes the grants: on disk first, then in every mount. If the store cannot be written, the mounts close the grants all the
-    /// same, and the error says that nothing was recorded. `progress` is called on this thread while it takes long.
+    /// Revokes the grants: on disk first, then in every mount. If the store cannot be written, the
+    /// mounts close the grants nevertheless, and the error says that nothing was recorded.
+    /// `progress` is called on this thread while it takes long.
     ///
     /// `endsHolders`: kills the processes that hold something of a mount whose daemon has died, because nothing else makes the kernel
     /// drop its cache. They may hold something of any grant of that mount.
@@ -32,8 +33,8 @@ extension GrantAdministrator {
     /// Makes the grants active again. `.invalidDirectory` if one of them now contains or lies in a mount of the store, `.permission` if
     /// the administrator's policy denies it.
     ///
-    /// `onlyOwn`: for a user who may revoke in this store, and gives back what he has revoked himself. The policy was asked when it was
-    /// granted; what nobody may grant stays refused.
+    /// `onlyOwn`: for a user who may revoke in this store, and restores grants that the same user
+    /// has revoked. The policy was asked when it was granted. Forbidden directories stay refused.
     public func restore(
         _ grants: [Grant], timeout: Double = standardTimeout, onlyOwn: Bool = false
     ) throws(GrantError) -> [GrantChange] {
@@ -78,13 +79,14 @@ extension GrantAdministrator {
         try requireOwn(grants, "removed")
         let changes = try revoke(grants, timeout: timeout, progress: progress, recorded: recorded)
         try store.remove(grants.map(\.id), by: actor)
-        // Now their names are unknown instead of refused. It does not matter when a mount hears of it.
+        // Now their names are unknown instead of refused. It does not matter when a mount is told.
         if changes.areConfirmed { _ = try? broadcast(grants, timeout) }
         return changes
     }
 
-    /// Changes a grant; `expires` is as for `GrantStore.update`. `recorded` is called once the change is on disk. `.permission`
-    /// if it gives more than before and the administrator's policy denies it.
+    /// Changes a grant. `expires` is as for `GrantStore.update`. `recorded` is called once the
+    /// change is on disk. `.permission` if it gives more than before and the administrator's policy
+    /// denies it.
     public func set(
         _ grant: Grant, access: Access?, name: GrantName?, expires: Instant??, coordination: Coordination? = nil,
         timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil, recorded: (() -> Void)? = nil

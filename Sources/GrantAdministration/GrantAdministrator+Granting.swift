@@ -17,8 +17,9 @@ extension GrantAdministrator {
     /// The cause of `propose`'s error if the path is not a directory.
     public static let isNoDirectory = BookmarkResolver.isNoDirectory
 
-    /// Bookmarks a directory, or a file (`document`: how it is shown; nil refuses files). `name` nil takes its own name.
-    /// `.invalidDirectory`, also if it overlaps the store's directory, which need not exist yet; `.usage` if it has no name.
+    /// Bookmarks a directory, or a file (`document`: how it is shown, nil refuses files). `name`
+    /// nil takes its own name. `.invalidDirectory`, also if it overlaps the store's directory,
+    /// which need not exist yet, or `.usage` if it has no name.
     public static func propose(
         directory: [UInt8], name: GrantName?, store: String, document: DocumentBookmark.Form? = nil, probe: DirectoryProbe = .inProcess
     ) throws(GrantError) -> Proposal {
@@ -36,7 +37,7 @@ extension GrantAdministrator {
         return Proposal(bookmark: found.bookmark, name: name, mountDevice: found.device, tag: found.tag)
     }
 
-    /// `form`: how a file is shown; `.file` by default. nil: directories only.
+    /// `form`: how a file is shown. `.file` by default. nil: directories only.
     private static func look(at place: [UInt8], _ form: DocumentBookmark.Form?, _ probe: DirectoryProbe) throws(GrantError)
         -> NamedDirectory
     {
@@ -54,8 +55,9 @@ extension GrantAdministrator {
         }
     }
 
-    /// Grants a proposal. `isTagged`: the directory gets a tag. `.invalidDirectory` if it contains or lies in the store or one of its
-    /// mounts, or can have no tag; `.alreadyExists` if the name is taken. Nothing is changed then.
+    /// Grants a proposal. `isTagged`: the directory gets a tag. `.invalidDirectory` if it contains
+    /// or lies in the store or one of its mounts, or can have no tag, or `.alreadyExists` if the
+    /// name is taken. Nothing is changed then.
     public func grant(
         _ proposal: Proposal, view: ViewName, access: Access, expires: Instant?, isTagged: Bool = false, timeout: Double = standardTimeout
     ) throws(GrantError) -> GrantChange {
@@ -118,8 +120,9 @@ extension GrantAdministrator {
         return try broadcast(grants, timeout)
     }
 
-    /// Returns an existing grant that equals the choice: of the same directory, active, with the same access and expiry. nil if the
-    /// name is free; `.alreadyExists`, with advice, if the name belongs to a different grant.
+    /// Returns an existing grant that equals the choice: of the same directory, active, with the
+    /// same access and expiry. nil if the name is free. `.alreadyExists`, with advice, if the name
+    /// belongs to a different grant.
     public func existing(_ choice: Choice) throws(GrantError) -> Grant? {
         guard let grant = try store.grants(view: choice.view).first(where: { $0.name == choice.name }) else { return nil }
         let (old, new) = (grant.bookmark, choice.proposal.bookmark)

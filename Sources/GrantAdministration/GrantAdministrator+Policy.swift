@@ -2,10 +2,10 @@ import GrantModel
 import GrantStore
 
 extension GrantAdministrator {
-    /// Throws what `PolicyFiles.read` and `PolicyJudge.require` do, unless there is no policy or it permits all. Every change that
-    /// gives somebody more than before comes here.
+    /// Throws what `PolicyFiles.read` and `PolicyJudge.require` do, unless there is no policy or it
+    /// permits all. Every change that gives more access than before comes here.
     ///
-    /// `uid`: the user whose rules count; the actor's by default.
+    /// `uid`: the user whose rules count. The actor's by default.
     func requireAllowed(
         _ wishes: [(path: [UInt8], view: ViewName, access: Access)], to uid: UInt32? = nil
     ) throws(GrantError) {
@@ -34,8 +34,8 @@ extension GrantAdministrator {
         return result
     }
 
-    /// Resolves a path that a person has given, for the policy; missing names stay. `.invalidDirectory` if the filesystem does not
-    /// answer.
+    /// Resolves a path that a person has given, for the policy. Missing names stay.
+    /// `.invalidDirectory` if the filesystem does not answer.
     public static func judgedPath(of named: [UInt8], probe: DirectoryProbe = .inProcess) throws(GrantError) -> [UInt8] {
         let shown = String(decoding: named, as: UTF8.self)
         guard case .canonical(let path) = probe.ask([.canonical(named)])[0] else {

@@ -3,12 +3,13 @@ import GrantStore
 import GrantSystem
 
 extension GrantAdministrator {
-    /// Returns the grants, of every view and in whatever state, through which the directory can be reached: of itself, of a parent, of
-    /// a subdirectory, of a directory that shows one of these by a mount inside. If it is gone, or its filesystem does not answer, its
-    /// recorded path is compared.
+    /// Returns the grants, of every view and in any state, through which the directory can be
+    /// reached: of itself, of a parent, of a subdirectory, of a directory that shows one of these
+    /// by a mount inside. If it is gone, or its filesystem does not answer, its recorded path is
+    /// compared.
     ///
-    /// A path in a mount of this store stands for what it shows; no daemon is asked. `.notFound` for a name that the view does not
-    /// have, `.usage` for the view itself.
+    /// A path in a mount of this store means the directory that it shows. No daemon is asked.
+    /// `.notFound` for a name that the view does not have, `.usage` for the view itself.
     public func grants(reaching given: [UInt8]) throws(GrantError) -> [Grant] {
         let table = try LoopCheck.currentTable()
         let directory = try hostPath(ofShown: CanonicalPath.plain(given), in: table) ?? given
@@ -39,7 +40,8 @@ extension GrantAdministrator {
         }.map(\.grant)
     }
 
-    /// Maps an absolute path in a mount of this store to the path on the host; nil if it is in none.
+    /// Maps an absolute path in a mount of this store to the path on the host, or nil if it is in
+    /// none.
     private func hostPath(ofShown path: [UInt8], in table: MountTable) throws(GrantError) -> [UInt8]? {
         guard let entry = table.entry(holding: path), entry.type == GrantAdministrator.filesystemType else { return nil }
         let record = try store.mounts().first { record in

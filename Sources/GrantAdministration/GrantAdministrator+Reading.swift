@@ -4,7 +4,8 @@ import GrantStore
 import GrantSystem
 
 extension GrantAdministrator {
-    /// Returns the grants of one view or of all, with their present paths; revoked and expired ones only with `all`. Changes nothing.
+    /// Returns the grants of one view or of all, with their present paths. Revoked and expired ones
+    /// only with `all`. Changes nothing.
     public func list(view: ViewName? = nil, all: Bool = false) throws(GrantError) -> [GrantDescription] {
         let now = GrantAdministrator.now
         return describe(try store.grants(view: view).filter { all || $0.state(at: now) == .active })
@@ -21,7 +22,8 @@ extension GrantAdministrator {
         }
     }
 
-    /// Returns the paths at which running mounts hold the directories. Mounts that do not answer soon are left out.
+    /// Returns the paths at which running mounts hold the directories. Mounts that do not answer
+    /// soon are omitted.
     private func placesHeld(of grants: [Grant]) -> [GrantID: [UInt8]] {
         let views = Set(grants.map(\.view))
         let records = ((try? store.mounts()) ?? []).filter { views.contains(where: $0.shows) }

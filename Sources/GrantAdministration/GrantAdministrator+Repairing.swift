@@ -2,7 +2,7 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// A grant whose directory is not where it was, and what would repair it.
+/// A grant whose directory is not where it was, and its possible repair.
 public struct RepairProposal: Sendable {
     public enum Need: String, Sendable {
         /// Nothing: the directory was found elsewhere, and its next mount records the path.
@@ -13,11 +13,11 @@ public struct RepairProposal: Sendable {
         case volume
         /// Its filesystem has to answer.
         case answer
-        /// Somebody has to accept the other directory, or put the old one back.
+        /// A user has to accept the other directory, or put the old one back.
         case confirmation
         /// Copies have to be unmounted or removed until one is left.
         case choice
-        /// The directory has to come back; otherwise the grant can be removed.
+        /// The directory has to come back, otherwise the grant can be removed.
         case directory
     }
 
@@ -42,15 +42,16 @@ public struct RepairProposal: Sendable {
 }
 
 extension GrantAdministrator {
-    /// Returns every grant, in whatever state, whose directory is not where it was. Changes nothing.
+    /// Returns every grant, in any state, whose directory is not where it was. Changes nothing.
     public func repairs(view: ViewName? = nil) throws(GrantError) -> [RepairProposal] {
         let grants = try store.grants(view: view)
         return describe(grants).compactMap { RepairProposal($0, isInTrash: $0.finding == .missing && $0.reason != nil) }
     }
 
-    /// Accepts the directory that is now at the path of a grant whose own directory is gone, or the one that carries its tag, wherever
-    /// it is. What was reached through the old one stays refused. `.invalidDirectory` if the grant's directory was not replaced, a link
-    /// is in its place, or it could not be granted.
+    /// Accepts the directory that is now at the path of a grant whose own directory is gone, or the
+    /// directory that carries its tag, wherever it is. Files reached through the old one stay
+    /// refused. `.invalidDirectory` if the grant's directory was not replaced, a link is in its
+    /// place, or it could not be granted.
     public func confirm(_ grant: Grant, timeout: Double = standardTimeout) throws(GrantError) -> GrantChange {
         let described = describe([grant])[0]
         let path = described.copy ?? grant.bookmark.path
@@ -91,9 +92,10 @@ extension GrantAdministrator {
         return try broadcast([try store.rebookmark(grant, to: bookmark, by: actor)], timeout, withdraws: true)[0]
     }
 
-    /// Makes every mount of the grants' views close their directories, even if processes hold something of them, so that the
-    /// filesystems can be unmounted. The grants stay; a mount shows each again once its filesystem was unmounted and is back. A mount
-    /// in which an operation hangs in the filesystem does not confirm: nothing but the operation's end releases it.
+    /// Makes every mount of the grants' views close their directories, even if processes hold
+    /// something of them, so that the filesystems can be unmounted. The grants stay. A mount shows
+    /// each again once its filesystem was unmounted and is back. A mount in which an operation
+    /// hangs in the filesystem does not confirm: nothing but the operation's end releases it.
     public func release(_ grants: [Grant], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
         for grant in grants { try store.append(.released, view: grant.view, grant: grant.id, name: grant.name, by: actor) }
         var announcer = ChangeBroadcast(store: store, withdraws: false)

@@ -19,8 +19,8 @@ extension GrantAdministrator {
         }
     }
 
-    /// Returns what the directory is, for other hosts to compare; nil if its filesystem is not mounted on this machine.
-    /// `.invalidDirectory` as for `bookmark`.
+    /// Returns what the directory is, for other hosts to compare, or nil if its filesystem is not
+    /// mounted on this machine. `.invalidDirectory` as for `bookmark`.
     public static func identity(of place: SharedDirectory, store: String, probe: DirectoryProbe) throws(GrantError) -> FileIdentity? {
         do throws(GrantError) {
             return try find(place, store: store, probe: probe).bookmark.identity
@@ -51,7 +51,8 @@ extension GrantAdministrator {
                 failure = refusal(.invalidDirectory, "a link leads from \(shown(candidate.path)) to somewhere else", nil)
                 continue
             }
-            // What was mounted there may have been unmounted meanwhile, and what lies below it bookmarked.
+            // The filesystem may have been unmounted meanwhile, and the directory below it
+            // bookmarked.
             guard place.filesystem.isThat(of: proposal.bookmark, candidate.entry),
                 place.candidates(in: try mountTable()).contains(where: { $0.path == candidate.path && $0.entry.id == candidate.entry.id })
             else { continue }
@@ -89,7 +90,7 @@ extension GrantAdministrator {
 private func shown(_ path: [UInt8]) -> String { String(decoding: path, as: UTF8.self) }
 
 extension SharedDirectory {
-    /// How many mounts of one filesystem are looked at.
+    /// How many mounts of one filesystem are inspected.
     private static let candidateLimit = 32
 
     /// The paths at which the directory may be found, and on which mount each lies, that with the shortest mountpoint first.
@@ -115,10 +116,12 @@ extension FilesystemName {
     fileprivate func mayBe(_ entry: MountEntry) -> Bool {
         switch self {
         case .uuid:
-            // Which one it is says the bookmark; servers and daemons, which may hang, are not asked.
+            // Which one it is says the bookmark. Servers and daemons, which may hang, are not
+            // asked.
             return !FilesystemTraits(type: entry.type).isRemote && entry.source.first == UInt8(ascii: "/")
         case .source(let source):
-            // Whoever may mount with FUSE chooses the source: only root's mounts say whose they are.
+            // A user that may mount with FUSE chooses the source: only root's mounts say whose they
+            // are.
             let isFUSE = entry.type == "fuse" || entry.type == "fuseblk" || entry.type.hasPrefix("fuse.")
             return entry.source == Array(source.utf8)
                 && (!isFUSE || entry.superOptions.split(separator: ",").contains("user_id=0"))

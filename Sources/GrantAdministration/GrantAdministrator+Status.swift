@@ -6,7 +6,7 @@ import GrantSystem
 /// The status of a mount, and the processes that hold something of it.
 public struct MountReport: Sendable {
     public let record: MountRecord
-    /// nil if the daemon did not answer; `unresponsiveReason` is the reason.
+    /// nil if the daemon did not answer. `unresponsiveReason` is the reason.
     public private(set) var status: MountStatus?
     public let unresponsiveReason: String?
     public let holders: [Holder]
@@ -14,7 +14,7 @@ public struct MountReport: Sendable {
     public let unseen: [UnseenProcess]
     /// Whether its daemon has died and something is left of the mount.
     public var isDead = false
-    /// Its counters, if they were asked for.
+    /// Its counters, if they were requested.
     public var counts: MountMetrics?
 
     /// Returns the same report with only those grants for which the condition holds.
@@ -39,15 +39,17 @@ extension GrantAdministrator {
         return zip(paths, isDead).filter(\.1).map(\.0)
     }
 
-    /// Returns every mount of the store that is live or of which something is left, with its counters if `counting`. All daemons are
-    /// asked concurrently; each has `timeout` seconds, and the search for holders as many, at least five. Records of mounts of which nothing
-    /// is left are removed.
+    /// Returns every mount of the store that is live or of which something is left, with its
+    /// counters if `counting`. All daemons are asked concurrently. Each has `timeout` seconds, and
+    /// the search for holders as many, at least five. Records of mounts of which nothing is left
+    /// are removed.
     public func status(view: ViewName? = nil, timeout: Double = 2, counting: Bool = false) throws(GrantError) -> [MountReport] {
         let records = try store.mounts(view: view)
         let answers = inParallel(records) { record in
             Daemons.ask(record, counting ? .metrics : .status, of: store, deadline: Clock.deadline(seconds: timeout))
         }
-        // Most machines are looked through in a fraction of a second; a large one may take more than the daemons may.
+        // The search takes a fraction of a second on most machines. A large one may take more than
+        // the daemons may.
         let deadline = Clock.deadline(seconds: max(timeout, 5))
         let deadMounts = try store.deadMounts(of: zip(records, answers).filter { $1.isDead }.map(\.0), until: deadline)
         let table = (try? MountTable.current()) ?? MountTable(entries: [])

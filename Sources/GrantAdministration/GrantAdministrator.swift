@@ -4,8 +4,9 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// The operations behind the commands. Each change is first made durable in the store and then sent to every mount of the view,
-/// concurrently; the mounts' answers are returned with it. Nothing is printed here.
+/// The operations behind the commands. Each change is first made durable in the store and then sent
+/// to every mount of the view, concurrently. The mounts' answers are returned with it. Nothing is
+/// printed here.
 public struct GrantAdministrator: Sendable {
     /// The type in /proc/mounts.
     public static let filesystemType = "fuse.grantfs"
@@ -29,7 +30,8 @@ public struct GrantAdministrator: Sendable {
     /// Returns the selected grants, each once, in the order of the selectors. `.notFound` and `.ambiguous` for the first selector that
     /// fails.
     ///
-    /// `verb`: what is done to the grants; the error then says that it was done to none, as in “nothing was revoked”.
+    /// `verb`: the action on the grants. The error then says that it was done to none, as in
+    /// “nothing was revoked”.
     public func select(_ selectors: [Selector], view: ViewName? = nil, to verb: String? = nil) throws(GrantError) -> [Grant] {
         guard let verb else { return try select(selectors, view: view) }
         do throws(GrantError) {

@@ -17,7 +17,7 @@ public struct MountConfirmation: Sendable {
     public var processes: [Int32] = []
     /// Why it is not confirmed.
     public var reason: String?
-    /// What has to be done about it; nil if it confirms by itself as soon as it can.
+    /// Advice about it, or nil if it confirms by itself as soon as it can.
     public var advice: String?
     /// Whether its daemon has died while the kernel's cache of it was held: no daemon will ever make it drop that. It is confirmed once
     /// no process holds anything.

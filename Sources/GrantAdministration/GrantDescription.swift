@@ -1,12 +1,12 @@
 import GrantBookmarks
 import GrantModel
 
-/// A grant with what a look at the disk adds to its record.
+/// A grant with the data that a look at the disk adds to its record.
 public struct GrantDescription: Sendable {
     public let grant: Grant
     public let state: GrantState
     public let finding: BookmarkFinding
-    /// The directory's present path; its last known path if it was not found.
+    /// The directory's present path. Its last known path if it was not found.
     public let path: [UInt8]
     /// Details of the finding, for people.
     public let reason: String?

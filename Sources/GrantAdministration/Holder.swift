@@ -45,7 +45,8 @@ public struct Holder: Sendable {
         return search
     }
 
-    /// Returns what one process holds; nil if it cannot be inspected, or not until that moment of `Clock.monotonic`.
+    /// Returns what one process holds, or nil if it cannot be inspected, or not until that moment
+    /// of `Clock.monotonic`.
     static func search(by pid: Int32, of device: DeviceNumber, until deadline: Int64) -> Holder? {
         ProcessInspector.inspect([pid], until: deadline) { Holder.held(by: $0, of: [device], $1) }.found[pid]?[device]
     }
@@ -87,7 +88,7 @@ public struct UnseenProcess: Sendable {
     public let pid: Int32
     /// The name from /proc/PID/comm.
     public let command: [UInt8]
-    /// There was no time for it. Otherwise the kernel lets nobody look at it.
+    /// There was no time for it. Otherwise the kernel denies its inspection.
     public let wasSkipped: Bool
 
     /// nil if it has ended meanwhile.
@@ -113,7 +114,7 @@ private struct ProcessScan {
 
     private(set) var held: [DeviceNumber: Found] = [:]
     private let devices: Set<DeviceNumber>
-    /// A thread of which the memory, the descriptors, the directories were looked at last.
+    /// A thread whose memory, descriptors and directories were inspected last.
     private var (memory, descriptors, directories): (Int32, Int32, Int32) = (0, 0, 0)
 
     init(devices: Set<DeviceNumber>) { self.devices = devices }

@@ -6,8 +6,8 @@ import GrantSystem
 enum KeptWorkplace {
     /// Removes a workplace without saved content. Another is renamed to `DOCUMENT.kept-` and 8 digits.
     ///
-    /// - Parameter document: the document's name in `parent`; empty if it is unknown.
-    /// - Returns: the new name; nil if nothing is kept.
+    /// - Parameter document: the document's name in `parent`, or empty if it is unknown.
+    /// - Returns: the new name, or nil if nothing is kept.
     /// - Throws: ESTALE if the name is another file, which stays.
     static func end(
         _ directory: borrowing FileDescriptor, named name: [UInt8], in parent: borrowing FileDescriptor, document: [UInt8]
@@ -20,7 +20,7 @@ enum KeptWorkplace {
         return try keep(directory, named: name, in: parent, document: document)
     }
 
-    /// Renames a workplace, whatever is in it. Returns the new name.
+    /// Renames a workplace, even if it is not empty. Returns the new name.
     static func keep(
         _ directory: borrowing FileDescriptor, named name: [UInt8], in parent: borrowing FileDescriptor, document: [UInt8]
     ) throws(Errno) -> [UInt8] {

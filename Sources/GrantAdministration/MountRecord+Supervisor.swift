@@ -42,8 +42,8 @@ extension MountRecord {
     public func isSupervised(in directory: String) -> Bool {
         var seen: [ProcessIdentity]
         var now = MountRecord.supervisors(of: id, in: directory)
-        // A supervisor ends when the next daemon serves, which has recorded its own supervisor before. So what was read may be
-        // outdated.
+        // A supervisor ends when the next daemon serves, which has recorded its own supervisor
+        // before. So this record may be outdated.
         repeat {
             seen = now
             if seen.contains(where: \.mayRun) { return true }
@@ -64,8 +64,8 @@ extension MountRecord {
         }
     }
 
-    /// Whether its daemon runs, or another will follow; also if that is unknown, since a live mount must not be taken for dead because
-    /// the machine is busy.
+    /// Whether its daemon runs, or another will follow. Also if that is unknown, since a live mount
+    /// must not be taken for dead because the machine is busy.
     public func isServed(in directory: String) -> Bool { process.mayRun || isSupervised(in: directory) }
 
     /// Whether its daemon is defunct and no other will follow.

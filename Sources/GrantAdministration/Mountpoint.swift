@@ -8,7 +8,8 @@ public struct Mountpoint: Sendable {
     /// Absolute, canonical.
     public let path: [UInt8]
 
-    /// Resolves links. It looks only at what is above the mountpoint: what is mounted there may hang.
+    /// Resolves links. It inspects only the directories above the mountpoint: the mounted
+    /// filesystem may hang.
     public init(_ given: [UInt8]) throws(GrantError) {
         do {
             path = try Mountpoint.resolve(given, links: 40)
@@ -22,7 +23,7 @@ public struct Mountpoint: Sendable {
 
     private static func resolve(_ given: [UInt8], links: Int) throws(Errno) -> [UInt8] {
         let path = try CanonicalPath.resolveAbove(given)
-        // A mountpoint is a directory; the kernel knows that without asking.
+        // A mountpoint is a directory. The kernel knows that without asking.
         guard let target = try? CanonicalPath.target(of: path) else { return path }
         if links == 0 { throw Errno(ELOOP) }
         let directory = path.lastIndex(of: 0x2F).map { Array(path[..<$0]) } ?? []
@@ -45,8 +46,9 @@ public struct Mountpoint: Sendable {
         try LoopCheck.currentTable().entry(mountpoint: path)
     }
 
-    /// Makes sure that a view can be mounted here. Cleans up a dead mount of a view of this store first, and calls `cleaned`.
-    /// `.mountFailed` with the reason for any other obstacle; nothing is changed then.
+    /// Makes sure that a view can be mounted here. Cleans up a dead mount of a view of this store
+    /// first, and calls `cleaned`. `.mountFailed` with the reason for any other obstacle. Nothing
+    /// is changed then.
     ///
     /// `isTemporary`: it belongs to a `TemporaryMount`. That is in the store's directory, which no grant may contain or lie in, so the
     /// recorded paths of grants are used: no directory and no other mount is asked, and none that hangs can block it.
@@ -95,8 +97,8 @@ public struct Mountpoint: Sendable {
         return identity
     }
 
-    /// Unmounts that mount and no other. For unprivileged users it goes by the path, which it compares right before; fusermount3
-    /// unmounts only FUSE mounts of the same user.
+    /// Unmounts that mount and no other. For unprivileged users it uses the path, which it compares
+    /// right before. fusermount3 unmounts only FUSE mounts of the same user.
     public func unmount(_ mount: MountIdentity, lazy: Bool) throws(Errno) {
         if geteuid() == 0 {
             if lazy { return try mount.detach() }
@@ -149,8 +151,9 @@ public struct Mountpoint: Sendable {
         cleaned("cleaned away the dead mount at \(shown)")
     }
 
-    /// Whether the kernel answers ENOTCONN; `ifSilent` if there is no answer within two seconds. It opens the directory, because
-    /// attributes may be cached, and does so on a thread of its own, because a daemon that hangs never answers.
+    /// Whether the kernel answers ENOTCONN, or `ifSilent` if there is no answer within two seconds.
+    /// It opens the directory, because attributes may be cached, and does so on a thread of its
+    /// own, because a daemon that hangs never answers.
     func isDead(ifSilent: Bool = false) -> Bool {
         let path = path
         let answer = Lock<Int32?>(nil)

@@ -13,7 +13,7 @@ public enum ObeyedFiles {
         let table = try LoopCheck.currentTable()
         let place = Place(path, in: table)
         for obeyed in named + places() {
-            // Where it is, and where the name is that leads there: a link can be replaced.
+            // The file's location, and that of the name that leads there: a link can be replaced.
             let paths = [CanonicalPath.resolveWhatExists(obeyed), (try? CanonicalPath.resolveAbove(obeyed)) ?? obeyed]
             guard let found = paths.map({ Place($0, in: table) }).first(where: { place.meets($0) }) else { continue }
             let (shown, file) = (String(decoding: path, as: UTF8.self), String(decoding: obeyed, as: UTF8.self))
@@ -48,7 +48,8 @@ public enum ObeyedFiles {
         return found
     }
 
-    /// The directory, and what lies in it and in its directories: each may be a link to a file elsewhere.
+    /// The directory, and the files in it and in its directories: each may be a link to a file
+    /// elsewhere.
     private static func withLinks(_ directory: [UInt8]) -> [[UInt8]] {
         var found = [directory]
         for name in (try? DirectoryNames.of(directory)) ?? [] {
@@ -65,7 +66,7 @@ public enum ObeyedFiles {
         return CanonicalPath.bytes(of: value)
     }
 
-    /// The home that the user database names; a service may have another in its environment.
+    /// The home that the user database names. A service may have another in its environment.
     private static func homeOfUser() -> [UInt8]? {
         guard let entry = getpwuid(geteuid()), let home = entry.pointee.pw_dir, home[0] == CChar(UInt8(ascii: "/")) else { return nil }
         return CanonicalPath.bytes(of: home)

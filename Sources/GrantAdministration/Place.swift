@@ -36,7 +36,7 @@ struct Place: Hashable {
         self.init(path: mountpoint, device: parent.device, pathInFilesystem: CanonicalPath.join(parent.pathInFilesystem, name))
     }
 
-    /// The directory that a mount shows, whatever covers it by now.
+    /// The directory that a mount shows, even if another mount covers it by now.
     init(root entry: MountEntry) {
         self.init(path: entry.mountpoint, device: entry.device, pathInFilesystem: entry.root)
     }

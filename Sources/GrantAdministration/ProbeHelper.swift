@@ -21,7 +21,7 @@ final class ProbeHelper: Sendable {
 
     private let socket: UnixSocket
     private let pid: Int32
-    /// Whether it has said that it is there.
+    /// Whether it has reported its start.
     private let hasBegun = Lock(false)
 
     /// A child of this process that calls `DirectoryProbe.serve` on the other end.
@@ -89,7 +89,7 @@ final class ProbeHelper: Sendable {
         return false
     }
 
-    /// Asks the process to end as soon as it can, which may be never; does not wait for that.
+    /// Asks the process to end as soon as it can, which may be never. Does not wait for that.
     func end() {
         let pid = pid
         kill(pid, SIGKILL)

@@ -4,7 +4,7 @@ import GrantSystem
 
 /// A request about files on filesystems that may hang.
 package enum ProbeRequest: Sendable {
-    /// Resolves a bookmark; `heldAt` is the path where a running mount holds it.
+    /// Resolves a bookmark. `heldAt` is the path where a running mount holds it.
     case find(Bookmark, heldAt: [UInt8]?)
     /// Bookmarks the directory at a path as it was given.
     case bookmark(directory: [UInt8])
@@ -35,7 +35,7 @@ package enum ProbeAnswer: Sendable {
     case found(FoundDirectory)
     case bookmarked(NamedDirectory)
     case canonical([UInt8])
-    /// Done; the previous tag.
+    /// Done. The value is the previous tag.
     case tagged(before: DirectoryTag?)
     case listed(DirectoryListing)
     /// The names of the links that lead to directories.
@@ -54,7 +54,7 @@ package struct FoundDirectory: Sendable {
     var copy: [UInt8]?
 }
 
-/// The bookmark of a directory that somebody named.
+/// The bookmark of a directory that a user named.
 package struct NamedDirectory: Sendable {
     var bookmark: Bookmark
     /// The device of the mount through which it was reached.

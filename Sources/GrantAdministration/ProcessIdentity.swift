@@ -16,8 +16,8 @@ public struct ProcessIdentity: Hashable, Sendable {
         self.bootID = bootID
     }
 
-    /// The running process with this pid; nil if there is none, or it is defunct: only waiting for its parent, or for a thread in a
-    /// system call that no signal ends.
+    /// The running process with this pid, or nil if there is none, or it is defunct: only waiting
+    /// for its parent, or for a thread in a system call that no signal ends.
     public init?(running pid: Int32) {
         guard let identity = ProcessIdentity.inspect(pid), !ProcessState.isOver(pid) else { return nil }
         self = identity
@@ -70,8 +70,9 @@ public struct ProcessIdentity: Hashable, Sendable {
     /// Whether it was seen running. To decide whether a mount is dead, use `mayRun`.
     public var isRunning: Bool { ProcessIdentity(running: pid) == self }
 
-    /// Whether it exists and is known never to run again, whatever it still has open: connections to its sockets are accepted and never
-    /// answered. Unlike a missing process, that does not depend on the PID namespace.
+    /// Whether it exists and is known never to run again, even if it still has files open:
+    /// connections to its sockets are accepted and never answered. Unlike a missing process, that
+    /// does not depend on the PID namespace.
     public var isDefunct: Bool { ProcessState.isOver(pid) && bootID == Boot.id && ProcessIdentity.inspect(pid) == self }
 
     private static func fields(_ stat: [UInt8]) -> [String]? {
@@ -85,7 +86,7 @@ extension GrantStore {
     /// Removes the record of a mount whose daemon has died, and the files that it left.
     func forget(_ record: MountRecord) throws(GrantError) {
         try unregister(record.id)
-        // Only a name in the store's own directory, whatever the record contains.
+        // Only a name in the store's own directory, even if the record contains another path.
         if !record.socket.utf8.contains(UInt8(ascii: "/")) { unlink(runDirectory + "/" + record.socket) }
         MountRecord.forgetSupervisor(of: record.id, in: runDirectory)
     }
@@ -105,6 +106,6 @@ extension MountRecord {
         return entry
     }
 
-    /// The device number of its filesystem, wherever that is mounted by now; nil if unknown.
+    /// The device number of its filesystem, wherever that is mounted by now, or nil if unknown.
     func device(in table: MountTable) -> DeviceNumber? { connection?.device ?? entry(in: table)?.device }
 }

@@ -1,6 +1,6 @@
 import GrantSystem
 
-/// Inspects processes through /proc without being blocked by one that the kernel lets nobody inspect.
+/// Inspects processes through /proc without being blocked by an uninspectable one.
 ///
 /// During execve(2) the kernel holds the process's `exec_update_lock`, and most files below /proc/PID wait for it. A program can make
 /// that last: the exec closes a file of its own FUSE filesystem, which never answers. It can hold the lock of its memory in similar
@@ -43,7 +43,8 @@ enum ProcessInspector {
             left.append(pid)
             if Clock.monotonic >= deadline { skipped.insert(pid) }
             progress.withLock { progress in
-                // It may have finished this moment; and with many processes the last ones may not have begun.
+                // It may have finished this moment, and with many processes the last ones may not
+                // have begun.
                 if progress.begun.contains(pid), progress.found[pid] == nil { _ = stuck.withLock { $0.insert(pid) } }
             }
         }

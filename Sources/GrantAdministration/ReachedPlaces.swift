@@ -3,8 +3,8 @@ import GrantSystem
 
 /// The mounts of a table, each with the directory that it covers and the directory that it shows.
 ///
-/// A grant in a mount with `-o submounts` shows what is mounted inside its directory. Commands do not know which mounts will have that
-/// option, so they count each mount inside.
+/// A grant in a mount with `-o submounts` shows the mounts inside its directory. Commands do not
+/// know which mounts will have that option, so they count each mount inside.
 struct ReachedPlaces {
     private let table: MountTable
     private let mounts: [(covered: Place, shown: Place)]

@@ -6,7 +6,7 @@ import GrantSystem
 enum StarvedProcesses {
     /// Kills those of the processes that a daemon has named which hold something of its mount, and waits for their end. Returns them.
     ///
-    /// A process that holds nothing of the mount is left alone, whatever the daemon says.
+    /// A process that holds nothing of the mount is left alone, even if the daemon reports it.
     static func kill(_ pids: [Int32], of record: MountRecord, until deadline: Int64) -> [Holder] {
         guard !pids.isEmpty, let device = record.connection?.device else { return [] }
         return Set(pids).subtracting([getpid(), record.pid]).sorted().compactMap { pid in

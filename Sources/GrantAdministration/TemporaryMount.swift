@@ -3,11 +3,12 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// A mount, and perhaps a view, for one command. They are gone with it, however it ends.
+/// A mount, and perhaps a view, for one command. They end with it, however it ends.
 ///
-/// It has a directory to mount on and a lock file in the store's `run` directory, beside the sockets. The command holds the lock; the
-/// kernel releases it when the command ends. The next one to get the lock cleans up: the mount's daemon, which waits for it, or, if
-/// that has ended as well, the next command that opens the store.
+/// It has a directory to mount on and a lock file in the store's `run` directory, beside the
+/// sockets. The command holds the lock. The kernel releases it when the command ends. The next one
+/// to get the lock cleans up: the mount's daemon, which waits for it, or, if that has ended as
+/// well, the next command that opens the store.
 public final class TemporaryMount: Sendable {
     /// `run-` and 16 hexadecimal digits: the name of the file, of the directory, and of the view if it has its own.
     public let label: String
@@ -34,7 +35,7 @@ public final class TemporaryMount: Sendable {
     /// The name of its lock file.
     public var file: String { TemporaryMount.file(label: label, hasOwnView: hasOwnView) }
 
-    /// `.storeUnavailable` if its lock file or directory cannot be made; nothing is left then.
+    /// `.storeUnavailable` if its lock file or directory cannot be made. Nothing is left then.
     ///
     /// `label`: from `newLabel`, if it was needed before.
     public static func create(in store: GrantStore, hasOwnView: Bool, label: String = newLabel()) throws(GrantError) -> TemporaryMount {
@@ -55,7 +56,8 @@ public final class TemporaryMount: Sendable {
         }
     }
 
-    /// Waits until the command that made it has ended. nil if it is cleaned up already; otherwise the caller has to call `clean`.
+    /// Waits until the command that made it has ended. nil if it is cleaned up already. Otherwise
+    /// the caller has to call `clean`.
     public static func awaitEnd(of file: String, in store: GrantStore) -> TemporaryMount? {
         take(file, in: store, waits: true)
     }
@@ -66,7 +68,8 @@ public final class TemporaryMount: Sendable {
         return Set(names.filter { $0.hasPrefix("run-") && $0.hasSuffix(".view") }.compactMap { try? ViewName(String($0.dropLast(5))) })
     }
 
-    /// Cleans up after commands that ended without doing so, best effort. What cannot be done now is left for the next one.
+    /// Cleans up after commands that ended without doing so, best effort. The rest is left for the
+    /// next command.
     public static func sweep(_ store: GrantStore) {
         for name in (try? DirectoryNames.of(store.runDirectory.utf8)) ?? [] {
             guard let left = take(String(decoding: name, as: UTF8.self), in: store, waits: false) else { continue }
@@ -83,8 +86,8 @@ public final class TemporaryMount: Sendable {
         return TemporaryMount(label: String(parts[0]), hasOwnView: parts[1] == "view", store: store, lock: lock)
     }
 
-    /// Removes the mount, the grants and the files; does nothing if they are gone. If the grants cannot be removed, the rest is, and
-    /// the lock file stays for another try.
+    /// Removes the mount, the grants and the files. Does nothing if they are gone. If the grants
+    /// cannot be removed, the rest is, and the lock file stays for another try.
     public func clean() throws(GrantError) {
         var failure: GrantError?
         do throws(GrantError) {
@@ -110,13 +113,15 @@ public final class TemporaryMount: Sendable {
         let administrator = GrantAdministrator(store: store)
         // On disk they are when they are removed. Should the machine stop before, the lock file is left, and the next command cleans up.
         _ = try administrator.revoke(grants, timeout: 2, waitsForDisk: false)
-        // Nobody has to be told that the names are unknown now instead of refused: the mount is about to go.
+        // No process has to be told that the names are unknown now instead of refused: the mount is
+        // about to go.
         try store.remove(grants.map(\.id), by: administrator.actor)
     }
 }
 
 extension GrantAdministrator {
-    /// Returns a mount of the view that answers and is not made for one command only; nil if there is none. Of several, the oldest.
+    /// Returns a mount of the view that answers and is not made for one command only, or nil if
+    /// there is none. Of several, the oldest.
     public func liveMount(of view: ViewName) throws(GrantError) -> MountRecord? {
         let table = try LoopCheck.currentTable()
         let temporary = Array((store.runDirectory + "/").utf8)

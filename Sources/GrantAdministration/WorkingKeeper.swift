@@ -3,15 +3,17 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// The process beside a daemon that has the kernel forget what is cached once the daemon has died (`grantfs keeper`).
+/// The process beside a daemon that drops the kernel's cache once the daemon has died (`grantfs
+/// keeper`).
 public enum WorkingKeeper {
     /// The name of such a process as long as it may have something to do.
     public static let name = "grantfs-keeper"
-    /// Its name when only listings are left that programs keep locked: whoever waits for it need not wait for them.
+    /// Its name when only listings are left that programs keep locked. A process that waits for it
+    /// need not wait for them.
     public static let nameAtTheEnd = "grantfs-kept"
 
-    /// The keeper of a mount whose daemon has died; nil if it has done its work, was killed, or belongs to another user, who could make a
-    /// process look like one.
+    /// Returns the keeper of a mount whose daemon has died. Nil if it has done its work or was
+    /// killed. Nil also if it belongs to another user, who could make a process look like one.
     static func of(_ record: MountRecord) -> Int32? {
         guard let connection = record.connection else { return nil }
         let mount = "\(connection.device.major):\(connection.device.minor):"

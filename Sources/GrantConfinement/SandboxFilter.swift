@@ -3,8 +3,8 @@ import CGrantSeccomp
 import Glibc
 import GrantSystem
 
-/// The seccomp(2) filter of a sandbox, by libseccomp: system calls that namespaces do not confine. It lists what is refused (EPERM),
-/// because any program is to run there.
+/// The seccomp(2) filter of a sandbox, by libseccomp: system calls that namespaces do not confine.
+/// It lists the refused calls (EPERM), because any program must run there.
 public enum SandboxFilter {
     /// Keyrings belong to users and sessions, which no namespace separates: keyrings(7).
     private static let keys = ["add_key", "keyctl", "request_key"]
@@ -26,7 +26,8 @@ public enum SandboxFilter {
     public static func file(hasNetwork: Bool) throws(Errno) -> FileDescriptor {
         guard let filter = seccomp_init(cseccomp_allow) else { throw Errno(ENOMEM) }
         defer { seccomp_release(filter) }
-        // Programs of other architectures have other call numbers; without these lines they would be killed.
+        // Programs of other architectures have other call numbers. Without these lines they would
+        // be killed.
         for architecture in foreign {
             let result = seccomp_arch_add(filter, architecture)
             if result < 0, result != -EEXIST { throw Errno(-result) }
@@ -79,7 +80,8 @@ public enum SandboxFilter {
     }
 }
 
-/// Resources shared with other processes, which a thread and the programs it starts can leave for good.
+/// Resources shared with other processes, which a thread and the programs it starts can leave and
+/// not enter again.
 public enum SharedResources {
     /// Replaces the session keyring by an empty one.
     public static func leaveSessionKeyring() throws(Errno) { _ = try Errno.check(clinux_session_keyring_leave()) }

@@ -13,7 +13,8 @@ public enum SystemCallFilter {
         case end
     }
 
-    /// Installs the filter in every thread, for good: only the calls of `SystemCalls`, and no rights gained by exec.
+    /// Installs the filter in every thread, irrevocably: only the calls of `SystemCalls`, and no
+    /// rights gained by exec.
     ///
     /// `.ENOSYS` or `.EINVAL` where the kernel has no filters.
     public static func install(_ refusal: Refusal = .error) throws(Errno) {
@@ -23,7 +24,8 @@ public enum SystemCallFilter {
         defer { seccomp_release(filter) }
         // Applies to threads that already exist as well.
         try check(seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1))
-        // The daemon runs nobody else's code, so the mitigation of speculative store bypass would only cost time.
+        // The daemon runs no foreign code, so the mitigation of speculative store bypass would only
+        // cost time.
         _ = seccomp_attr_set(filter, SCMP_FLTATR_CTL_SSB, 1)
         // A binary tree, so that the lookup takes few steps in a long list.
         _ = seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2)

@@ -59,7 +59,7 @@ enum SystemCalls {
         tgkill tkill
         """)
 
-    /// Capabilities can be lowered and raised again within what is permitted, never gained.
+    /// Capabilities can be lowered and raised again within the permitted set, never gained.
     private static let identity = words(
         """
         getuid geteuid getgid getegid getgroups getresuid getresgid setfsuid setfsgid setgroups capget capset getpgrp getpgid

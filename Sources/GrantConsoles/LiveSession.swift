@@ -17,7 +17,7 @@ public protocol LiveConsole: Sendable {
 
 public enum LiveAnswer<Snapshot: Sendable>: Sendable {
     case seen(Snapshot)
-    /// The update failed; the last data stays.
+    /// The update failed. The last data stays.
     case failed(String)
     /// The result of an action.
     case done(String)
@@ -32,7 +32,7 @@ extension LiveEffect: Equatable where Action: Equatable {}
 
 /// A console on a screen. One thread updates the data, others carry out actions, so keys are handled even if a mount or server hangs.
 public final class LiveSession<Console: LiveConsole> {
-    /// The functions that do the work; the session knows neither stores nor mounts.
+    /// The functions that do the work. The session knows neither stores nor mounts.
     public struct Work: Sendable {
         public var look: @Sendable () throws(GrantError) -> Console.Snapshot
         /// Returns the result, for people.

@@ -13,9 +13,10 @@ public struct DeclaredGrant: Sendable {
     public let coordination: Coordination
     /// Whether a granted file is shown in a directory of its own.
     public let asDirectory: Bool
-    /// The hosts that a grant of the fleet is for; nil: all.
+    /// The hosts that a grant of the fleet is for. Nil is all.
     public let hosts: String?
-    /// The filesystem, from whose root on the path of a grant of the fleet goes; nil: the path is that on the hosts.
+    /// The filesystem at whose root the path of a grant of the fleet begins. If it is nil, the path
+    /// is that on the hosts.
     public let filesystem: FilesystemName?
     /// The declaration's location: `FILE:LINE`.
     public let place: String

@@ -1,7 +1,8 @@
 import GrantModel
 
-/// The administrator's policy on grants: who may grant what to which views, and what nobody may grant. It has the names of users,
-/// groups and directories as they were written; the caller looks them up on this machine.
+/// The administrator's policy on grants: which users may grant which directories to which views,
+/// and which directories no user may grant. It has the names of users, groups and directories as
+/// they were written. The caller looks them up on this machine.
 public struct GrantPolicy: Sendable {
     public enum Subject: Sendable, Hashable {
         case everybody
@@ -15,7 +16,8 @@ public struct GrantPolicy: Sendable {
         public let path: [UInt8]
         /// Whether the path is relative to that home.
         public let isInHome: Bool
-        /// Whether only what is in the directory is meant, not the directory itself: it was written with `/*` at its end.
+        /// Whether only the contents of the directory are meant, not the directory itself: it was
+        /// written with `/*` at its end.
         public let isBelowAlone: Bool
         /// As it was written.
         public let text: String
@@ -32,7 +34,7 @@ public struct GrantPolicy: Sendable {
         }
     }
 
-    /// Who may grant which directories to which views.
+    /// A rule that allows users to grant directories to views.
     public struct Rule: Sendable {
         public let who: [Subject]
         public let directories: [Directory]
@@ -55,7 +57,7 @@ public struct GrantPolicy: Sendable {
     }
 
     public private(set) var revokers: [Revokers] = []
-    /// What nobody may grant.
+    /// Directories that no user may grant.
     public private(set) var never: [Directory] = []
     public private(set) var rules: [Rule] = []
     /// The files that were read.
@@ -64,15 +66,16 @@ public struct GrantPolicy: Sendable {
     /// Why `[[allow]]` and `[[revoke]]` tables of the files are not used, each with its line. They allow nothing.
     public private(set) var flaws: [GrantError] = []
 
-    /// Makes a policy that lets nobody but root grant anything.
+    /// Makes a policy that lets only root grant anything.
     public init() {}
 
     /// Parses a file and adds its rules. `.invalidFile`, with the line, for invalid TOML, an unknown key, or an invalid value.
     ///
     /// - Parameters:
     ///   - file: the file's name in messages.
-    ///   - leavesOut: whether an `[[allow]]` or `[[revoke]]` that is invalid is left out and reported in `flaws`. An invalid `never`
-    ///     is always an error, because without it more would be allowed.
+    ///   - leavesOut: whether an invalid `[[allow]]` or `[[revoke]]` is omitted and reported in
+    ///     `flaws`. An invalid `never` is always an error, because without it more would be
+    ///     allowed.
     public mutating func read(_ bytes: [UInt8], file: String, leavesOut: Bool = false) throws(GrantError) {
         let reader = GrantPolicyReader(file: file)
         var flaws: [GrantError] = []
@@ -94,7 +97,7 @@ public struct GrantPolicy: Sendable {
         self.flaws += flaws
     }
 
-    /// Returns nil for a table that is left out because of a flaw.
+    /// Returns nil for a table that is omitted because of a flaw.
     private static func used<Table>(
         _ leavesOut: Bool, _ flaws: inout [GrantError], _ table: () throws(GrantError) -> Table
     ) throws(GrantError) -> Table? {

@@ -1,6 +1,6 @@
 import GrantModel
 
-/// A person's decisions, made beforehand, about requests of programs for directories.
+/// A person's decisions, made in advance, about requests of programs for directories.
 public struct RequestPolicy: Sendable {
     public enum Verdict: Sendable {
         case allowed, denied, toBeAsked
@@ -9,7 +9,7 @@ public struct RequestPolicy: Sendable {
     private var allowed: [SandboxProfile.Grant] = []
     private var denied: [[UInt8]] = []
 
-    /// Makes a policy in which every request is asked about.
+    /// Makes a policy that asks the person about every request.
     public init() {}
 
     /// Parses a TOML file with `deny = ["~/.ssh"]` and `[[allow]]` tables of `path` and `access`. `.invalidFile`, with the line, for
@@ -29,7 +29,8 @@ public struct RequestPolicy: Sendable {
         }
     }
 
-    /// Returns the policy with each path mapped by `change`, which resolves links so that a request cannot go by another path.
+    /// Returns the policy with each path mapped by `change`, which resolves links so that a request
+    /// cannot use another path.
     public func mapped(_ change: ([UInt8]) -> [UInt8]) -> RequestPolicy {
         var result = self
         result.allowed = allowed.map { SandboxProfile.Grant(path: change($0.path), access: $0.access) }
@@ -37,8 +38,8 @@ public struct RequestPolicy: Sendable {
         return result
     }
 
-    /// Decides on a directory; `path` has no links. A denied directory denies everything in it and every directory that holds it.
-    /// Denial wins.
+    /// Decides on a directory. `path` has no links. A denied directory denies everything in it and
+    /// every directory that holds it. Denial wins.
     public func verdict(on path: [UInt8], _ access: Access) -> Verdict {
         if denied.contains(where: { lies(path, in: $0) || lies($0, in: path) }) { return .denied }
         let isAllowed = allowed.contains { lies(path, in: $0.path) && (access == .readOnly || $0.access == .readWrite) }

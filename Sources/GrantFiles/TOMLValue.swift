@@ -14,7 +14,7 @@ struct TOMLValue {
     }
 
     let kind: Kind
-    /// Counted from 1; 0 where it is not known.
+    /// Counted from 1, or 0 where it is not known.
     let line: Int
 
     /// A syntax error. The line is 0 where it is not known.

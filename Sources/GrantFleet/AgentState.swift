@@ -17,7 +17,8 @@ struct AgentState: Sendable, Equatable {
 
     init() {}
 
-    /// Reads the state. If it is missing or invalid, it starts anew, which costs a wait for the old lease's end.
+    /// Reads the state. If it is missing or invalid, it starts with an empty state, which costs a
+    /// wait for the old lease's end.
     init(file: String) {
         self.init()
         guard let bytes = try? File.contents(of: Array(file.utf8)), let json = try? JSONValue(text: bytes) else { return }

@@ -19,16 +19,16 @@ public enum ClientCertificate {
         }
     }
 
-    /// Returns the serial number of the first certificate of a PEM text in hexadecimal, as `openssl x509 -serial` prints it; nil if the
-    /// text is invalid.
+    /// Returns the serial number of the first certificate of a PEM text in hexadecimal, as `openssl
+    /// x509 -serial` prints it, or nil if the text is invalid.
     static func serial(_ pem: String) -> String? {
         guard let bytes = der(pem), let fields = fields(bytes), let number = element(fields) else { return nil }
         return number.contents.drop { $0 == 0 }.map { ($0 < 16 ? "0" : "") + String($0, radix: 16, uppercase: true) }.joined()
     }
 
-    /// Returns when the first certificate of a PEM text expires; nil if the text is invalid.
+    /// Returns when the first certificate of a PEM text expires, or nil if the text is invalid.
     public static func expiry(_ pem: String) -> Instant? {
-        // Serial number, signature, issuer; then the validity: notBefore, notAfter.
+        // Serial number, signature, issuer. Then the validity: notBefore, notAfter.
         guard let bytes = der(pem), let fields = fields(bytes), let validity = field(3, of: fields),
             let start = element(validity), let end = element(start.rest), let tag = start.rest.first
         else { return nil }

@@ -48,7 +48,7 @@ extension FleetAgent {
     /// Applies changes as long as the agent runs.
     func applyLoop() {
         var failed: String?
-        // Directories that were missing are looked for again.
+        // Searches again for directories that were missing.
         var nextRetry = Clock.monotonic
         var version: Int64?
         while !isEnding {
@@ -159,7 +159,7 @@ extension FleetAgent {
         if desiredGrant.isActive, grant.expires != nil, abs(skew) > FleetAgent.maxClockSkew {
             problems[grant.id] = "the clocks of this host and of etcd differ by \(abs(skew)) seconds, and it expires"
             desiredGrant.isActive = false
-            // It is to be opened again once the clocks agree.
+            // It must be opened again once the clocks agree.
             desiredGrant.activation = own?.fleetActivation.map { min($0, grant.activation - 1) } ?? 0
         }
         guard desiredGrant.isActive, own == nil else { return desiredGrant }
@@ -223,7 +223,8 @@ extension FleetAgent {
             }
             if !orphans.isEmpty {
                 try? store.remove(orphans, by: administrator.actor)
-                // Now their names are unknown instead of refused. It does not matter when a mount hears of it.
+                // Now their names are unknown instead of refused. It does not matter when a mount
+                // is told.
                 _ = try? administrator.confirm(grants.filter { orphans.contains($0.id) }, timeout: 1)
             }
             shared.withLock { shared in

@@ -5,9 +5,10 @@ import GrantStore
 import GrantSystem
 
 extension FleetAgent {
-    /// Takes this host out of its fleet. The fleet's grants are removed here; when all mounts have confirmed that, the lease is revoked,
-    /// what the host has written to etcd is deleted, and the invitation removed; the rest is an administrator's to delete. Otherwise the
-    /// invitation stays, and so does the lease until it expires. `.alreadyExists` if an agent runs.
+    /// Takes this host out of its fleet. The fleet's grants are removed here. When all mounts have
+    /// confirmed that, the lease is revoked, what the host has written to etcd is deleted, and the
+    /// invitation removed. The rest is an administrator's to delete. Otherwise the invitation
+    /// stays, and so does the lease until it expires. `.alreadyExists` if an agent runs.
     public static func leave(_ store: GrantStore, probe: DirectoryProbe, timeout: Double) throws(GrantError) -> [GrantChange] {
         let place = store.directory + "/fleet/"
         guard access(place + "host.json", F_OK) == 0 else { throw GrantError(.notFound, "this host is in no fleet") }
@@ -42,7 +43,8 @@ extension FleetAgent {
         return changes
     }
 
-    /// Deletes what the host has written, unless another agent speaks for it: that one may serve, and is waited for by its key.
+    /// Deletes the host's keys, unless another agent acts for the host: that agent may serve, and
+    /// revocations wait for its key.
     private static func forgetKeys(of host: String, _ client: EtcdClient) {
         let prefix = FleetKeys.host(host)
         _ = try? client.transaction(

@@ -9,11 +9,11 @@ import Synchronization
 /// to the fleet. While it can renew its lease in etcd and has applied every change, it extends the local lease (`FleetLease`). When it
 /// cannot, the daemons close the fleet's grants by themselves.
 ///
-/// It has three threads. One renews, and waits for nothing else; one applies changes; one listens for them. A notification is only a
-/// signal. The state is always read as of one revision, so a watch that breaks or misses something costs time until the next renewal
-/// and nothing else.
+/// It has three threads. One renews, and waits for nothing else. One applies changes. One listens
+/// for them. A notification is only a signal. The state is always read as of one revision, so a
+/// watch that breaks or misses something costs time until the next renewal and nothing else.
 public final class FleetAgent: @unchecked Sendable {
-    // Safe to share: mutable state is in `shared`; `state` belongs to the thread that renews.
+    // Safe to share: mutable state is in `shared`. `state` belongs to the thread that renews.
     let host: String
     let store: GrantStore
     let administrator: GrantAdministrator
@@ -41,9 +41,9 @@ public final class FleetAgent: @unchecked Sendable {
     }
 
     struct Shared {
-        /// The fleet's format; nil until it was read.
+        /// The fleet's format, or nil until it was read.
         var format: FleetFormat?
-        /// The etcd lease of this agent; 0: none.
+        /// The etcd lease of this agent, or 0 if it has none.
         var lease: Int64 = 0
         var instance = ""
         /// The revision at which the lease was taken. Nothing is opened before everything up to it was read.
@@ -68,7 +68,7 @@ public final class FleetAgent: @unchecked Sendable {
         var retriesProblems = false
         /// The state last published in etcd, and the revision of that write.
         var published: (revision: Int64, problems: [GrantID: String], lease: Int64, written: Int64) = (0, [:], 0, 0)
-        /// As what this host was registered when its grants were last read.
+        /// The registration of this host when its grants were last read.
         var registration: Registration?
         /// The last renewal has opened nothing, because something was not in the local store yet.
         var awaitsRenewal = false
@@ -90,7 +90,8 @@ public final class FleetAgent: @unchecked Sendable {
         var watermark: Int64 { confirmsEarly ? stored : min(unconfirmed.values.min() ?? stored, stored) }
     }
 
-    /// `.alreadyExists` if an agent runs for the same store; `.notFound` if the host is in no fleet.
+    /// `.alreadyExists` if an agent runs for the same store, or `.notFound` if the host is in no
+    /// fleet.
     public init(
         store: GrantStore, probe: DirectoryProbe, version: String, log: @escaping @Sendable (SystemLog.Level, String) -> Void
     ) throws(GrantError) {
@@ -124,7 +125,8 @@ public final class FleetAgent: @unchecked Sendable {
         shareLease()
     }
 
-    /// Runs until `end` is called. `ready`: called once after the first try of a renewal, whatever its result.
+    /// Runs until `end` is called. `ready`: called once after the first try of a renewal,
+    /// successful or not.
     public func run(ready: () -> Void) throws(GrantError) {
         do throws(Errno) {
             try WorkerThread.start("fleet-apply") { [self] in applyLoop() }.detach()
@@ -140,7 +142,7 @@ public final class FleetAgent: @unchecked Sendable {
             if isFirst { ready() }
             isFirst = false
             next = max(next + Int64(seconds * 1e9), Clock.monotonic)
-            // The thread that applies wakes it early when it has stored what was missing.
+            // The thread that applies wakes it early when it has stored the missing grants.
             if renewWakeUp.wait(until: next) { next = Clock.monotonic }
         }
     }
@@ -205,7 +207,7 @@ public final class FleetAgent: @unchecked Sendable {
         let format = try FleetFormat(entry.value)
         try remember(format, answer.revision, what)
         guard answer.found[2].first != nil else { throw GrantError(.permission, what, cause: "the fleet does not know “\(host)” any more") }
-        // Without the change signal it is unknown what has changed: everything is read each time.
+        // Without the change signal the changes are unknown: everything is read each time.
         let changed = max(answer.found[1].first?.modified ?? answer.revision, answer.found[2].first?.modified ?? 0)
         let isCurrent = shared.withLock { shared in
             shared.format = format
@@ -226,9 +228,10 @@ public final class FleetAgent: @unchecked Sendable {
         try extend(until: asked + FleetAgent.validity(of: min(seconds, format.lease)))
     }
 
-    /// Reads what has changed, in a transaction that writes: an etcd that refuses writes takes no revocation, so it must not extend a
-    /// lease. A host that has not confirmed everything announces itself by a value that nobody else can write; administrators take a
-    /// host that is silent for a whole lease for fenced. With a full database nothing can be announced.
+    /// Reads the changes, in a transaction that writes: an etcd that refuses writes takes no
+    /// revocation, so it must not extend a lease. A host that has not confirmed everything
+    /// announces itself by a value that no other client can write. Administrators take a host that
+    /// is silent for a whole lease for fenced. With a full database nothing can be announced.
     private func writeRenewal(_ asked: Int64) throws(EtcdFailure) -> (answer: EtcdAnswer, isAnnounced: Bool) {
         let announces = shared.withLock { !$0.hasPublished($0.wanted) }
         let send = { (operation: EtcdOperation) throws(EtcdFailure) in
@@ -328,7 +331,7 @@ public final class FleetAgent: @unchecked Sendable {
         shareLease()
     }
 
-    /// From here on nothing is renewed; the daemons close the grants when the local lease ends.
+    /// From here on nothing is renewed. The daemons close the grants when the local lease ends.
     private func dropLease() {
         state.lease = 0
         shareLease()

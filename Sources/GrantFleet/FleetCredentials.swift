@@ -5,7 +5,7 @@ import GrantSystem
 /// A file with the credentials for the fleet's etcd, passwords and keys included. Only its owner may read it.
 public struct FleetCredentials: Sendable, Equatable {
     public var settings: EtcdSettings
-    /// The host that the credentials belong to; nil for an administrator's.
+    /// The host that the credentials belong to, or nil for an administrator's.
     public var host: String?
 
     public init(settings: EtcdSettings, host: String?) { (self.settings, self.host) = (settings, host) }
@@ -13,7 +13,7 @@ public struct FleetCredentials: Sendable, Equatable {
     /// The path of the credentials in a store, as `grantfs fleet join` and `init` write them.
     public static func place(host: Bool, store: String) -> String { "\(store)/fleet/\(host ? "host" : "administrator").json" }
 
-    /// `.notFound`; `.permission` if others may read it; `.invalidFile` if it is invalid.
+    /// `.notFound`, or `.permission` if others may read it, or `.invalidFile` if it is invalid.
     public init(file: String) throws(GrantError) {
         try EtcdClient.load()
         let bytes: [UInt8]
@@ -77,13 +77,14 @@ public enum PrivateFile {
         return try File.contents(of: Array("/proc/self/fd/\(descriptor.number)".utf8))
     }
 
-    /// The contents of a private key's file. It has to be this user's or root's, and nobody else's to read; a group may if it is
-    /// root's, as with Debian's ssl-cert. `.permission` with what to do, `.system`.
+    /// The contents of a private key's file. It has to be this user's or root's, and unreadable for
+    /// others. A group may read it if it is root's, as with Debian's ssl-cert. `.permission` with
+    /// advice, `.system`.
     public static func key(_ path: [UInt8]) throws(GrantError) -> [UInt8] {
         let name = String(decoding: path, as: UTF8.self)
         var status = stat()
         do throws(Errno) {
-            // What is looked at is what is read, whatever takes the file's place meanwhile.
+            // The checked file is the one read, even if another takes its place meanwhile.
             let descriptor = try FileDescriptor.open(path, O_RDONLY)
             guard fstat(descriptor.number, &status) == 0 else { throw Errno(errno) }
             if keyFlaw(status) == nil { return try File.contents(of: Array("/proc/self/fd/\(descriptor.number)".utf8)) }

@@ -8,11 +8,12 @@ public struct FleetGrant: Sendable, Equatable {
     public let id: GrantID
     public var view: ViewName
     public var name: GrantName
-    /// The path of the directory on every host; with `filesystem`, from the root of that on.
+    /// The path of the directory on every host. With `filesystem`, from the root of that on.
     public let path: String
     /// The filesystem on which it lies, wherever that is mounted.
     public let filesystem: FilesystemName?
-    /// What the directory is, by what the filesystem says to every host; nil where that was not known.
+    /// The directory's identity, which the filesystem reports to every host, or nil if it was
+    /// unknown.
     public let identity: FileIdentity?
     public var access: Access
     public var state: RecordedState
@@ -22,9 +23,9 @@ public struct FleetGrant: Sendable, Equatable {
     public var activation: Int64
     public let hosts: HostSelector
     public let created: Instant
-    /// Who changed it last, for people; empty if the program did not say.
+    /// The user that changed it last, for people, or empty if the program named none.
     public var by = ""
-    /// The revision of its last change; 0 before it is written.
+    /// The revision of its last change. 0 before it is written.
     public var revision: Int64 = 0
 
     public init(
@@ -38,7 +39,7 @@ public struct FleetGrant: Sendable, Equatable {
         (self.hosts, self.created) = (hosts, created)
     }
 
-    /// The directory on its filesystem; nil for one that is named by its path on the hosts.
+    /// The directory on its filesystem, or nil for one that is named by its path on the hosts.
     public var shared: SharedDirectory? { filesystem.map { SharedDirectory(filesystem: $0, path: path, identity: identity) } }
 
     /// Whether the other grant names the same directory in the same way. What the directory is may be known of one alone.
@@ -47,7 +48,7 @@ public struct FleetGrant: Sendable, Equatable {
         return path == other.path && filesystem == other.filesystem && identity.agrees(with: others)
     }
 
-    /// Where the directory is, for people.
+    /// The directory's location, for people.
     public var place: String { shared?.description ?? path }
 
     public func state(at now: Instant) -> RecordedState {

@@ -18,7 +18,7 @@ enum FleetKeys {
     static func name(_ grant: FleetGrant) -> String { "\(names)\(grant.view)/\(grant.name)" }
     static func registry(_ host: String) -> String { registry + host }
     static func host(_ host: String) -> String { "\(hosts)\(host)/" }
-    /// The agent that speaks for the host. The key has the host's lease.
+    /// The agent that acts for the host. The key has the host's lease.
     static func agent(_ host: String) -> String { "\(hosts)\(host)/agent" }
     /// Written at each renewal as long as the host has not confirmed every change. The key has the host's lease.
     static func alive(_ host: String) -> String { "\(hosts)\(host)/alive" }
@@ -40,7 +40,7 @@ enum FleetRoles {
     static func audience(_ audience: String) -> String { "grantfs-audience-\(audience)" }
 }
 
-/// Properties of the whole fleet, written by `grantfs fleet init` and read by everybody.
+/// Properties of the whole fleet, written by `grantfs fleet init` and read by every member.
 public struct FleetFormat: Sendable, Equatable {
     /// The version of the data in etcd. An older program does not touch it.
     public static let version: Int64 = 1

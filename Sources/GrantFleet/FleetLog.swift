@@ -2,7 +2,7 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// An entry of the log in etcd: what somebody did to a grant of the fleet, or to a host.
+/// An entry of the log in etcd: a change of a grant of the fleet, or of a host.
 public struct FleetLogEntry: Sendable {
     public let time: Instant
     /// `granted`, `revoked`, `restored`, `changed`, `removed`, `invited`, `taken out`.
@@ -18,7 +18,7 @@ public struct FleetLogEntry: Sendable {
     /// The host that was invited or taken out.
     public var host: String?
 
-    /// Decodes an entry: one result for each grant that it names; none if it is invalid.
+    /// Decodes an entry: one result for each grant that it names, or none if it is invalid.
     static func all(_ entry: EtcdEntry) -> [FleetLogEntry] {
         guard let json = try? JSONValue(text: entry.value), let time = json["time"]?.integer, let event = json["event"]?.string else {
             return []
@@ -44,20 +44,20 @@ public struct FleetLogEntry: Sendable {
 /// An event in a fleet.
 public enum FleetEvent: Sendable {
     case done(FleetLogEntry)
-    /// An agent speaks for the host, under a lease.
+    /// An agent acts for the host, under a lease.
     case live(host: String)
-    /// The host's lease has ended, and with it whatever it served of the fleet.
+    /// The host's lease has ended, and with it all that it served of the fleet.
     case gone(host: String)
-    /// The host cannot apply a grant, for this reason; nil: it can again.
+    /// The host cannot apply a grant, for this reason. Nil means that it can again.
     case problem(host: String, grant: String, String?)
-    /// etcd has compacted the revisions that were asked for.
+    /// etcd has compacted the requested revisions.
     case missed
 }
 
 extension FleetStore {
     static var machine: String { File.line(of: "/proc/sys/kernel/hostname") ?? "" }
 
-    /// Who changes grants here, for the hosts' own logs.
+    /// The actor of changes here, for the hosts' own logs.
     var changer: String {
         let login = actor.loginUID.map { " (login \($0))" } ?? ""
         return "\(client.settings.user ?? "") on \(FleetStore.machine), uid \(actor.uid)\(login)"
@@ -77,7 +77,7 @@ extension FleetStore {
         ]
     }
 
-    /// Returns the log since a time, or all of it, in order; and its revision.
+    /// Returns the log since a time, or all of it, in order, and its revision.
     public func log(since: Instant? = nil) throws(GrantError) -> (entries: [FleetLogEntry], revision: Int64) {
         let found = try Self.mapping("the fleet's log cannot be read") { () throws(EtcdFailure) in
             try client.list(FleetKeys.log, from: since.map { FleetKeys.log(at: $0) })
@@ -85,7 +85,8 @@ extension FleetStore {
         return (found.entries.flatMap { FleetLogEntry.all($0) }, found.revision)
     }
 
-    /// Reports events after a revision, for ever; it waits for a server that does not answer. `isLog`: only entries of the log.
+    /// Reports events after a revision, for ever. It waits for a server that does not answer.
+    /// `isLog`: only entries of the log.
     public func follow(after revision: Int64, isLog: Bool, each: @escaping (FleetEvent) -> Void) throws(GrantError) -> Never {
         var next = revision + 1
         var problems = Dictionary(try hosts().hosts.map { ($0.id, $0.problems) }, uniquingKeysWith: { first, _ in first })

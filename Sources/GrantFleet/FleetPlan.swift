@@ -12,7 +12,7 @@ public struct FleetPlan: Sendable {
         /// No file declares it any more: it is revoked and removed.
         case withdraw(FleetGrant)
         case keep(FleetGrant)
-        /// It differs from its declaration and stays so; `reason` is for people.
+        /// It differs from its declaration and stays so. `reason` is for people.
         case leave(view: ViewName, name: GrantName, reason: String)
 
         public var place: (view: ViewName, name: GrantName) {
@@ -30,7 +30,7 @@ public struct FleetPlan: Sendable {
             }
         }
 
-        /// Whether the step takes something away from somebody.
+        /// Whether the step takes access away.
         public var takesAway: Bool {
             switch self {
             case .replace, .withdraw: true

@@ -3,9 +3,10 @@ import GrantSystem
 
 /// Creates a fleet, and adds and removes hosts: what needs etcd's user root.
 public enum FleetSetup {
-    /// Creates a fleet in the etcd of `settings`. If authentication is disabled there, etcd's user root gets a password and it is
-    /// enabled; otherwise `settings` must name a user with the role root. `keep` is called with the administrator's credentials before
-    /// they are needed. `.alreadyExists` if etcd has a fleet.
+    /// Creates a fleet in the etcd of `settings`. If authentication is disabled there, etcd's user
+    /// root gets a password and it is enabled. Otherwise `settings` must name a user with the role
+    /// root. `keep` is called with the administrator's credentials before they are needed.
+    /// `.alreadyExists` if etcd has a fleet.
     public static func make(
         _ settings: EtcdSettings, lease: Int64, keep: (FleetCredentials) throws(GrantError) -> Void
     ) throws(GrantError) {
@@ -47,7 +48,8 @@ public enum FleetSetup {
         try client.allow(role, key)
     }
 
-    /// Registers a host, or changes its labels, and returns credentials with a new password; the old one becomes invalid.
+    /// Registers a host, or changes its labels, and returns credentials with a new password. The
+    /// old one becomes invalid.
     public static func invite(
         _ host: String, _ labels: Labels, _ fleet: FleetStore, certificate: String?, key: String?
     ) throws(GrantError) -> FleetCredentials {
@@ -104,8 +106,9 @@ public enum FleetSetup {
         return FleetCredentials(settings: settings, host: nil)
     }
 
-    /// Starts a new epoch after a backup of etcd was restored, which has lost revocations: revokes every grant. Without a new epoch the
-    /// hosts refuse the fleet's state. What is still wanted has to be restored by hand.
+    /// Starts a new epoch after a backup of etcd was restored, which has lost revocations: revokes
+    /// every grant. Without a new epoch the hosts refuse the fleet's state. Grants that are still
+    /// wanted have to be restored by hand.
     public static func startNewEpoch(of fleet: FleetStore) throws(GrantError) {
         let active = try fleet.grants().grants
         _ = try fleet.change(active, "revoked") { grant in
@@ -124,13 +127,14 @@ public enum FleetSetup {
         }
     }
 
-    /// Takes a host out: its credentials become invalid, so its agent cannot renew its lease. Revocations wait for the lease as long as
-    /// it exists. What the host has written besides is deleted. `.notFound`; `.storeFull` when etcd's database is full: the credentials
-    /// are invalid and what the host has written is deleted then, but for the word that its agent is there, and once there is room the
-    /// same has to be done again.
+    /// Takes a host out of the fleet. Its credentials become invalid, so its agent cannot renew its
+    /// lease. Revocations wait for the lease as long as it exists. Everything else that the host
+    /// has written is deleted. `.notFound`, or `.storeFull` when etcd's database is full. In the
+    /// second case the credentials are invalid and the host's keys are deleted, except the key of
+    /// its agent. Once there is room, the host must be taken out again.
     ///
-    /// Returns the serial number of the host's certificate, which etcd accepts until it expires or the authority revokes it; nil if the
-    /// host had none.
+    /// Returns the serial number of the host's certificate, which etcd accepts until it expires or
+    /// the authority revokes it, or nil if the host had none.
     public static func remove(_ host: String, _ fleet: FleetStore) throws(GrantError) -> String? {
         guard Labels.isWord(host) else { throw GrantError(.notFound, "the fleet has no host “\(host)”", cause: "that is no id of one") }
         let client = fleet.client
@@ -150,7 +154,8 @@ public enum FleetSetup {
                             + (isKnown ? fleet.logging("taken out", ("host", .string(host))) : []))
                 }
             } catch {
-                // The host itself may have filled it. It stays known until this has been done again, so that nobody takes it for gone.
+                // The host itself may have filled it. It stays known until this has been done
+                // again, so that it does not count as gone.
                 if error == .full { _ = try client.transaction(then: deletions(of: host)) }
                 throw error
             }
@@ -160,12 +165,15 @@ public enum FleetSetup {
         return certificate
     }
 
-    /// Deletes what a host that was taken out has written but for the word that its agent is there, which ends with a lease of the
-    /// administrator's: the host may have given it one that lasts for ever, or none. The agent cannot renew what counts for it, which is
-    /// its user's, so it is fenced by then. etcd lets every client keep that lease, too: administrators go by the host's silence.
+    /// Deletes the keys of a host that was taken out, except the key of its agent. That key gets a
+    /// lease of the administrator's and ends with it: the host may have given it one that lasts for
+    /// ever, or none. The agent cannot renew its effective lease, which is its user's, so it is
+    /// fenced by then. etcd lets every client keep that lease, too: administrators depend on the
+    /// host's silence.
     private static func expire(_ host: String, within seconds: Int64, _ fleet: FleetStore) throws(EtcdFailure) {
         let (client, agent) = (fleet.client, FleetKeys.agent(host))
-        // The lease that the agent had may end meanwhile. Nobody else can change anything: the host's user is gone.
+        // The lease that the agent had may end meanwhile. No other client can change anything: the
+        // host's user is gone.
         for _ in 0..<3 {
             let entry = try client.read(agent).entry
             var operations = deletions(of: host)

@@ -3,7 +3,8 @@ import GrantSystem
 
 /// A consistent snapshot of the hosts and grants of a fleet, with each host's status for each grant.
 ///
-/// The hosts were read before the grants, so a host that is said to have applied a grant has done so.
+/// The hosts were read before the grants, so a host that is reported to have applied a grant has
+/// applied it.
 public struct FleetSnapshot: Sendable {
     public let hosts: [FleetHost]
     /// Sorted by view and name.
@@ -15,7 +16,7 @@ public struct FleetSnapshot: Sendable {
     /// For how many seconds a partitioned host may go on serving.
     public let lease: Int64
     public let time: Instant
-    /// The remaining seconds of leases, for the hosts that were asked about.
+    /// The remaining seconds of leases, for the requested hosts.
     public let left: [String: Int64]
 
     /// A host's status for a grant.
@@ -43,7 +44,7 @@ public struct FleetSnapshot: Sendable {
         return host.applied >= grant.revision ? .confirmed : .waiting
     }
 
-    /// The revision of the last change that concerns a host; 0 if there is none.
+    /// The revision of the last change that concerns a host, or 0 if there is none.
     public func wanted(of host: FleetHost) -> Int64 {
         grants.reduce(0) { last, grant in grant.revision > last && host.isConcerned(by: grant) ? grant.revision : last }
     }
@@ -51,7 +52,7 @@ public struct FleetSnapshot: Sendable {
     /// Whether a live host has not applied all changes.
     public func isLagging(_ host: FleetHost) -> Bool { host.lease != nil && host.applied < wanted(of: host) }
 
-    /// When a host's lease ends unless it is renewed, if that was asked for.
+    /// When a host's lease ends unless it is renewed, if that was requested.
     public func end(of host: FleetHost) -> Instant? {
         // etcd rounds down to whole seconds.
         left[host.id].map { time.adding(seconds: Double($0) + 1) }
@@ -68,7 +69,7 @@ extension FleetStore {
         let bare = FleetSnapshot(hosts: hosts, grants: grants, invalidEntries: invalidEntries, revision: revision, lease: lease, time: now)
         let live = hosts.filter { $0.lease != nil }
         let lagging = Set(live.filter { bare.isLagging($0) }.map(\.id))
-        // Each is a request; in a large fleet only the hosts matter that delay something.
+        // Each is a request. In a large fleet only the hosts matter that delay something.
         let asked = live.count <= leases ? live : live.filter { lagging.contains($0.id) }
         let left = timeLeft(of: Array(asked.prefix(leases)))
         return FleetSnapshot(
@@ -87,7 +88,7 @@ extension FleetStore {
             }
         } catch {
             switch error {
-            // Reading again shows what was compacted.
+            // Reading again shows the compacted changes.
             case .compacted(let oldest): each(oldest)
             case .stopped: return
             default: throw error.error("the fleet cannot be watched")
@@ -104,7 +105,7 @@ extension FleetGrant {
         return grant
     }
 
-    /// The grant, restored; unchanged if it is active.
+    /// The grant, restored. Unchanged if it is active.
     public func restored(at now: Instant) -> FleetGrant {
         var grant = self
         guard state(at: now) != .active else { return grant }
@@ -114,8 +115,8 @@ extension FleetGrant {
         return grant
     }
 
-    /// The grant, restored, for somebody who has looked at it at a revision. `.unconfirmed` if that is not what it is now, or there is
-    /// nothing to restore.
+    /// The grant, restored, for a caller that has read it at a revision. `.unconfirmed` if it has
+    /// changed since, or there is nothing to restore.
     public func restored(at now: Instant, seen: Int64) throws(GrantError) -> FleetGrant {
         let cause =
             revision != seen ? "somebody has changed it since it was looked at" : state(at: now) == .active ? "it is active already" : nil

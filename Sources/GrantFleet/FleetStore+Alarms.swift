@@ -54,7 +54,7 @@ extension EtcdClient {
                 let answer = try? EtcdClient(settings, timeout: timeout).call(
                     "/v3/maintenance/hash", ["revision": .string("\(revision)")]), let hash = answer["hash"]?.integer
             else { continue }
-            // Hashes are of what was not compacted.
+            // Hashes cover only revisions that were not compacted.
             let compacted = answer["compact_revision"]?.integer ?? 0
             if let other = hashes.updateValue(hash, forKey: compacted), other != hash { return true }
         }

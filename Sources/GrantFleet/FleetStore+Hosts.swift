@@ -7,7 +7,8 @@ public struct FleetHost: Sendable {
     public var labels = Labels()
     /// nil: it was never invited, or was taken out.
     public var registered: Int64?
-    /// The lease of the host's agent; nil if it has ended, and with it whatever the host served of the fleet.
+    /// The lease of the host's agent, or nil if it has ended, and with it all that the host served
+    /// of the fleet.
     public var lease: Int64?
     /// It has applied all changes up to this revision.
     public var applied: Int64 = 0
@@ -23,7 +24,7 @@ public struct FleetHost: Sendable {
 
     /// No more is kept of a text in which a host says something of itself: scalars.
     private static let longest = 1_000
-    /// Of what is no grant's id, nothing is kept.
+    /// An entry that has no grant's id is dropped.
     private static let longestID = 64
 
     /// Whether its agent writes before it extends a lease, as programs do since the key `alive` exists.
@@ -70,13 +71,13 @@ public struct FleetHost: Sendable {
     }
 }
 
-/// The answer of a host to a change, or what is known without one.
+/// The answer of a host to a change, or the host's known state without one.
 public struct HostConfirmation: Sendable {
     public enum State: String, Sendable {
         case confirmed
         /// Its lease has ended, so it has closed the fleet's grants by itself.
         case fenced
-        /// It may still serve what was revoked.
+        /// It may still serve the revoked grants.
         case waiting
     }
 
@@ -142,8 +143,9 @@ extension FleetStore {
         return (hosts.values.sorted { $0.id < $1.id }, states.revision)
     }
 
-    /// Returns the remaining seconds of the hosts' leases, by host; a host is missing if its lease has ended, or that is unknown. Only a
-    /// missing key proves that the lease has ended. Asks no more once no endpoint answers.
+    /// Returns the remaining seconds of the hosts' leases, by host. A host is missing if its lease
+    /// has ended, or that is unknown. Only a missing key proves that the lease has ended. Asks no
+    /// more once no endpoint answers.
     public func timeLeft(of hosts: [FleetHost]) -> [String: Int64] {
         var result: [String: Int64] = [:]
         for host in hosts {
@@ -160,16 +162,17 @@ extension FleetStore {
     /// How long one watch lasts, in milliseconds: a member of etcd that has stopped hangs up nothing, and another one is asked then.
     private static let longestWatch = 5_000
 
-    /// Waits until each host concerned has confirmed or its lease has ended, at most `timeout` seconds. `progress`: how many of how
-    /// many are done. `seen`: called with the hosts' answers each time one is done, without the end of the others' leases.
-    /// `.unconfirmed` if the hosts cannot be read within that time: the change is recorded all the same.
+    /// Waits until each host concerned has confirmed or its lease has ended, at most `timeout`
+    /// seconds. `progress`: how many of how many are done. `seen`: called with the hosts' answers
+    /// each time one is done, without the end of the others' leases. `.unconfirmed` if the hosts
+    /// cannot be read within that time: the change is recorded nevertheless.
     public func awaitHosts(
         _ outcome: Outcome, timeout: Double, progress: (@Sendable (Int, Int) -> Void)? = nil,
         seen: (@Sendable ([FleetChange]) -> Void)? = nil
     ) throws(GrantError) -> [FleetChange] {
         let start = Clock.monotonic
         let deadline = start + Int64(min(timeout, 1e6) * 1e9)
-        // What was recorded is reported in time, even if etcd has fallen silent.
+        // The recorded change is reported in time, even if etcd no longer answers.
         client.endRequests(at: max(deadline, start + 2_000_000_000))
         defer { client.endRequests(at: nil) }
         let found = try readHosts(until: deadline, outcome)

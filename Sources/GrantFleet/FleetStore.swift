@@ -2,16 +2,16 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// The fleet's grants, as an administrator sees and changes them. Each change is one transaction; if the grants have changed since they
-/// were read, they are read again.
+/// The fleet's grants, as an administrator sees and changes them. Each change is one transaction.
+/// If the grants have changed since they were read, they are read again.
 public final class FleetStore: Sendable {
     public let client: EtcdClient
     let actor: Actor
-    /// Where the next command finds which hosts are silent; nil: nowhere.
+    /// Where the next command finds which hosts are silent. Nil is nowhere.
     let silenceFile: String?
-    /// Tells the administrator what was found and done beside the command.
+    /// Tells the administrator about findings and actions beside the command.
     let note: @Sendable (String) -> Void
-    /// The duration of hosts' leases in seconds; it never changes.
+    /// The duration of hosts' leases in seconds. It never changes.
     public let lease: Int64
     /// How long entries stay in etcd's log, in seconds.
     static let logSeconds = 90.0 * 86_400
@@ -34,7 +34,8 @@ public final class FleetStore: Sendable {
         }
     }
 
-    /// As `mapping`, for a request that changes something. `unknown`: what is said if etcd may have executed it without an answer.
+    /// As `mapping`, for a request that changes something. `unknown`: the error if etcd may have
+    /// executed it without an answer.
     static func writing<Result>(
         _ what: String, unknown: String, _ body: () throws(EtcdFailure) -> Result
     ) throws(GrantError) -> Result {

@@ -1,7 +1,8 @@
 import GrantModel
 import GrantSystem
 
-/// The revisions at which a host's own keys were written last; 0: the key is not there. Only the host and administrators write them.
+/// The revisions at which a host's own keys were written last, or 0 if the key does not exist. Only
+/// the host and administrators write them.
 struct HostMarks: Sendable, Equatable {
     var agent: Int64 = 0
     var alive: Int64 = 0
@@ -26,7 +27,7 @@ struct HostSilence: Sendable {
 
     init(signal: Int64) { self.signal = signal }
 
-    /// Reads the record from a file; it is empty if the file is missing or void.
+    /// Reads the record from a file. It is empty if the file is missing or void.
     init(signal: Int64, file: String?) {
         self.signal = signal
         guard let file, let bytes = try? PrivateFile.read(file), let json = try? JSONValue(text: bytes),
@@ -55,10 +56,11 @@ struct HostSilence: Sendable {
         if hosts[id]?.keys != keys { hosts[id] = Mark(keys: keys, since: BootClock.now) }
     }
 
-    /// The silence of this host begins anew.
+    /// The silence of this host begins again.
     mutating func forget(_ id: String) { hosts[id] = nil }
 
-    /// Nanoseconds until the host has been silent for so many seconds, negative if it has; nil if it was not seen.
+    /// Nanoseconds until the host has been silent for so many seconds, negative if it has, or nil
+    /// if it was not seen.
     func timeLeft(of id: String, lease: Int64) -> Int64? {
         hosts[id].map { $0.since + lease * 1_000_000_000 - BootClock.now }
     }
@@ -67,7 +69,7 @@ struct HostSilence: Sendable {
 }
 
 extension FleetStore {
-    /// Reads the record of silent hosts; nil while there is no change signal.
+    /// Reads the record of silent hosts, or nil while there is no change signal.
     func silence() -> HostSilence? {
         guard let entry = try? client.read(FleetKeys.changeSignal).entry else { return nil }
         return HostSilence(signal: entry.created, file: silenceFile)

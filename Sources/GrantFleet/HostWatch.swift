@@ -62,13 +62,14 @@ final class HostWatch {
 
     // MARK: silent hosts
 
-    /// Judges hosts by their silence, beginning with what an earlier command has recorded.
+    /// Judges hosts by their silence, beginning with the state that an earlier command has
+    /// recorded.
     func judgeSilence(by record: HostSilence?) {
         silence = record
         judgeAll()
     }
 
-    /// Returns the hosts that have been silent for so many seconds, with the keys that say so.
+    /// Returns the hosts that have been silent for so many seconds, with the keys that prove it.
     func silentHosts(for lease: Int64) -> [(id: String, keys: HostMarks, signal: Int64)] {
         guard let silence else { return [] }
         return unsettled.compactMap { host in
@@ -77,7 +78,8 @@ final class HostWatch {
         }
     }
 
-    /// Takes a silent host for fenced if its keys were deleted; otherwise it has written something meanwhile.
+    /// Takes a silent host for fenced if its keys were deleted, otherwise it has written something
+    /// meanwhile.
     func end(_ id: String, _ isDeleted: Bool) {
         silence?.forget(id)
         if isDeleted { for key in [FleetKeys.agent(id), FleetKeys.alive(id), FleetKeys.state(id)] { hosts[id]?.lose(key) } }

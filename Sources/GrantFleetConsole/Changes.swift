@@ -71,8 +71,8 @@ final class Changes: Sendable {
     var version: Int { shared.withLock { $0.version } }
     var json: JSONValue { .array(shared.withLock { $0.changes }.map(\.json)) }
 
-    /// Starts a change and returns its number; nil if there are too many. `seen`: the revision that the user has looked at; a grant is
-    /// restored as it was then, or not at all.
+    /// Starts a change and returns its number, or nil if there are too many. `seen`: the revision
+    /// that the user has looked at. A grant is restored as it was then, or not at all.
     func begin(_ kind: Kind, _ grant: FleetGrant, seen: Int64, who: String, from peer: String) -> Int? {
         let number = shared.withLock { shared -> Int? in
             // A recorded change waits only for hosts, and a host that does not answer must not block the next revocation.
@@ -124,7 +124,7 @@ final class Changes: Sendable {
             isRecorded = true
             update(number) { $0.isRecorded = true }
             poller.refresh()
-            // Nobody looks at it any more, and threads are few.
+            // No client waits for it any more, and threads are few.
             guard shared.withLock({ $0.changes.contains { $0.number == number } }) else { return poller.refresh() }
             let patience = min(120, Double((try? fleet.format().lease) ?? 60) * 2 + 5)
             let result = try fleet.awaitHosts(
@@ -137,7 +137,7 @@ final class Changes: Sendable {
                 change.isOver = true
             }
         } catch {
-            // Whoever reads the log must not take what is recorded for undone.
+            // A reader of the log must not take a recorded change for undone.
             log("\(isRecorded ? "" : "not ")\(kind.event): \(subject), for \(who) at \(peer): \(error.description)")
             update(number) { ($0.isOver, $0.failure) = (true, error.description) }
         }

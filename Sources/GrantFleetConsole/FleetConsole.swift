@@ -16,7 +16,7 @@ public struct ConsoleSettings: Sendable {
     public var key: String?
     /// The authorities of accepted client certificates.
     public var authorities: String?
-    /// The secret for logging in; nil: a client certificate is enough.
+    /// The secret for logging in. If it is nil, a client certificate is enough.
     public var token: String?
 
     public init(address: String, port: UInt16) { (self.address, self.port, names) = (address, port, []) }
@@ -37,8 +37,8 @@ public final class FleetConsole: Sendable {
     private let logQueue: LogQueue
     private let log: @Sendable (String) -> Void
 
-    /// Starts listening without answering. `connect` connects a user to the fleet; `log` may wait for whoever reads it. `.usage` if it
-    /// would be open to others, `.system` if the port is taken.
+    /// Starts listening without answering. `connect` connects a user to the fleet. `log` may block
+    /// on its reader. `.usage` if it would be open to others, `.system` if the port is taken.
     public init(
         _ settings: ConsoleSettings, connect: @escaping @Sendable (_ who: String) throws(GrantError) -> FleetStore,
         log: @escaping @Sendable (String) -> Void
@@ -205,7 +205,7 @@ public final class FleetConsole: Sendable {
 private final class RefusalCount: Sendable {
     private let state = Lock((count: 0, told: Int64.min))
 
-    /// Returns the number since the last line; nil if none is due.
+    /// Returns the number since the last line, or nil if none is due.
     func record() -> Int? {
         state.withLock { state in
             state.count += 1

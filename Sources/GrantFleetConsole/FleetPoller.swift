@@ -89,7 +89,7 @@ final class FleetPoller: Sendable {
                     shared.latestObservation.failure = error.description
                 }
             }
-            // Changes come in bursts; none is lost.
+            // Changes come in bursts. None is lost.
             ThreadSleep.milliseconds(50)
             wakeUp.waitForAny(within: 950)
         }

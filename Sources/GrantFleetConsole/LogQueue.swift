@@ -1,8 +1,9 @@
 import GrantModel
 import GrantSystem
 
-/// Lines for a log that is perhaps read slowly, or by nobody. A thread of its own writes them, so that whoever has something to say
-/// never waits. When too many are pending new ones are dropped, and how many is said in their place.
+/// Lines for a log whose reader is perhaps slow or missing. A thread of its own writes them, so
+/// that a caller with a line never waits. When too many are pending, new lines are dropped and
+/// their number is logged instead.
 ///
 /// Locking: one lock around the lines, held for an access and never while writing.
 final class LogQueue: Sendable {
@@ -45,7 +46,7 @@ final class LogQueue: Sendable {
         wakeUp.post()
     }
 
-    /// Waits half a second at most for what is pending.
+    /// Waits half a second at most for the pending lines.
     func end() {
         for _ in 0..<50 {
             if shared.withLock({ $0.lines.isEmpty && $0.dropped == 0 && !$0.isWriting }) { break }

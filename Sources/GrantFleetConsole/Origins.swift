@@ -10,14 +10,15 @@ struct Origins: Sendable {
         self.names = Set(names.map { $0.lowercased() })
     }
 
-    /// Whether the Host header is a known name. A foreign name that resolves to this host is not (DNS rebinding). The port may differ,
-    /// as through a tunnel; what counts is that the page has the same.
+    /// Whether the Host header is a known name. A foreign name that resolves to this host is not
+    /// (DNS rebinding). The port may differ, as through a tunnel. What counts is that the page has
+    /// the same.
     func knows(host: String?) -> Bool {
         guard let host, let name = Origins.name(in: host) else { return false }
         return names.contains(name)
     }
 
-    /// Parses `NAME`, `NAME:PORT`, `[ADDRESS]:PORT`; nil for anything else.
+    /// Parses `NAME`, `NAME:PORT`, `[ADDRESS]:PORT`, or nil for anything else.
     static func name(in host: String) -> String? {
         let text = host.lowercased()
         let isAddress = text.hasPrefix("[")
@@ -28,10 +29,10 @@ struct Origins: Sendable {
         return String(name)
     }
 
-    /// The port in a Host header; nil if it has none.
+    /// The port in a Host header, or nil if it has none.
     static func port(in host: String) -> UInt16? {
         guard name(in: host) != nil, let colon = host.lastIndex(of: ":") else { return nil }
-        // nil for what stands between brackets.
+        // nil for text in brackets.
         return UInt16(host[host.index(after: colon)...])
     }
 

@@ -1,4 +1,5 @@
-/// The page, which is the same for everybody and contains no data: it requests what it shows.
+/// The page, which is the same for every user and contains no data: it requests the data that it
+/// shows.
 enum Page {
     static func reply(_ path: String) -> WebReply? {
         switch path {

@@ -38,7 +38,7 @@ final class SessionStore: Sendable {
         return difference == 0
     }
 
-    /// Starts a session if the token is right; otherwise returns nil.
+    /// Starts a session if the token is right, otherwise returns nil.
     func logIn(token given: String, who: String, host: String) -> (cookie: String, key: String)? {
         if let token, !SessionStore.isSame(Array(given.utf8), token) { return nil }
         let (cookie, key) = (FleetCredentials.password(), FleetCredentials.password())
@@ -55,7 +55,8 @@ final class SessionStore: Sendable {
         return (cookie, key)
     }
 
-    /// Returns the user of the session with this cookie and key, if it began at this host; nil if there is none.
+    /// Returns the user of the session with this cookie and key, if it began at this host, or nil
+    /// if there is none.
     func session(cookies: [String], key given: String?, host: String) -> String? {
         guard let given else { return nil }
         let (cookies, key, now) = (cookies.map { Array($0.utf8) }, Array(given.utf8), BootClock.now)

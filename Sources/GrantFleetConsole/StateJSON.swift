@@ -1,18 +1,18 @@
 import GrantFleet
 import GrantModel
 
-/// The state for the page. Names and reasons are untrusted: what cannot be seen is escaped, and texts of hosts are cut to a readable
-/// length.
+/// The state for the page. Names and reasons are untrusted: invisible characters are escaped, and
+/// texts of hosts are cut to a readable length.
 enum StateJSON {
     static func text(_ text: String, most: Int = 4_096) -> JSONValue { .string(VisibleText.of(VisibleText.cut(text, to: most))) }
 
-    /// What is compared with others of its kind.
+    /// The entries that are compared with others of their kind.
     static func name(_ text: String, most: Int = 4_096) -> JSONValue { .string(VisibleText.name(VisibleText.cut(text, to: most))) }
 
     static func time(_ instant: Instant?) -> JSONValue { instant.map { .integer($0.nanoseconds / 1_000_000) } ?? .null }
 
     static func of(_ snapshot: FleetSnapshot) -> JSONValue {
-        // Reports of hosts about unknown grants are left out.
+        // Reports of hosts about unknown grants are omitted.
         let known = Set(snapshot.grants.map(\.id.description))
         return .object([
             "lease": .integer(snapshot.lease), "revision": .integer(snapshot.revision),
@@ -51,7 +51,7 @@ enum StateJSON {
         ])
     }
 
-    /// Returns one grant's status on every host; nil if the fleet has no grant with this id.
+    /// Returns one grant's status on every host, or nil if the fleet has no grant with this id.
     static func hostStatuses(of id: String, in snapshot: FleetSnapshot) -> JSONValue? {
         guard let grant = snapshot.grants.first(where: { $0.id.description == id }) else { return nil }
         let rows = snapshot.hosts.compactMap { host -> JSONValue? in

@@ -54,7 +54,7 @@ struct WebRequest {
         return values.count == 1 ? values[0] : nil
     }
 
-    /// The subject of the client's certificate; nil if it has none that is trusted.
+    /// The subject of the client's certificate, or nil if it has none that is trusted.
     var identity: String? {
         var text = [CChar](repeating: 0, count: 512)
         return chttp_identity(request, &text, text.count) ? WebServer.text(text) : nil

@@ -3,9 +3,9 @@ import GrantModel
 
 /// The contents of a URL's bookmark. It leads back to the item by one of three routes, whose results are always verified.
 struct BookmarkData: Equatable {
-    /// A directory, and perhaps a file in it. A file usually gets another identity when it is saved, because a new file is renamed over
-    /// the old one. So a file is identified by its directory and its name; its own identity only helps to find it under another name
-    /// there.
+    /// A directory, and perhaps a file in it. A file usually gets another identity when it is
+    /// saved, because a new file is renamed over the old one. So a file is identified by its
+    /// directory and its name. Its own identity only helps to find it under another name there.
     struct Item: Equatable {
         var directory: Bookmark
         var leaf: Leaf?
@@ -21,7 +21,7 @@ struct BookmarkData: Equatable {
     enum Route: Equatable {
         /// By identity alone.
         case item(Item)
-        /// Through a grant of a store; `below` is the path within the grant.
+        /// Through a grant of a store. `below` is the path within the grant.
         case grant(GrantID, store: UInt64, below: [UInt8], Item)
         /// By name in a mounted view, for a program that sees the mount and not the store. `directory` is the granted directory's inode
         /// number without the upper 16 bits, which each mount assigns. It is needed because other stores may have views and grants
@@ -73,8 +73,8 @@ extension BookmarkData {
         return whole
     }
 
-    /// Decodes arbitrary bytes; anything but exactly one whole bookmark is `.invalidBookmark`. The store has to verify `seal` over
-    /// `sealed`; nil for a bookmark without a grant.
+    /// Decodes arbitrary bytes. Anything but exactly one whole bookmark is `.invalidBookmark`. The
+    /// store has to verify `seal` over `sealed`, or nil for a bookmark without a grant.
     static func decoded(_ bytes: [UInt8]) throws(GrantError) -> (data: BookmarkData, sealed: [UInt8], seal: UInt64?) {
         let header = magic.count + 2
         guard bytes.count >= header + 8, bytes.starts(with: magic) else { throw invalid("it is not a bookmark") }

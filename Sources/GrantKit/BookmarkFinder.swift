@@ -19,8 +19,9 @@ enum BookmarkFinder {
         let isInMount: Bool
     }
 
-    /// Resolves a bookmark. `.invalidBookmark`; `.permission` for a grant that is revoked, expired or removed, and for an item that has
-    /// left it; `.notFound` for a missing or replaced item; `.ambiguous`; the store's errors.
+    /// Resolves a bookmark. `.invalidBookmark`, or `.permission` for a grant that is revoked,
+    /// expired or removed, and for an item that has left it, or `.notFound` for a missing or
+    /// replaced item; `.ambiguous`; the store's errors.
     static func find(_ bytes: [UInt8], in environment: GrantEnvironment) throws(GrantError) -> Found {
         let (data, sealed, seal) = try BookmarkData.decoded(bytes)
         switch data.route {
@@ -82,7 +83,8 @@ enum BookmarkFinder {
         return Found(path: path, isDirectory: true, isStale: false, grant: grant, isInMount: isInMount)
     }
 
-    /// Finds the path through the oldest mount that shows the grant and that this process can use; otherwise the one on the host.
+    /// Finds the path through the oldest mount that shows the grant and that this process can use,
+    /// otherwise the one on the host.
     private static func route(
         to inside: [UInt8], in directory: [UInt8], of grant: Grant, _ administrator: GrantAdministrator, _ environment: GrantEnvironment
     ) throws(GrantError) -> (path: [UInt8], isInMount: Bool) {
@@ -122,7 +124,7 @@ enum BookmarkFinder {
             switch seen {
             case .success(true): return Found(path: path, isDirectory: data.isDirectory, isStale: false, grant: nil, isInMount: true)
             case .success(false): continue
-            // Other mounts may refuse for their own reasons; only the former one's refusal counts.
+            // Other mounts may refuse for their own reasons. Only the former one's refusal counts.
             case .failure(let error): if isOld(directory) { refusal = error }
             case nil:
                 if isOld(directory) {
@@ -168,7 +170,7 @@ enum BookmarkFinder {
             resolved.finding == .ambiguous ? .ambiguous : .notFound, "“\(FilePath.shown(bookmark.path))” cannot be found", cause: cause)
     }
 
-    /// Returns the file of that name; otherwise the same file under another name in that directory.
+    /// Returns the file of that name. Otherwise the same file under another name in that directory.
     private static func find(_ leaf: BookmarkData.Leaf, in directory: [UInt8]) throws(GrantError) -> [UInt8] {
         let path = CanonicalPath.join(directory, leaf.name)
         do throws(GrantError) {

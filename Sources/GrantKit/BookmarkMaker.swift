@@ -11,7 +11,7 @@ enum BookmarkMaker {
     /// What a bookmark records besides its item.
     enum Scope {
         case none
-        /// The grant that leads to the item; an error if there is none.
+        /// The grant that leads to the item. An error if there is none.
         case required
         /// The same; in a mount whose store this process cannot read, the mount.
         case whereKnown
@@ -69,7 +69,8 @@ enum BookmarkMaker {
 
     private static func bookmark(_ directory: [UInt8]) throws(GrantError) -> Bookmark {
         do throws(Errno) {
-            // The resolver's reason for a refusal is text for people; this open gives programs an error code.
+            // The resolver's reason for a refusal is text for people. This open gives programs an
+            // error code.
             _ = try FileDescriptor.open(directory, O_RDONLY | O_DIRECTORY | O_NONBLOCK)
         } catch {
             throw FilePath.failure(error, directory)

@@ -10,7 +10,8 @@ import GrantSystem
 /// let text = try await CoordinatedFiles.read(url) { try String(contentsOf: $0, encoding: .utf8) }.get()
 /// ```
 ///
-/// An error of `work` is the failure of its `Result`; a thrown error says why there was no claim. It blocks no thread of Swift's own.
+/// An error of `work` is the failure of its `Result`. A thrown error says why there was no claim.
+/// It blocks no thread of Swift's own.
 ///
 /// What `work` coordinates itself, in its own task, fails with `.deadlock` where it would wait for the claim under which it runs. Another
 /// task waits: `work` must not wait for one that wants the same item.
@@ -56,7 +57,7 @@ public enum CoordinatedFiles {
         }
     }
 
-    /// Writes one item, which need not exist yet; otherwise as `read`.
+    /// Writes one item, which need not exist yet, otherwise as `read`.
     public static func write<Value: Sendable>(
         _ url: URL, options: NSFileCoordinator.WritingOptions = [], purpose: Purpose = Purpose(), timeout: Duration? = nil,
         _ work: @Sendable (URL) async throws -> Value

@@ -10,17 +10,17 @@ public struct DirectoryBookmark: Sendable, Hashable, Codable {
 
     /// The result of resolving a bookmark.
     public struct Resolution: Sendable {
-        /// The URL in a mount of the grant's view, if one shows it; otherwise the item's own.
+        /// The URL in a mount of the grant's view, if one shows it, otherwise the item's own.
         public let url: URL
-        /// Whether the item was moved; a new bookmark made from `url` is current again.
+        /// Whether the item was moved. A new bookmark made from `url` is current again.
         public let isStale: Bool
-        /// The grant that leads to the item; nil for a bookmark of an item alone.
+        /// The grant that leads to the item, or nil for a bookmark of an item alone.
         public let grant: Grant?
         /// Whether a revocation affects users of `url`.
         public let isInMount: Bool
     }
 
-    /// Takes stored data. `.invalidBookmark` if it is invalid; it is not resolved.
+    /// Takes stored data. `.invalidBookmark` if it is invalid. It is not resolved.
     public init(data: Data) throws(GrantError) {
         _ = try BookmarkData.decoded(Array(data))
         self.data = data

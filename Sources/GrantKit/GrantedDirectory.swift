@@ -9,7 +9,8 @@ import GrantModel
 public struct GrantedDirectory: Sendable, Identifiable {
     /// The record, as of when this value was made.
     public let grant: Grant
-    /// The URL in a mount of the grant's view, if one shows it to this process; otherwise the directory's own.
+    /// The URL in a mount of the grant's view, if one shows it to this process, otherwise the
+    /// directory's own.
     public let url: URL
     /// Whether a revocation affects users of `url`.
     public let isInMount: Bool
@@ -20,7 +21,7 @@ public struct GrantedDirectory: Sendable, Identifiable {
     /// Grants a directory, as `grantfs grant` does: durable when it returns, and shown in every mount of the view. A missing store is
     /// made.
     ///
-    /// `document`: the form in which a file is shown; nil refuses files.
+    /// `document`: the form in which a file is shown. Nil refuses files.
     ///
     /// `.invalidDirectory`, `.alreadyExists` if the name is taken in the view, `.usage` for an invalid name.
     public static func grant(
@@ -87,8 +88,8 @@ public struct GrantedDirectory: Sendable, Identifiable {
     /// Makes a bookmark through the grant.
     public func bookmark() throws(GrantError) -> DirectoryBookmark { try DirectoryBookmark(of: url) }
 
-    /// Runs `body` with the URL while access is started. `.permission` if access cannot be started, because the grant was withdrawn
-    /// meanwhile; rethrows errors of `body`.
+    /// Runs `body` with the URL while access is started. `.permission` if access cannot be started,
+    /// because the grant was withdrawn meanwhile. Rethrows errors of `body`.
     public func withAccess<Result>(_ body: (URL) throws -> Result) throws -> Result {
         try start()
         defer { url.stopAccessingSecurityScopedResource() }
@@ -116,7 +117,8 @@ public struct GrantedDirectory: Sendable, Identifiable {
         try confirm(try administrator.revoke([grant]), "the withdrawal")
     }
 
-    /// Makes the revoked or expired grant active again, as `grantfs restore` does. Errors as for `grant`; `.unconfirmed` as for `revoke`.
+    /// Makes the revoked or expired grant active again, as `grantfs restore` does. Errors as for
+    /// `grant`. `.unconfirmed` as for `revoke`.
     public func restore() throws(GrantError) -> GrantedDirectory {
         let environment = GrantEnvironment.current
         let administrator = try environment.administrator()

@@ -11,10 +11,10 @@ struct ViewPlace: Equatable {
     let mount: MountEntry
     /// The grant's name.
     let name: [UInt8]
-    /// The path below the grant; empty for the granted directory itself.
+    /// The path below the grant, or empty for the granted directory itself.
     let below: [UInt8]
 
-    /// The granted directory in the mount; nil if a directory below it was bound elsewhere.
+    /// The granted directory in the mount, or nil if a directory below it was bound elsewhere.
     var directory: [UInt8]? { ViewPlace.directory(of: name, in: mount) }
 
     /// A mount shows the whole view or, bound elsewhere, one granted directory of it.
@@ -64,7 +64,8 @@ struct GrantedPlace {
         }
         let now = Instant(nanoseconds: Clock.realtime)
         let active = try administrator.store.grants().filter { $0.state(at: now) == .active }
-        // Tries those at their recorded paths first; the others are looked up only if none of them applies.
+        // Tries those at their recorded paths first. The others are looked up only if none of them
+        // applies.
         let near = active.filter { MountTable.path(path, isAtOrBelow: $0.bookmark.path) }
         let far = active.filter { !MountTable.path(path, isAtOrBelow: $0.bookmark.path) }
         for candidates in [near, far] where !candidates.isEmpty {

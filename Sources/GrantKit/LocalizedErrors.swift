@@ -55,7 +55,7 @@ struct CocoaErrorText {
         ]
     }
 
-    /// Makes a sentence of words for people; nil for those that name a command or an option.
+    /// Makes a sentence of words for people, or nil for those that name a command or an option.
     private static func sentence(_ words: String) -> String? {
         guard !words.isEmpty, !words.contains("grantfs "), !words.contains("--") else { return nil }
         let first = words.prefix(1).uppercased() + words.dropFirst()

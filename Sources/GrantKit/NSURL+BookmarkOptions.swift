@@ -32,8 +32,8 @@ extension NSURL {
         public static let withoutUI = BookmarkResolutionOptions(rawValue: 1 << 8)
         /// There: mounts no volume. Here it never does.
         public static let withoutMounting = BookmarkResolutionOptions(rawValue: 1 << 9)
-        /// Requires data with a grant; other data is `fileReadCorruptFile`. (Data with a grant is resolved through it without this
-        /// option as well.)
+        /// Requires data with a grant. Other data is `fileReadCorruptFile`. (Data with a grant is
+        /// resolved through it without this option as well.)
         public static let withSecurityScope = BookmarkResolutionOptions(rawValue: 1 << 10)
         /// There: resolving does not start access. Here it never does.
         public static let withoutImplicitStartAccessing = BookmarkResolutionOptions(rawValue: 1 << 15)

@@ -2,8 +2,8 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// A cache of open stores. Opening one costs some twenty system calls and, on closing, a wait for the disk; a program that enumerates a
-/// directory asks for each file.
+/// A cache of open stores. Opening one costs some twenty system calls and, on closing, a wait for
+/// the disk. A program that enumerates a directory asks for each file.
 ///
 /// Locking: one lock around the list, held for an access.
 enum OpenStores {

@@ -9,15 +9,15 @@ extension URL {
         try data.write(to: bookmarkFileURL, options: .atomic)
     }
 
-    /// Reads a bookmark's data from a file; `fileReadCorruptFile` if it is invalid.
+    /// Reads a bookmark's data from a file, or `fileReadCorruptFile` if it is invalid.
     public static func bookmarkData(withContentsOf bookmarkFileURL: URL) throws -> Data {
         let data = try Data(contentsOf: bookmarkFileURL)
         try check(data, bookmarkFileURL)
         return data
     }
 
-    /// Resolves the bookmark in a file. There, a file that is no alias, or the target of a symbolic link, is returned as it is; here it
-    /// is `fileReadCorruptFile`.
+    /// Resolves the bookmark in a file. There, a file that is no alias, or the target of a symbolic
+    /// link, is returned as it is. Here it is `fileReadCorruptFile`.
     public init(resolvingAliasFileAt url: URL, options: BookmarkResolutionOptions = []) throws {
         var isStale = false
         try self.init(resolvingBookmarkData: URL.bookmarkData(withContentsOf: url), options: options, bookmarkDataIsStale: &isStale)

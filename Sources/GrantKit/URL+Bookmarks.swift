@@ -17,8 +17,9 @@ extension URL {
     /// **There.** On iOS the data always has the right of the app that made it, on macOS only with `withSecurityScope`. `keys` are
     /// values to be kept in the data.
     ///
-    /// **Differences.** No resource values are kept: `keys` has no effect. `url`, the document to which a bookmark is bound there, is
-    /// not needed here; together with `withSecurityScope` it is refused (`featureUnsupported`).
+    /// **Differences.** No resource values are kept: `keys` has no effect. `url`, the document to
+    /// which a bookmark is bound there, is not needed here. Together with `withSecurityScope` it is
+    /// refused (`featureUnsupported`).
     ///
     /// - Throws: `CocoaError`: `fileReadNoSuchFile`, `fileReadNoPermission` (also if a scope is required and no active grant leads to
     ///   the item), `fileReadUnsupportedScheme`, `featureUnsupported`, `fileReadUnknown`. Its `underlying` is a `GrantError` with
@@ -46,12 +47,14 @@ extension URL {
 
     /// Resolves a bookmark.
     ///
-    /// **Here.** Data with a grant leads to `MOUNTPOINT/NAME/…` if a running mount of the grant's view shows it to this process, which
-    /// is where revocations take effect; otherwise to the directory itself (see `GrantEnvironment.usesMountsOnly`). Other data leads to
-    /// the item's path. `isStale` is set if the item was moved since the data was made: the URL is right, and new data made from it is
-    /// no longer stale.
+    /// **Here.** Data with a grant leads to `MOUNTPOINT/NAME/…` if a running mount of the grant's
+    /// view shows it to this process, which is where revocations take effect. Otherwise to the
+    /// directory itself (see `GrantEnvironment.usesMountsOnly`). Other data leads to the item's
+    /// path. `isStale` is set if the item was moved since the data was made: the URL is right, and
+    /// new data made from it is no longer stale.
     ///
-    /// **There.** The same, without mounts. On iOS resolving starts access; here `startAccessingSecurityScopedResource()` does.
+    /// **There.** The same, without mounts. On iOS resolving starts access. Here
+    /// `startAccessingSecurityScopedResource()` does.
     ///
     /// - Throws: `CocoaError`: `fileReadCorruptFile` (invalid, damaged, newer, or of another store), `fileReadNoPermission` (the grant
     ///   is revoked, expired or removed; the item has left it), `fileNoSuchFile` (missing, replaced by another, its volume not

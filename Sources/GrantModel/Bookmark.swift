@@ -1,6 +1,6 @@
 /// A filesystem's identity across reboots. It has no device number and no mount id: both change.
 public struct FilesystemIdentity: Hashable, Sendable {
-    /// At most 16 bytes; empty where the filesystem has none. A UUID of zeros counts as none.
+    /// At most 16 bytes, or empty where the filesystem has none. A UUID of zeros counts as none.
     public var uuid: [UInt8]
     /// The type as /proc/self/mountinfo names it (`ext4`, `tmpfs`, `fuse.sshfs`).
     public var type: String
@@ -46,8 +46,8 @@ public struct FileIdentity: Hashable, Sendable {
     }
 }
 
-/// The surroundings of a directory when its bookmark was made, and who made it. They say where to search for it, and help people find
-/// it again.
+/// The surroundings of a directory when its bookmark was made, and the user who made it. They say
+/// where to search for it, and help people find it again.
 public struct BookmarkOrigin: Hashable, Sendable {
     /// The parent directories, the nearest first, the root last. Renewed together with the path.
     public var ancestors: [FileIdentity]

@@ -1,6 +1,6 @@
-/// A tag of 128 random bits, by which a copy of a directory is recognised after it was restored from a backup. It is stored in the
-/// bookmark and in an extended attribute of the directory. It is not secret and proves nothing: anybody with write access to a
-/// directory can set it.
+/// A tag of 128 random bits, by which a copy of a directory is recognised after it was restored
+/// from a backup. It is stored in the bookmark and in an extended attribute of the directory. It is
+/// not secret and proves nothing: any process with write access to a directory can set it.
 public struct DirectoryTag: Hashable, Sendable, CustomStringConvertible {
     /// The name of the attribute.
     public static let attribute = "user.grantfs.tag"
@@ -21,7 +21,7 @@ public struct DirectoryTag: Hashable, Sendable, CustomStringConvertible {
     /// Makes a new tag from the system's random source.
     public static func random() -> DirectoryTag { DirectoryTag(GrantID.random()) }
 
-    /// Parses the value of the attribute: exactly 32 hexadecimal digits; nil for anything else.
+    /// Parses the value of the attribute: exactly 32 hexadecimal digits, or nil for anything else.
     public init?(attributeValue value: [UInt8]) {
         guard let text = String(validating: value, as: UTF8.self), let id = GrantID(text) else { return nil }
         self.init(id)

@@ -8,7 +8,8 @@ public struct DocumentBookmark: Hashable, Sendable {
         case directory = 1
     }
 
-    /// The file's name when it was granted. The view keeps it, whatever the file is called on the host later.
+    /// The file's name when it was granted. The view keeps it, even if the file is renamed on the
+    /// host later.
     public let name: GrantName
     public var form: Form
 

@@ -18,7 +18,7 @@ extension Grant {
                 expires == new.expires ? nil : .some(new.expires), coordination == new.coordination ? nil : new.coordination)
     }
 
-    /// As `differences(to:)`, for some of a grant's properties; nil values stay.
+    /// As `differences(to:)`, for some of a grant's properties. Nil values stay.
     package static func differences(
         _ now: (access: Access, expires: Instant?, coordination: Coordination), _ access: Access?, _ expires: Instant??,
         _ coordination: Coordination?

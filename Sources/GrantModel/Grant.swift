@@ -64,8 +64,9 @@ public struct Grant: Sendable {
     public var state: RecordedState
     public var created: Instant
     public var expires: Instant?
-    /// The number of times that the grant was made active. A scope belongs to one activation, so what was reached before a revocation
-    /// stays refused after `restore`, however soon that follows.
+    /// The number of times that the grant was made active. A scope belongs to one activation, so
+    /// descriptors and paths from before a revocation stay refused after `restore`, however soon
+    /// that follows.
     public var activation: Int64
     public var coordination: Coordination
     /// For a grant that the fleet gave to this host: the fleet's own activation number, as last heard of here. nil for a local grant.

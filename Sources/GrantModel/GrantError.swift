@@ -19,13 +19,13 @@ public struct GrantError: Error, Sendable, CustomStringConvertible {
         case storeFull
         case mountFailed
         case unsupported
-        /// Descriptors or memory have run out, in this process or on the machine. It says nothing about what was asked for; the caller
-        /// may try again.
+        /// Descriptors or memory have run out, in this process or on the machine. It does not tell
+        /// whether the requested thing exists. The caller may try again.
         case exhausted
         /// Recorded, but some mount has not confirmed it.
         case unconfirmed
         case system
-        /// Done in part; the rest was named.
+        /// Done in part. The message names the rest.
         case incomplete
     }
 
@@ -44,7 +44,7 @@ public struct GrantError: Error, Sendable, CustomStringConvertible {
         self.advice = advice
     }
 
-    /// The same error, whose advice says first what was done.
+    /// The same error, whose advice begins with the steps already done.
     package func saying(_ outcome: String) -> GrantError {
         GrantError(code, message, cause: cause, advice: advice.map { "\(outcome); \($0)" } ?? outcome)
     }

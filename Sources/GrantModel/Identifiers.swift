@@ -14,7 +14,7 @@ public struct GrantID: Hashable, Sendable, Comparable, CustomStringConvertible {
         return GrantID(high: generator.next(), low: generator.next())
     }
 
-    /// Parses exactly 32 hexadecimal digits; nil for anything else.
+    /// Parses exactly 32 hexadecimal digits, or nil for anything else.
     public init?(_ text: some StringProtocol) {
         guard text.utf8.count == 32, text.utf8.allSatisfy({ Hexadecimal.value(of: $0) != nil }) else { return nil }
         guard let high = UInt64(text.prefix(16), radix: 16), let low = UInt64(text.suffix(16), radix: 16) else { return nil }
@@ -90,7 +90,7 @@ public struct GrantName: Hashable, Sendable, CustomStringConvertible {
         if !Bytes.isUTF8(bytes) { throw .notUTF8 }
     }
 
-    /// For people; invalid UTF-8 is shown as U+FFFD.
+    /// For people. Invalid UTF-8 is shown as U+FFFD.
     public var description: String { String(decoding: bytes, as: UTF8.self) }
     public var isUTF8: Bool { Bytes.isUTF8(bytes) }
 }

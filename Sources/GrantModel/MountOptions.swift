@@ -1,6 +1,6 @@
 /// How much the kernel may cache for a mount (`-o cache=`).
 public enum CacheMode: String, Sendable, CaseIterable {
-    /// Names, attributes and data are cached; a change made on the host shows within a second.
+    /// Names, attributes and data are cached. A change made on the host shows within a second.
     case shared
     /// The granted directories are used through this mount alone: long timeouts, write-back.
     case exclusive
@@ -34,7 +34,7 @@ public struct MountOptions: Sendable, Equatable {
     public var idle = IdleMode.auto
     /// Whether another daemon takes over when this one dies.
     public var recovers = false
-    /// The number of entries that the audit log keeps; nil when nothing is audited.
+    /// The number of entries that the audit log keeps, or nil when nothing is audited.
     public var audit: Int?
     /// The operations that are audited.
     public var auditKinds = AuditKinds.all

@@ -1,11 +1,12 @@
 /// The name of a filesystem that hosts mount wherever they like.
 public enum FilesystemName: Hashable, Sendable, CustomStringConvertible {
-    /// `UUID=` and hexadecimal digits; dashes and case do not count. 1 to 16 bytes.
+    /// `UUID=` and hexadecimal digits. Dashes and case do not count. 1 to 16 bytes.
     case uuid([UInt8])
     /// The source of a network mount as /proc/self/mountinfo has it: `server:/export`.
     case source(String)
 
-    /// nil for what names no filesystem, and for the name of a device, which means another one on each host.
+    /// nil for text that names no filesystem, and for the name of a device, which means another one
+    /// on each host.
     public init?(_ text: String) {
         if text.hasPrefix("UUID=") {
             guard let bytes = FilesystemName.bytes(text.dropFirst(5)), bytes.contains(where: { $0 != 0 }) else { return nil }
@@ -39,7 +40,8 @@ public struct SharedDirectory: Hashable, Sendable, CustomStringConvertible {
     public let filesystem: FilesystemName
     /// From the filesystem's root on: absolute, canonical.
     public let path: String
-    /// What the directory was when it was granted, as the filesystem says it to every host; nil where nobody could look.
+    /// The directory's identity when it was granted, which the filesystem reports to every host, or
+    /// nil if no host could look it up.
     public var identity: FileIdentity?
 
     public init(filesystem: FilesystemName, path: String, identity: FileIdentity? = nil) {

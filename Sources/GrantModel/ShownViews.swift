@@ -21,7 +21,7 @@ public enum ShownViews: Hashable, Sendable {
         }
     }
 
-    /// The name of the mountpoint of a view; nil when the mount has none for it.
+    /// The name of the mountpoint of a view, or nil when the mount has none for it.
     public func mountpoint(of view: ViewName) -> GrantName? {
         guard case .mountpoints(let pattern) = self, pattern.matches(view) else { return nil }
         return directory(of: view)
@@ -109,7 +109,7 @@ public enum ShownViews: Hashable, Sendable {
 
 /// A pattern for names of views, as a shell has it for files: `*` matches anything, `?` one character.
 public struct ViewPattern: Hashable, Sendable {
-    /// It has the same rules as a view's name, because it can stand in its place.
+    /// It has the same rules as a view's name, because it can be used in its place.
     public let text: ViewName
 
     public init(_ text: String) throws(GrantName.Flaw) { self.text = try ViewName(text) }
@@ -117,7 +117,7 @@ public struct ViewPattern: Hashable, Sendable {
     public func matches(_ view: ViewName) -> Bool {
         let (pattern, name) = (Array(text.description.unicodeScalars), Array(view.description.unicodeScalars))
         var (at, next) = (0, 0)
-        // The position of the last `*`, and the end of what it matches so far.
+        // The position of the last `*`, and the end of its match so far.
         var star: (pattern: Int, name: Int)?
         while next < name.count {
             if at < pattern.count, pattern[at] == "*" {
@@ -136,8 +136,8 @@ public struct ViewPattern: Hashable, Sendable {
     }
 }
 
-/// The path of a grant below the root of a mount. The last name is the grant's own; those before it are directories that exist only in
-/// the mount.
+/// The path of a grant below the root of a mount. The last name is the grant's own. Those before it
+/// are directories that exist only in the mount.
 public struct ShownPath: Hashable, Comparable, Sendable, CustomStringConvertible {
     public var directories: [GrantName]
     public var name: GrantName
@@ -167,7 +167,7 @@ extension ShownViews {
             if let program = directory(of: grant.view), let all = try? GrantName(entry: ShownViews.programsDirectory) {
                 directories = [all, program]
             }
-            // The programs' directory stands in front of a document of its name.
+            // The programs' directory hides a document of its name.
             if grant.bookmark.document != nil || (directories.isEmpty && grant.name.bytes == ShownViews.programsDirectory) {
                 return ShownPath(grant.name, in: directories)
             }
@@ -178,7 +178,7 @@ extension ShownViews {
 
     /// The result of looking a path up in a mount.
     public enum Target {
-        /// A grant, or what is `below` it.
+        /// A grant, or a path `below` it.
         case grant(Grant, below: [[UInt8]])
         /// The root, or a directory that leads to grants.
         case above
@@ -197,7 +197,7 @@ extension ShownViews {
         return target
     }
 
-    /// The name of a view's directory; nil where its grants are at the root.
+    /// The name of a view's directory, or nil where its grants are at the root.
     private func directory(of view: ViewName) -> GrantName? {
         let name = self == .documents ? String(view.description.dropFirst(ShownViews.programs.count)) : view.description
         return try? GrantName(entry: Array(name.utf8))

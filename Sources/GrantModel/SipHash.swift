@@ -1,4 +1,5 @@
-/// SipHash-2-4, a keyed hash of 64 bits. Without the key nobody can compute it, so it detects forgery as well as damage.
+/// SipHash-2-4, a keyed hash of 64 bits. It cannot be computed without the key, so it detects
+/// forgery as well as damage.
 package struct SipHash: Sendable {
     private let key0: UInt64
     private let key1: UInt64
@@ -8,7 +9,7 @@ package struct SipHash: Sendable {
         self.key1 = key1
     }
 
-    /// A key of 16 bytes; anything else is nil.
+    /// A key of 16 bytes. Anything else is nil.
     package init?(key: [UInt8]) {
         guard key.count == 16 else { return nil }
         self.init(key0: SipHash.word(key[0..<8]), key1: SipHash.word(key[8..<16]))

@@ -19,7 +19,7 @@ public struct Instant: Hashable, Comparable, Sendable {
 }
 
 extension Int64 {
-    /// Rounds to the nearest integer; saturates outside the range; 0 for NaN.
+    /// Rounds to the nearest integer. It saturates outside the range and is 0 for NaN.
     package init(saturating value: Double) {
         self = value.isNaN ? 0 : Int64(exactly: value.rounded(.towardZero)) ?? (value < 0 ? .min : .max)
     }

@@ -16,7 +16,7 @@ package enum Timestamp {
             + "T\(padded(second / 3600, 2)):\(padded(second / 60 % 60, 2)):\(padded(second % 60, 2))\(fraction)Z"
     }
 
-    /// `2026-11-21 14:04:05`, in local time; `--since` and `--expires` accept it.
+    /// `2026-11-21 14:04:05`, in local time. `--since` and `--expires` accept it.
     package static func local(_ instant: Instant) -> String {
         let (date, time, _) = localParts(instant)
         return date + " " + time
@@ -43,7 +43,8 @@ package enum Timestamp {
         )
     }
 
-    /// Returns the days since 1970-01-01 of a date in the Gregorian calendar; nil for an invalid date.
+    /// Returns the days since 1970-01-01 of a date in the Gregorian calendar, or nil for an invalid
+    /// date.
     package static func days(year: Int64, month: Int64, day: Int64) -> Int64? {
         guard (1...12).contains(month), day >= 1 else { return nil }
         let isLeap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)

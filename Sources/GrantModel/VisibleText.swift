@@ -1,6 +1,6 @@
 /// Escapes bytes and text so that a terminal can show them.
 public enum VisibleText {
-    /// Escapes what cannot be seen, and invalid UTF-8, as `\n`, `\x1b`, `\u{202e}`.
+    /// Escapes invisible characters and invalid UTF-8, as `\n`, `\x1b`, `\u{202e}`.
     public static func of(_ bytes: [UInt8]) -> String {
         var result = ""
         var rest = bytes[...]
@@ -43,8 +43,8 @@ public enum VisibleText {
         // Escapes characters that change the direction of a line as well, so that a name cannot pose as another.
         case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate: false
         case .spaceSeparator: scalar == " "
-        // Fillers, joiners and selectors of variants are no format characters, and are not seen either, nor is a Braille pattern
-        // without dots.
+        // Fillers, joiners and selectors of variants are not format characters but are invisible,
+        // and so is a Braille pattern without dots.
         default: !scalar.properties.isDefaultIgnorableCodePoint && scalar != "\u{2800}"
         }
     }

@@ -5,7 +5,7 @@ struct DocumentFlags: OptionSet, Sendable, Hashable {
     let rawValue: UInt32
     /// Never given for another `Add` of the same file.
     static let unique = DocumentFlags(rawValue: 1)
-    /// Of this session alone; not in the permission store.
+    /// Of this session alone. Not in the permission store.
     static let transient = DocumentFlags(rawValue: 2)
     static let directory = DocumentFlags(rawValue: 4)
 }
@@ -48,10 +48,10 @@ enum DocumentNames {
     /// The view of the host, in which every document is.
     static let host = known("app:")
 
-    /// The view of an application; nil for what is no application's name.
+    /// The view of an application, or nil for what is no application's name.
     static func view(of app: String) -> ViewName? { isApp(app) ? try? ViewName("app:\(app)") : nil }
 
-    /// The application whose view it is; empty for the host's, nil for others.
+    /// The application whose view it is, or empty for the host's, nil for others.
     static func app(of view: ViewName) -> String? {
         guard view.description.hasPrefix("app:") else { return nil }
         let app = String(view.description.dropFirst(4))

@@ -3,7 +3,7 @@ import GrantSystem
 
 /// A proxy, for HTTP and by CONNECT for everything else, that connects only to a list of hosts.
 ///
-/// The listening socket may be of another network namespace; connections are made in this one.
+/// The listening socket may be of another network namespace. Connections are made in this one.
 public final class HostProxy: Sendable {
     private let connector: Connector
     private let refusals = Refusals()
@@ -19,10 +19,10 @@ public final class HostProxy: Sendable {
         for _ in 0..<HostProxy.maxConnections { slots.post() }
     }
 
-    /// The refusals so far, in order; and the number of those beyond the limit.
+    /// The refusals so far, in order, and the number of those beyond the limit.
     public var refused: (known: [Refusal], others: Int) { refusals.all }
 
-    /// Accepts connections until accept(2) on the blocking listening socket fails for good.
+    /// Accepts connections until accept(2) on the blocking listening socket fails permanently.
     public func serve(_ listener: borrowing FileDescriptor) {
         while true {
             slots.wait()
@@ -88,7 +88,8 @@ public final class HostProxy: Sendable {
         }
     }
 
-    /// Reads the request head. Returns what was read and how much of it is the head; nil when none comes.
+    /// Reads the request head. Returns the bytes read and how many of them are the head, or nil if
+    /// no head comes.
     private func head(from client: borrowing FileDescriptor) -> (bytes: [UInt8], length: Int)? {
         let deadline = Clock.monotonic + HostProxy.headTimeout
         var bytes: [UInt8] = []

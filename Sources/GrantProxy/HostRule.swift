@@ -38,7 +38,7 @@ public struct HostRule: Sendable, Equatable {
 
     private static let forms = "example.org, *.example.org:443, 10.0.0.5:8080 or [2001:db8::1]:443"
 
-    /// The name or address for which programs must use the proxy; nil for a rule of subdomains.
+    /// The name or address for which programs must use the proxy, or nil for a rule of subdomains.
     public var host: String? {
         switch pattern {
         case .name(let name): name

@@ -59,7 +59,7 @@ public struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
         ([0], 8), ([10], 8), ([100, 64], 10), ([127], 8), ([169, 254], 16), ([172, 16], 12), ([192, 0, 0], 24), ([192, 0, 2], 24),
         ([192, 88, 99], 24), ([192, 168], 16), ([198, 18], 15), ([198, 51, 100], 24), ([203, 0, 113], 24), ([224], 4), ([240], 4),
     ]
-    /// Exceptions within 2000::/3; outside of that, no IPv6 address is global.
+    /// Exceptions within 2000::/3. Outside of that, no IPv6 address is global.
     private static let specialSix: [([UInt8], Int)] = [
         ([0x20, 0x01, 0x00], 23), ([0x20, 0x01, 0x0D, 0xB8], 32), ([0x20, 0x02], 16), ([0x3F, 0xFF, 0x00], 20),
     ]

@@ -7,14 +7,14 @@ struct Relay {
         let source: Int32
         let target: Int32
         var pending: ArraySlice<UInt8>
-        /// How many bytes may still be read; nil: no limit.
+        /// How many bytes may still be read. Nil means no limit.
         var remaining: Int?
         var hasReachedEOF = false
         var isShutDown = false
 
         var mayRead: Bool { !hasReachedEOF && pending.isEmpty && remaining != 0 }
 
-        /// Reads and writes as much as is possible now. Returns false when one end is gone.
+        /// Reads and writes until it would block. Returns false when one end is gone.
         mutating func move(_ buffer: inout [UInt8]) -> Bool {
             if mayRead {
                 let count = read(source, &buffer, min(buffer.count, remaining ?? buffer.count))
@@ -44,7 +44,8 @@ struct Relay {
     private var toClient: Direction
     private var buffer = [UInt8](repeating: 0, count: 64 << 10)
 
-    /// `first`: bytes already read from the client, to be sent first. `remaining`: how many more to take from the client; nil for all.
+    /// `first`: bytes already read from the client, to be sent first. `remaining`: how many more to
+    /// take from the client, or nil for all.
     init(client: Int32, server: Int32, first: ArraySlice<UInt8>, remaining: Int?) {
         toServer = Direction(source: client, target: server, pending: first, remaining: remaining)
         toClient = Direction(source: server, target: client, pending: [])
@@ -58,7 +59,8 @@ struct Relay {
                 pollfd(fd: toServer.source, events: (toServer.mayRead ? input : 0) | (toClient.pending.isEmpty ? 0 : output), revents: 0),
                 pollfd(fd: toClient.source, events: (toClient.mayRead ? input : 0) | (toServer.pending.isEmpty ? 0 : output), revents: 0),
             ]
-            // A server that has closed keeps polling ready, so it is left out until its last bytes are sent on.
+            // A server that has closed keeps polling ready, so it is not polled until its last
+            // bytes are sent on.
             if sockets[1].events == 0 { sockets[1].fd = -1 }
             if poll(&sockets, 2, -1) < 0 {
                 if errno == EINTR { continue }
@@ -66,7 +68,7 @@ struct Relay {
             }
             let broken = Int16(truncatingIfNeeded: POLLERR | POLLNVAL)
             if sockets.contains(where: { $0.revents & broken != 0 }) { return }
-            // The client has closed both directions: nobody reads what comes.
+            // The client has closed both directions and reads no more answers.
             if sockets[0].revents & Int16(truncatingIfNeeded: POLLHUP) != 0, !toServer.mayRead { return }
             guard toServer.move(&buffer), toClient.move(&buffer) else { return }
         }

@@ -3,7 +3,7 @@ import Glibc
 
 /// The number of columns that text takes, by wcwidth(3), which ncurses uses as well.
 public enum DisplayWidth {
-    /// The character set of the process, the only one that wcwidth(3) and ncurses know.
+    /// The character set of the process, which alone wcwidth(3) and ncurses use.
     public enum Encoding: Sendable, Equatable {
         case utf8
         /// As nl_langinfo(3) names it.

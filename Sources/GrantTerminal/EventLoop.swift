@@ -17,7 +17,8 @@ public final class EventLoop<Message: Sendable> {
     private let inbox: Inbox<Message>
     private let signals: Inbox<Int32>
 
-    /// From here on, this thread blocks the signals that end a program; the loop handles them between two keys.
+    /// From here on, this thread blocks the signals that end a program. The loop handles them
+    /// between two keys.
     public init(_ screen: Screen, _ inbox: Inbox<Message>) throws(GrantError) {
         (self.screen, self.inbox) = (screen, inbox)
         do throws(Errno) {
@@ -30,9 +31,8 @@ public final class EventLoop<Message: Sendable> {
 
     /// Runs until `handle` returns a result. A signal that ends programs ends this one, after the terminal was restored.
     ///
-    /// - Parameters:
-    /// handle: handles an event; a result that is not nil ends the loop.
-    /// frame: draws the screen.
+    /// - Parameters: handle: handles an event. A result that is not nil ends the loop. frame: draws
+    ///   the screen.
     public func run<Result>(_ handle: (Event<Message>) -> Result?, frame: (Size) -> Frame) -> Result {
         screen.show(frame(screen.size))
         while true {

@@ -46,7 +46,8 @@ public struct Line: Sendable, Equatable {
     /// Pads with spaces to the column: at least one space, unless the line is empty.
     public mutating func tab(to column: Int) { add(String(repeating: " ", count: max(width == 0 ? 0 : 1, column - width))) }
 
-    /// Puts `left` at the left edge and `right` at the right edge; `left` is cut if both do not fit.
+    /// Puts `left` at the left edge and `right` at the right edge. `left` is cut if both do not
+    /// fit.
     public static func split(_ left: Line, _ right: Line, columns: Int) -> Line {
         let room = columns - right.width
         guard room > 1 else { return left.cut(to: columns) }
@@ -89,10 +90,10 @@ public struct Size: Sendable, Equatable {
     public init(rows: Int, columns: Int) { (self.rows, self.columns) = (rows, columns) }
 }
 
-/// A whole screen from its top; missing lines are empty.
+/// A whole screen from its top. Missing lines are empty.
 public struct Frame: Sendable, Equatable {
     public var lines: [Line]
-    /// The position of the cursor; nil hides it.
+    /// The position of the cursor. Nil hides it.
     public var cursor: Position?
 
     public struct Position: Sendable, Equatable {

@@ -6,7 +6,7 @@ public struct ListWindow: Sendable, Equatable {
 
     public init() {}
 
-    /// Selects a row; `show` then clamps it to the list.
+    /// Selects a row. `show` then clamps it to the list.
     public mutating func select(_ row: Int) { selected = row }
 
     /// Returns false for keys that do not move in a list. `height`: the number of visible rows.

@@ -45,7 +45,7 @@ public final class Screen {
 
     public var size: Size { Size(rows: Int(cncurses_rows()), columns: Int(cncurses_columns())) }
 
-    /// Draws a frame; only differences are sent.
+    /// Draws a frame. Only differences are sent.
     public func show(_ frame: Frame) {
         let size = size
         for row in 0..<size.rows {

@@ -9,21 +9,23 @@ bool cfleet_load(char *reason, size_t size);
 /// What came of a request.
 enum cfleet_outcome {
     CFLEET_ANSWERED,
-    /// No connection: the name is unknown, nobody listens, the network does not lead there, or it took too long. Nothing was sent.
+    /// No connection: the name is unknown, no server listens, the network does not lead there, or
+    /// it took too long. Nothing was sent.
     CFLEET_UNREACHABLE,
     /// The request was sent.
     CFLEET_TIMED_OUT,
-    /// Who answered is not to be trusted: the certificate is of another authority, of another name, or has expired.
+    /// The server is not trusted: its certificate is of another authority, of another name, or has
+    /// expired.
     CFLEET_DISTRUSTED,
     /// Our own certificate, key or list of authorities is not usable, or the server refuses our certificate.
     CFLEET_OWN_CERTIFICATE,
-    /// `each` or `stop` said so.
+    /// `each` or `stop` ended the request.
     CFLEET_STOPPED,
     /// It hung up, or speaks something else. The request was sent.
     CFLEET_BROKEN,
 };
 
-/// A connection that is kept between requests; one thread at a time.
+/// A connection that is kept between requests. Only one thread at a time may use it.
 struct cfleet_connection;
 
 /// PEM texts, each may be NULL. NULL when there is no memory.
@@ -33,16 +35,16 @@ void cfleet_close(struct cfleet_connection *connection);
 /// One POST of JSON.
 struct cfleet_request {
     const char *url;
-    /// For the header Authorization; may be NULL.
+    /// For the header Authorization. May be NULL.
     const char *token;
     const char *body;
     size_t length;
-    /// Milliseconds; 0 is without a limit, once it is connected.
+    /// In milliseconds. 0 is without a limit, once it is connected.
     long timeout;
     long connect_timeout;
-    /// Called with each piece of the answer; false ends the request.
+    /// Called with each piece of the answer. False ends the request.
     bool (*each)(void *context, const char *bytes, size_t count);
-    /// Asked about once a second whether to go on; false ends the request. May be NULL.
+    /// Asked about once a second whether to go on. False ends the request. May be NULL.
     bool (*goes_on)(void *context);
     void *context;
 };
@@ -53,7 +55,8 @@ enum cfleet_outcome cfleet_post(
 
 enum cfleet_kind { CFLEET_NULL, CFLEET_BOOL, CFLEET_INTEGER, CFLEET_NUMBER, CFLEET_STRING, CFLEET_ARRAY, CFLEET_OBJECT };
 
-/// JSON text as a value, to be freed; NULL when it is none, with a text in `reason`.
+/// Parses JSON text into a value, which the caller frees. NULL if it is invalid, with a text in
+/// `reason`.
 void *cfleet_parse(const char *text, size_t length, char *reason, size_t size);
 void cfleet_free(void *value);
 enum cfleet_kind cfleet_kind(const void *value);
@@ -70,7 +73,8 @@ void *cfleet_next(void *value, void *place);
 const char *cfleet_key(void *place);
 void *cfleet_member(void *place);
 
-/// Values to be written; each of these is to be freed, or given to one of the next two, which take it.
+/// Values to be written. The caller frees each of them, or gives it to one of the next two, which
+/// take it.
 void *cfleet_make(enum cfleet_kind kind, bool is_true, int64_t integer, double number, const char *string, size_t length);
 bool cfleet_append(void *array, void *value);
 bool cfleet_set(void *object, const char *key, void *value);

@@ -11,7 +11,7 @@ bool chttp_load(char *reason, size_t size);
 struct chttp_place {
     int socket;
     uint16_t port;
-    /// Nobody outside this machine reaches it.
+    /// No host outside this machine reaches it.
     bool is_loopback;
     /// It is all of the machine's addresses.
     bool is_any;
@@ -21,7 +21,7 @@ struct chttp_place {
 bool chttp_listen(const char *address, uint16_t port, struct chttp_place *place, char *reason, size_t size);
 
 struct chttp_server;
-/// One request that is whole, its body included; only within `answer`.
+/// One whole request, its body included. It is valid only within `answer`.
 struct chttp_request;
 
 struct chttp_settings {
@@ -29,12 +29,16 @@ struct chttp_settings {
     int socket;
     /// Of its place.
     bool is_loopback;
-    /// PEM texts; without the first two there is no TLS, and without the third nobody is asked for a certificate.
+    /// PEM texts. Without the first two there is no TLS. Without the third the server asks for no
+    /// certificate of a client.
     const char *certificate;
     const char *key;
     const char *authorities;
-    /// Connections at the most. When there are so many less a fourth, those give way that nobody has vouched for (`chttp_admit`), of the client with most of them the oldest first.
-    /// One client has a fourth at the most that nobody has vouched for, and 16 new ones a second; the machine's own users, who are one client, have all but a fourth, and 256, or any number where nobody else can connect.
+    /// The largest number of connections. When all but a fourth are taken, connections that are not
+    /// vouched for (`chttp_admit`) give way, the oldest of the client with most of them first. One
+    /// client has at most a fourth that is not vouched for, and 16 new connections a second. The
+    /// machine's own users, who are one client, have all but a fourth, and 256 a second. They have
+    /// any number if no other host can connect.
     unsigned connections;
     /// Bytes of a request's first lines, and of its body.
     size_t head_limit;
@@ -52,12 +56,12 @@ struct chttp_server *chttp_start(const struct chttp_settings *settings, char *re
 void chttp_stop(struct chttp_server *server);
 
 const char *chttp_method(const struct chttp_request *request);
-/// Without what stands behind a question mark, and with %XX resolved.
+/// Without the query after a question mark, and with %XX resolved.
 const char *chttp_path(const struct chttp_request *request);
 const char *chttp_body(const struct chttp_request *request, size_t *length);
 
 enum chttp_kind { CHTTP_HEADER, CHTTP_COOKIE, CHTTP_ARGUMENT };
-/// The value with this number, of all that have this name; NULL when there are not so many.
+/// The value with this number, of all that have this name, or NULL when there are not so many.
 const char *chttp_value(struct chttp_request *request, enum chttp_kind kind, const char *name, size_t number);
 /// Whether connections from these addresses count as one client's: the same address, or network of IPv6, or both of this machine.
 bool chttp_is_same_client(const struct sockaddr *one, const struct sockaddr *other);

@@ -17,9 +17,10 @@ enum cportal_outcome {
     CPORTAL_FAILED,
 };
 
-/// Asks the file chooser of the desktop portal (org.freedesktop.portal.FileChooser, on the session bus) for directories, or for `files`, and
-/// waits for as long as somebody chooses. `folder`, where it begins, may be NULL. `each` is called for every URI that was chosen, before it returns.
-/// `reason` gets a text for what no outcome says by itself, cut at `size`.
+/// Asks the file chooser of the desktop portal (org.freedesktop.portal.FileChooser, on the session
+/// bus) for directories, or for `files`, and waits until the person has chosen. `folder`, where it
+/// begins, may be NULL. `each` is called for every URI that was chosen, before it returns. `reason`
+/// gets a text for failures that the outcome alone does not explain, cut at `size`.
 enum cportal_outcome cportal_choose(
     const char *title, const char *accept, const char *folder, bool files, void (*each)(void *context, const char *uri), void *context, char *reason,
     size_t size);

@@ -8,14 +8,14 @@
 extern "C" {
 #endif
 
-/// A document that was read; its nodes live as long as it does.
+/// A parsed document. Its nodes live as long as it does.
 typedef struct ctoml_document ctoml_document;
 /// A value in it.
 typedef struct ctoml_node ctoml_node;
 
 enum ctoml_kind { ctoml_table, ctoml_array, ctoml_string, ctoml_integer, ctoml_boolean, ctoml_moment, ctoml_other };
 
-/// What a date with a time says. A date alone is its midnight; without an offset it is local time.
+/// What a date with a time says. A date alone is its midnight. Without an offset it is local time.
 struct ctoml_time {
     int64_t year;
     int64_t month, day, hour, minute, second, nanosecond;
@@ -29,28 +29,29 @@ struct ctoml_failure {
     uint32_t line;
 };
 
-/// NULL when it is no TOML; `failure` then says why. To be given to ctoml_end.
+/// NULL if it is invalid, with the reason in `failure`. The caller gives the document to ctoml_end.
 ctoml_document *ctoml_read(const char *bytes, size_t count, struct ctoml_failure *failure);
 void ctoml_end(ctoml_document *document);
 const ctoml_node *ctoml_root(const ctoml_document *document);
 
 enum ctoml_kind ctoml_kind_of(const ctoml_node *node);
-/// The line it stands on, from 1; 0 where that is not known.
+/// Its line, from 1, or 0 if that is unknown.
 uint32_t ctoml_line(const ctoml_node *node);
 
 /// Of a table or an array.
 size_t ctoml_count(const ctoml_node *node);
 const ctoml_node *ctoml_item(const ctoml_node *node, size_t index);
-/// Of a table's item; not terminated.
+/// Of a table's item. It is not terminated.
 const char *ctoml_key(const ctoml_node *node, size_t index, size_t *count);
 
 /// Of a value of that kind. Strings are not terminated.
 const char *ctoml_string_of(const ctoml_node *node, size_t *count);
 bool ctoml_boolean_of(const ctoml_node *node);
-/// False for what is a time without a date.
+/// False for a time without a date.
 bool ctoml_time_of(const ctoml_node *node, struct ctoml_time *time);
 
-/// UTF-8 text as a TOML string on one line. The length of the whole; `out` gets as much as there is room for.
+/// Writes UTF-8 text as a TOML string on one line. Returns the length of the whole. `out` gets as
+/// much of it as fits.
 size_t ctoml_quote(const char *bytes, size_t count, char *out, size_t room);
 
 #ifdef __cplusplus

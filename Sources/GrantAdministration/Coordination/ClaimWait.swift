@@ -13,7 +13,8 @@ struct ClaimPart {
     /// The client's number for the claim: each claim has its own connection.
     static let number: UInt64 = 1
 
-    /// Returns why the claim is lost; nil while it is held. Reads what has arrived and does not block.
+    /// Returns why the claim is lost, or nil while it is held. Reads the messages that have arrived
+    /// and does not block.
     func lost(_ path: [UInt8]) -> CoordinationError? {
         while true {
             let news: SessionNews?
@@ -50,11 +51,12 @@ struct ClaimWait {
     var deadlockDetector: DeadlockDetector?
     var parts: [ClaimPart] = []
 
-    /// How many daemons may die, one after the other, while the claim is waited for.
+    /// How many daemons may die, one after the other, during the wait for the claim.
     private static let maxFailovers = 10
     /// How long a daemon may take to answer whether the claim has to wait: nanoseconds.
     private static let firstAnswerTimeout: Int64 = 10_000_000_000
-    /// The minimum of that time, however short the caller's time-out is: a caller that waits for nothing still gets what is free.
+    /// The minimum of that time, however short the caller's time-out is: a caller that waits for
+    /// nothing still gets free items.
     private static let minFirstAnswerTimeout: Int64 = 2_000_000_000
 
     /// The deadline for a daemon's first answer, by `Clock.monotonic`.
@@ -74,12 +76,13 @@ struct ClaimWait {
             do throws(ControlClient.Failure) {
                 news = try client.next()
             } catch {
-                // Another daemon may have taken over, which does not know of the claim or has said so.
+                // Another daemon may have taken over, which has no record of the claim or has
+                // reported that.
                 failovers += 1
                 guard failovers < Self.maxFailovers, record.isServed(in: directory), let other = try ask(record, in: directory) else {
                     throw .daemonDied(mountpoint: record.mountpoint)
                 }
-                // It has to answer by itself, whatever its predecessor said.
+                // It has to answer by itself, regardless of its predecessor's answer.
                 (client, firstAnswerDeadline, hasAnswered) = (other, self.firstAnswerDeadline(), false)
                 continue
             }
@@ -172,7 +175,7 @@ struct ClaimWait {
             throw .timedOut
         }
         if cancellation != nil, set.isReadable(1 + parts.count) { throw .cancelled }
-        // Parts already held may be lost while the rest is waited for.
+        // Parts already held may be lost during the wait for the rest.
         for part in parts { if let error = part.lost(path) { throw error } }
     }
 }

@@ -27,12 +27,13 @@ public struct Claimant: Hashable, Sendable {
     }
 }
 
-/// One item, and how it is to be accessed.
+/// One item, and the kind of access to it.
 public struct CoordinatedAccess: Sendable, Equatable {
     public enum Kind: UInt8, Sendable { case reading, writing }
 
-    /// What the claimant is about to do. Presenters are told of it. An access to metadata conflicts only with other access to metadata;
-    /// one that displaces the item (deleting, moving, replacing) conflicts with everything.
+    /// What the claimant is about to do. Presenters are told of it. An access to metadata conflicts
+    /// only with other access to metadata. One that displaces the item (deleting, moving,
+    /// replacing) conflicts with every access.
     public enum Intent: UInt8, Sendable {
         case content, metadata, deleting, moving, merging, replacing
         /// Reading, to make a copy that outlives the claim: `Claim.snapshot`.

@@ -7,7 +7,8 @@ import GrantStore
 public enum CoordinationError: Error, Sendable, Equatable, CustomStringConvertible {
     /// No grant of the store leads to the path: ENOENT.
     case outside([UInt8])
-    /// The grant is revoked or has expired, before or while the claim was waited for or held: EACCES.
+    /// The grant is revoked or has expired, before or during the wait for the claim, or while it
+    /// was held: EACCES.
     case revoked([UInt8])
     /// The store has no live mount: ENOTCONN.
     case noMount
@@ -17,7 +18,7 @@ public enum CoordinationError: Error, Sendable, Equatable, CustomStringConvertib
     case timedOut
     /// ECANCELED.
     case cancelled
-    /// A daemon died while the claim was waited for or held: ENOTCONN.
+    /// A daemon died during the wait for the claim or while it was held: ENOTCONN.
     case daemonDied(mountpoint: [UInt8])
     /// Any other error, for people: EIO.
     case failed(String)

@@ -2,12 +2,12 @@ import GrantControl
 
 /// The progress of a claim that waits, a withdrawal, or a snapshot.
 public struct CoordinationProgress: Sendable, Equatable {
-    /// The current stage, for people; the words for programs are in docs/semantics.md.
+    /// The current stage, for people. The words for programs are in docs/semantics.md.
     public var stage: String
     public var done: UInt64
     /// nil if unknown.
     public var total: UInt64?
-    /// The processes that are waited for.
+    /// The processes that block the claim.
     public var pids: [Int32]
     /// For a snapshot: the number of files made.
     public var files: UInt64?

@@ -11,8 +11,8 @@ struct DataCopy {
     /// Bytes between two progress reports.
     private static let step: Int64 = 16 << 20
 
-    /// Copies the first `size` bytes of `source` into `target`, which is new and empty. `report` gets the bytes done since its last call,
-    /// and whether they are shared; it may throw to stop.
+    /// Copies the first `size` bytes of `source` into `target`, which is new and empty. `report`
+    /// gets the bytes done since its last call, and whether they are shared. It may throw to stop.
     mutating func copy(
         _ source: borrowing FileDescriptor, to target: borrowing FileDescriptor, size: Int64,
         report: (Int, _ isShared: Bool) throws(Errno) -> Void
@@ -45,7 +45,7 @@ struct DataCopy {
             return true
         } catch {
             switch error.rawValue {
-            // That holds for this file alone; others may be shared.
+            // That holds for this file alone. Others may be shared.
             case EINVAL, ETXTBSY, EPERM: return false
             case EOPNOTSUPP, EXDEV, ENOTTY, ENOSYS:
                 clones = false

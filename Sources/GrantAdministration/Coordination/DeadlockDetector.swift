@@ -3,17 +3,19 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// Detects deadlocks that span several mounts. Within one mount, the daemon knows who waits for whom and refuses to close a cycle. A
-/// claimant that waits long asks all mounts, from claimant to claimant, whether it waits for itself in the end.
+/// Detects deadlocks that span several mounts. Within one mount, the daemon knows which claimant
+/// waits for which and refuses to close a cycle. A claimant that waits long asks all mounts, from
+/// claimant to claimant, whether it waits for itself in the end.
 ///
-/// The edges are read one after the other, so a cycle counts only if all of it is seen twice. Then each edge existed from the first
-/// pass to the second, so all existed at one moment, and none of them ends by itself. Of the claimants in the cycle, the one with the
-/// largest id gives up.
+/// The edges are read one after the other, so a cycle counts only if all of it is seen twice. Then
+/// each edge existed from the first pass to the second, so all existed at one moment, and none of
+/// them ends by itself. Of the claimants in the cycle, the claimant with the largest id gives up.
 struct DeadlockDetector {
     let claimant: GrantID
     let records: [MountRecord]
     let directory: String
-    /// False if the caller holds nothing, so that nobody can wait for it. It takes nothing else while it waits.
+    /// False if the caller holds nothing, so that no claimant can wait for it. It takes nothing
+    /// else while it waits.
     private var mayHoldClaims: Bool
     /// When to check next, by `Clock.monotonic`.
     private(set) var due = Clock.monotonic + Self.minPause
@@ -31,7 +33,7 @@ struct DeadlockDetector {
         mayHoldClaims = records.count > 1
     }
 
-    /// When to check again; nil: never.
+    /// When to check again. Nil is never.
     var next: Int64? { mayHoldClaims ? due : nil }
 
     /// Whether the caller is in a deadlock and has to give up. Takes at most a third of a second, and not beyond `deadline`.
@@ -51,7 +53,8 @@ struct DeadlockDetector {
         let block: ClaimBlock
     }
 
-    /// Returns the edges from the caller's own claims back to them; nil if there is no cycle, or a mount does not answer.
+    /// Returns the edges from the caller's own claims back to them, or nil if there is no cycle, or
+    /// a mount does not answer.
     private mutating func findCycle(until limit: Int64) -> [Edge]? {
         var reached: [GrantID: Edge] = [:]
         var open = [claimant]

@@ -7,14 +7,15 @@ import GrantSystem
 public struct MountEvent: Sendable, Equatable {
     public enum Kind: String, Sendable {
         case claimWaits, claimGranted, claimEnded, moved, revoked, changed, appeared, removed, restored
-        /// More events than the daemon keeps happened while nobody listened.
+        /// More events than the daemon keeps happened while the caller did not listen.
         case missed
         /// The daemon or its mount has ended.
         case ended
     }
 
     public var mountpoint: [UInt8]
-    /// Increases by one with each event of the mount; 0 for what is no event of its own.
+    /// Increases by one with each event of the mount, or 0 for a message that is not an event of
+    /// its own.
     public var number: UInt64
     public var time: Instant
     public var kind: Kind

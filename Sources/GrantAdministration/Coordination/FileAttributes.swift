@@ -23,12 +23,13 @@ package enum FileAttributes {
         return result
     }
 
-    /// Whether everyone who owns a file can set this attribute.
+    /// Whether every owner of a file can set this attribute.
     static func isOwn(_ name: String) -> Bool { name.hasPrefix("user.") || name.hasPrefix("system.posix_acl_") }
 
-    /// Sets owner, extended attributes, mode and times, in this order, because each clears or changes some of those after it. A user
-    /// without the right to change owners keeps the copy, without set-id bits; attributes that only root sets are left out. Returns
-    /// what the copy lacks.
+    /// Sets owner, extended attributes, mode and times, in this order, because each clears or
+    /// changes some of those after it. A user without the right to change owners keeps the copy,
+    /// without set-id bits. Attributes that only root sets are omitted. Returns the attributes that
+    /// the copy lacks.
     @discardableResult
     static func apply(_ status: FileStatus, _ attributes: [Extended], to copy: borrowing FileDescriptor) throws(Errno) -> CopyLosses.Kinds {
         let isKept = try give(copy, to: status)
@@ -45,8 +46,9 @@ package enum FileAttributes {
     /// Gives a new file, which is to replace another one, what programs expect to be kept over a save: owner and group where permitted,
     /// extended attributes, ACL and mode.
     ///
-    /// A group that cannot be kept would get the rights of the old one, so its rights are then limited to those of everyone. Set-id bits
-    /// and capabilities are for the old contents: as with a write(2), the new file has none, except for set-gid without execution.
+    /// A group that cannot be kept would get the rights of the old one, so its rights are then
+    /// limited to those of others. Set-id bits and capabilities are for the old contents: as with a
+    /// write(2), the new file has none, except for set-gid without execution.
     package static func carry(
         _ status: FileStatus, _ attributes: [Extended], over replacement: borrowing FileDescriptor
     ) throws(Errno) {
@@ -66,7 +68,8 @@ package enum FileAttributes {
         try replacement.setMode(mode)
     }
 
-    /// The ACL with the owning group's rights limited to those of everyone: see acl(5); the format is that of posix_acl_xattr.h.
+    /// The ACL with the owning group's rights limited to those of others. See acl(5). The format is
+    /// that of posix_acl_xattr.h.
     static func limited(_ list: [UInt8]) -> [UInt8] {
         let (header, entry, owningGroup, everyone) = (4, 8, UInt8(0x04), UInt8(0x20))
         var result = list
@@ -106,7 +109,8 @@ package enum FileAttributes {
             try copy.setAttribute(attribute.name, to: attribute.value)
             return true
         } catch {
-            // Without these the copy would differ; attributes of the system and its labels cannot be set by everybody.
+            // Without these the copy would differ. Attributes of the system and its labels cannot
+            // be set by every user.
             if isOwn(attribute.name) || ![EPERM, EOPNOTSUPP, EINVAL].contains(error.rawValue) { throw error }
             return false
         }

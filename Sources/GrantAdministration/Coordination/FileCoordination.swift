@@ -4,8 +4,9 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// Takes claims: coordinated access to granted files and directories. A claim is taken in every live mount of the store that leads to
-/// its items, in the order of the mounts' ids, so that no two claims wait for each other across daemons.
+/// Takes claims: coordinated access to granted files and directories. A claim is taken in every
+/// live mount of the store that leads to its items. The order is that of the mounts' ids, so that
+/// no two claims wait for each other across daemons.
 public struct FileCoordination: Sendable {
     let administrator: GrantAdministrator
 
@@ -13,11 +14,10 @@ public struct FileCoordination: Sendable {
 
     /// Waits until all accesses are granted together. It occupies no thread of a daemon meanwhile.
     ///
-    /// - Parameters:
-    /// purpose: claims of the same purpose do not conflict; nil: conflicts with every other claim.
-    /// timeout: in seconds; 0 takes only what is free; nil waits for ever.
-    /// hold: in seconds; how long an operation through a mandatory grant waits for this claim before it fails with EAGAIN; nil as long
-    /// as the claim is held.
+    /// - Parameters: purpose: claims of the same purpose do not conflict. Nil conflicts with every
+    ///   other claim. timeout: in seconds. 0 takes only free items. Nil waits for ever. hold: in
+    ///   seconds. How long an operation through a mandatory grant waits for this claim before it
+    ///   fails with EAGAIN. With nil it waits as long as the claim is held.
     ///   - progress: called on this thread while it waits.
     public func claim(
         _ accesses: [CoordinatedAccess], claimant: Claimant = .currentThread, purpose: String? = nil, timeout: Double? = nil,
@@ -81,7 +81,7 @@ public struct FileCoordination: Sendable {
         return CanonicalPath.join(whole(slash == 0 ? [0x2F] : Array(path[..<slash])), Array(path[(slash + 1)...]))
     }
 
-    /// Maps a path in a mount of the store to the path on the host; nil if it is in none.
+    /// Maps a path in a mount of the store to the path on the host, or nil if it is in none.
     private func translate(_ path: [UInt8], _ records: [MountRecord]) throws(CoordinationError) -> [UInt8]? {
         guard let record = records.last(where: { MountTable.path(path, isAtOrBelow: $0.mountpoint) }) else { return nil }
         let names = path.dropFirst(record.mountpoint.count).split(separator: 0x2F).map { Array($0) }

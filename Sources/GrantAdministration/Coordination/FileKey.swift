@@ -1,11 +1,12 @@
 import Glibc
 import GrantSystem
 
-/// The identity of a file, whatever its name. It tells a file from a later one with the same inode number.
+/// The identity of a file, independent of its name. It tells a file from a later one with the same
+/// inode number.
 public struct FileKey: Hashable, Sendable {
     let device: dev_t
     let inode: ino_t
-    /// Nanoseconds since 1970; 0 where the filesystem has no birth time.
+    /// Nanoseconds since 1970, or 0 where the filesystem has no birth time.
     let born: Int64
 
     init(_ status: FileStatus) {

@@ -24,7 +24,7 @@ extension GrantAdministrator {
         let begin = Clock.monotonic
         let deadline = Clock.deadline(seconds: seconds)
         let views = Set(grants.map(\.view))
-        // Without the store no mounts are known; the revocation itself reports that.
+        // Without the store no mounts are known. The revocation itself reports that.
         let records = ((try? store.servedMounts()) ?? []).filter { views.contains(where: $0.shows) }
         let directory = store.runDirectory
         let id = GrantID.random()
@@ -47,7 +47,7 @@ extension GrantAdministrator {
             }
             let total = result.values.reduce(0) { $0 + $1.asked }
             let done = result.values.reduce(0) { $0 + $1.answered }
-            // At most ten reports a second; the last one is always made.
+            // At most ten reports a second. The last one is always made.
             if total > 0, done != said, done == total || Clock.monotonic >= next {
                 (said, next) = (done, Clock.monotonic + 100_000_000)
                 progress(CoordinationProgress(stage: "asking presenters", done: UInt64(done), total: UInt64(total)))

@@ -29,13 +29,11 @@ public final class Presentation: Sendable {
 
     /// Registers the presenter, and returns when every mount has answered.
     ///
-    /// - Parameters:
-    /// path: on the host or in a mount, at or below a granted directory. The last name need not exist.
-    /// purpose: claims of the same purpose do not ask this presenter.
-    /// timeout: how long an answer may take, in seconds; at most 60.
-    /// onRequest: every question has to be answered.
-    /// onStoreChange: called on the same thread, within a second after another process has changed the store: a grant may have another
-    /// name.
+    /// - Parameters: path: on the host or in a mount, at or below a granted directory. The last
+    ///   name need not exist. purpose: claims of the same purpose do not ask this presenter.
+    ///   timeout: how long an answer may take, in seconds. At most 60. onRequest: every question
+    ///   has to be answered. onStoreChange: called on the same thread, within a second after
+    ///   another process has changed the store: a grant may have another name.
     ///
     /// Errors: `.noMount`, `.outside`, `.revoked`, `.failed`.
     public init(
@@ -68,7 +66,7 @@ public final class Presentation: Sendable {
     /// The item's present path on the host, as far as known.
     public var path: [UInt8] { shared.state.withLock { $0.path } }
 
-    /// Whether a daemon knows of the presenter now.
+    /// Whether the presenter is registered with a daemon now.
     public var isPresenting: Bool { shared.state.withLock { $0.isPresenting } }
 
     /// Ends the presentation. Only calls already under way finish.

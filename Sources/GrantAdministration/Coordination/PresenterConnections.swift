@@ -16,7 +16,7 @@ final class PresenterConnections: @unchecked Sendable {
         var mark: EventMark?
         /// The number of claims that the presenter has relinquished the item for.
         var relinquished = 0
-        /// Why the mount refused; nil until it did.
+        /// Why the mount refused, or nil until it did.
         var refusal: CoordinationError?
     }
 
@@ -34,7 +34,7 @@ final class PresenterConnections: @unchecked Sendable {
     }
 
     private var sources: [GrantID: Source] = [:]
-    /// The latest questions with their replies; other mounts may ask the same.
+    /// The latest questions with their replies. Other mounts may ask the same.
     private var replies: [QuestionKey: PresenterReply] = [:]
     private static let maxReplies = 256
     private var storeVersion: Int64?
@@ -94,7 +94,8 @@ final class PresenterConnections: @unchecked Sendable {
                         since: mark)))
             source.client = client
         } catch {
-            // A lost mount is tried again until it is known to have ended; one that never answered, when the store changes.
+            // A lost mount is tried again until it is known to have ended. One that never answered,
+            // when the store changes.
             if mark == nil {
                 source.refusal = .failed("the daemon of “\(String(decoding: record.mountpoint, as: UTF8.self))”: \(error.description)")
             }
@@ -147,7 +148,7 @@ final class PresenterConnections: @unchecked Sendable {
         return (try? set.wait(until: deadline)) == true
     }
 
-    /// Reads what has arrived on all connections.
+    /// Reads the messages that have arrived on all connections.
     private func take() {
         for id in sources.keys {
             while let client = sources[id]?.client, !shared.isEnded {
@@ -230,7 +231,7 @@ final class PresenterConnections: @unchecked Sendable {
             isReleased = true
         case .restored:
             sources[id]?.isPresented = true
-            // The item was gone from one mount, or came back while nobody listened.
+            // The item was missing in one mount, or came back while this process did not listen.
             if !isReleased { return onNotice(.changed) }
             isReleased = false
         case .changed, .subitemAppeared, .subitemChanged, .subitemRemoved, .subitemMoved: break

@@ -6,9 +6,9 @@ import GrantSystem
 public enum PresenterQuestion: Sendable, Equatable {
     case relinquishToReader
     case relinquishToWriter
-    /// Write unsaved changes: somebody wants to read the item.
+    /// Write unsaved changes: a claimant wants to read the item.
     case save
-    /// Let go of the item: it, or one below it, is about to be deleted.
+    /// Close the item: it, or one below it, is about to be deleted.
     case accommodateDeletion
     /// The grant is revoked in so many seconds, or sooner. `save` is asked as well.
     case revocation(seconds: Double)
@@ -39,14 +39,15 @@ public struct PresenterRequest: Sendable {
     public let question: PresenterQuestion
     /// The claimed or revoked path on the host: the presented item, one below it, or a directory above it.
     public let path: [UInt8]
-    /// The time to answer; then it is no longer waited for.
+    /// The time to answer. After that the claimant no longer waits for it.
     public let seconds: Double
     /// 0 before a revocation.
     public let claimantPID: Int32
     let reply: PresenterReply
 
-    /// Answers, from any thread; has no effect if it was answered already or is too late. `isDone` is false if it could not be done:
-    /// nobody waits any longer then either, but it is logged.
+    /// Answers, from any thread. Has no effect if it was answered already or is too late. `isDone`
+    /// is false if it could not be done: the claimant no longer waits then either, but it is
+    /// logged.
     public func answer(_ isDone: Bool = true) { reply.give(isDone) }
 }
 

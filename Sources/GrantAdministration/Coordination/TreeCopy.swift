@@ -5,9 +5,10 @@ import GrantSystem
 /// Copies files and trees unchanged: data with its holes, modes, owners, times, extended attributes, ACLs, symbolic and hard links, and
 /// FIFOs, sockets and devices, which are never opened.
 ///
-/// It works with descriptors, one name at a time, and follows no link. Mounts inside a tree are left out; an empty directory takes
-/// their place. Three descriptors are open at a time, however deep the tree: the way back up is `..`, verified before it is trusted.
-/// Files that vanish meanwhile are left out.
+/// It works with descriptors, one name at a time, and follows no link. Mounts inside a tree are not
+/// copied. An empty directory takes their place. Three descriptors are open at a time, however deep
+/// the tree: the way back up is `..`, verified before it is trusted. Files that vanish meanwhile
+/// are not copied.
 final class TreeCopy {
     /// Throws to cancel the copy.
     private let check: () throws(GrantError) -> Void
@@ -22,7 +23,7 @@ final class TreeCopy {
     var known: ((FileKey) -> FileDescriptor?)?
     /// Whether files of this user that are closed to the user are opened, by their modes. The copies get the old modes.
     var opensClosed = false
-    /// The maximum of bytes that are copied without being shared; EFBIG beyond.
+    /// The maximum of bytes that are copied without being shared. EFBIG beyond.
     var limit: UInt64 = .max
     /// What the copy lacks, because this user has no right to set it.
     private(set) var losses = CopyLosses()
@@ -118,7 +119,7 @@ final class TreeCopy {
         }
     }
 
-    /// Opens the parent directory; ESTALE if it is not the one that the copy came from.
+    /// Opens the parent directory. ESTALE if it is not the parent that the copy came from.
     private func up(from directory: borrowing FileDescriptor, to key: FileKey) throws(Errno) -> FileDescriptor {
         let above = try FileDescriptor.openAt(directory.number, "..".utf8, OpenFlags.path | O_DIRECTORY)
         guard FileKey(try above.status()) == key else { throw Errno(ESTALE) }

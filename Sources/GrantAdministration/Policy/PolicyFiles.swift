@@ -3,19 +3,21 @@ import GrantFiles
 import GrantModel
 import GrantSystem
 
-/// The policy files, in which the machine's administrator says who may grant what.
+/// The policy files, in which the machine's administrator controls grants.
 public enum PolicyFiles {
     public static let directory = "/etc/grantfs/policy.d"
     private static let ending = Array(".toml".utf8)
     /// The maximum size of a file.
     private static let largest = 1 << 20
 
-    /// Who has to act when the policy is wrong.
+    /// The person who has to act when the policy is wrong.
     static let mending = "root has to mend the policy: grantfs policy check"
 
-    /// Reads the policy; nil if there are no files. An unreadable policy permits nothing: `.permission` if others than root can write a
-    /// file or a directory on the path, `.invalidFile` with the line if it is invalid, `.system`. Invalid tables that only allow
-    /// something are left out (`GrantPolicy.flaws`), so that one mistake of the administrator's does not stop every user.
+    /// Reads the policy, or nil if there are no files. An unreadable policy permits nothing:
+    /// `.permission` if others than root can write a file or a directory on the path,
+    /// `.invalidFile` with the line if it is invalid, `.system`. Invalid tables that only allow
+    /// something are omitted (`GrantPolicy.flaws`), so that one mistake of the administrator's does
+    /// not stop every user.
     public static func read() throws(GrantError) -> GrantPolicy? {
         guard let opened = try open() else { return nil }
         var policy = GrantPolicy()
@@ -32,7 +34,7 @@ public enum PolicyFiles {
         return policy.files.isEmpty ? nil : policy
     }
 
-    /// Reads a file that is not installed yet, whoever wrote it.
+    /// Reads a file that is not installed yet, of any owner.
     public static func read(file: [UInt8]) throws(GrantError) -> GrantPolicy {
         let shown = String(decoding: file, as: UTF8.self)
         var policy = GrantPolicy()

@@ -7,7 +7,7 @@ enum PolicyJournal {
     /// The message id of all refusals: `journalctl MESSAGE_ID=…`.
     static let refusal = "a4a4c1c0f0f94c53a1f0f6c3d7f2b6e5"
 
-    /// Logs that somebody was not permitted to grant something.
+    /// Logs that a user was not permitted to grant something.
     static func refused(_ path: [UInt8], view: ViewName, access: Access, _ verdict: PolicyJudge.Verdict, by actor: Actor) {
         var fields: [SystemLog.Field] = [
             ("MESSAGE_ID", Array(refusal.utf8)), ("GRANTFS_EVENT", Array("refused".utf8)), ("GRANTFS_DIRECTORY", path),

@@ -9,7 +9,7 @@ import GrantSystem
 public struct PolicyJudge: Sendable {
     public struct Verdict: Sendable {
         public let isAllowed: Bool
-        /// The location of the deciding rule: `FILE:LINE`; nil if there is none.
+        /// The location of the deciding rule: `FILE:LINE`, or nil if there is none.
         public let place: String?
         /// For people.
         public let reason: String
@@ -43,7 +43,7 @@ public struct PolicyJudge: Sendable {
         }
     }
 
-    /// Decides about a grant of the directory or file; `path` is canonical.
+    /// Decides about a grant of the directory or file. `path` is canonical.
     public func verdict(on path: [UInt8], view: ViewName, access: Access) -> Verdict {
         if let refused = refusal(of: path) { return refused }
         if user.uid == 0 { return Verdict(isAllowed: true, place: nil, reason: "root may grant whatever no “never” names") }
@@ -78,7 +78,8 @@ public struct PolicyJudge: Sendable {
                 ?? "grantfs policy explain says more")
     }
 
-    /// Refuses forbidden directories, what is in them, what contains them, and what shows them through a mount inside.
+    /// Refuses forbidden directories, their contents, their parents, and directories that show them
+    /// through a mount inside.
     private func refusal(of path: [UInt8]) -> Verdict? {
         let places = ReachedPlaces(table).from(path)
         for (forbidden, directory) in never {

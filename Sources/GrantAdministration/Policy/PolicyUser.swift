@@ -3,7 +3,8 @@ import GrantFiles
 import GrantModel
 import GrantSystem
 
-/// A user as the policy sees one: from the machine's databases of users and groups, never from what a process claims.
+/// A user as the policy sees one. Its data is from the machine's databases of users and groups,
+/// never from a process's claims.
 public struct PolicyUser: Sendable {
     public let uid: UInt32
     /// nil if no user has the uid.
@@ -36,7 +37,8 @@ public struct PolicyUser: Sendable {
         throw GrantError(.notFound, "there is no user “\(text)”")
     }
 
-    /// Whether this user may revoke grants of the view in root's store. Root always may; without a policy nobody else.
+    /// Whether this user may revoke grants of the view in root's store. Root always may. Without a
+    /// policy no other user may.
     public func mayRevoke(in view: ViewName, by policy: GrantPolicy?) -> Bool {
         if uid == 0 { return true }
         return policy?.revokers.contains { rule in rule.names(view) && rule.who.contains { isMeant(by: $0) } } ?? false

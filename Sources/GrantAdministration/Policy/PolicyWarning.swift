@@ -2,7 +2,8 @@ import Glibc
 import GrantFiles
 import GrantSystem
 
-/// A warning about a policy entry that is probably a mistake. The policy forbids what it forbids all the same.
+/// A warning about a policy entry that is probably a mistake. The policy's prohibitions apply
+/// nevertheless.
 public struct PolicyWarning: Sendable {
     /// `FILE:LINE`
     public let place: String

@@ -5,7 +5,7 @@ import GrantSystem
 /// Compares files with their copies, and notes which names were one file.
 final class FileDifferences {
     private let stamps: [[UInt8]: FileStamp]
-    /// Maps names that were one file by what they are now, and vice versa.
+    /// Maps names that were one file to their present files, and vice versa.
     private var nowOfBefore: [FileKey: FileKey] = [:]
     private var beforeOfNow: [FileKey: FileKey] = [:]
     /// For files with several names: one that needs no change, by the copy.
@@ -14,7 +14,8 @@ final class FileDifferences {
 
     init(_ stamps: [[UInt8]: FileStamp]) { self.stamps = stamps }
 
-    /// Returns in what a file differs from its copy; `name` in both directories. What cannot be read of it is `.unread`.
+    /// Returns the differences of a file from its copy, at `name` in both directories. Unreadable
+    /// parts of it are `.unread`.
     func find(
         _ then: FileStatus, _ now: FileStatus, _ before: Int32, _ directory: Int32, _ name: [UInt8], _ place: [UInt8]
     ) -> Set<TreeChange.Aspect> {
@@ -27,7 +28,7 @@ final class FileDifferences {
             if aspects.isEmpty { keep(then, now, place) }
             return aspects
         }
-        // If the user may not set owners, the copy has another owner; the record has the real one.
+        // If the user may not set owners, the copy has another owner. The record has the real one.
         if type != S_IFLNK, (stamp?.mode ?? then.st.st_mode) & 0o7777 != now.st.st_mode & 0o7777 { aspects.insert(.mode) }
         if (stamp?.uid ?? then.st.st_uid) != now.st.st_uid || (stamp?.gid ?? then.st.st_gid) != now.st.st_gid { aspects.insert(.owner) }
         do throws(Errno) {

@@ -40,7 +40,8 @@ struct RemovedFiles {
         try RemovedFiles.remove(name, in: directory)
     }
 
-    /// Opens or makes a directory in `after`. What an earlier call has kept there and is no directory gets another name.
+    /// Opens or makes a directory in `after`. A file other than a directory that an earlier call
+    /// has kept there gets another name.
     private static func directory(_ name: [UInt8], in parent: borrowing FileDescriptor) throws(Errno) -> FileDescriptor {
         for number in 0..<1_000 {
             do throws(Errno) {

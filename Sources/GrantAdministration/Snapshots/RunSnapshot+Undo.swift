@@ -12,11 +12,12 @@ extension RunSnapshot {
         public fileprivate(set) var left: [(change: TreeChange, cause: String)] = []
     }
 
-    /// Undoes the program's changes, so that the directories are as they were before it began, except for what others have changed
-    /// since it ended. That is left, unless `force`.
+    /// Undoes the program's changes, so that the directories are as they were before it began,
+    /// except for changes by others since it ended. Those are kept, unless `force`.
     ///
-    /// What is removed is moved to `after`. Each file is restored in one step; if the process is killed, the next call continues. It
-    /// works with descriptors and follows no link. What cannot be restored is left, and everything else is restored.
+    /// Removed files are moved to `after`. Each file is restored in one step. If the process is
+    /// killed, the next call continues. It works with descriptors and follows no link. Files that
+    /// cannot be restored are left, and everything else is restored.
     public func undo(force: Bool = false) throws(GrantError) -> UndoResult {
         try lock()
         var result = UndoResult()
@@ -68,7 +69,8 @@ extension RunSnapshot {
             if change.aspects.contains(.unread) { result.left.append((change, "it cannot be read")) }
             return !change.aspects.contains(.unread)
         }
-        // The state at the end was never recorded, because the program was killed with its command; the present state is taken for it.
+        // The state at the end was never recorded, because the program was killed with its command.
+        // The present state is taken for it.
         let endIsUnrecorded = try state == .running
         if force || endIsUnrecorded { return changes }
         let (after, begun) = (try record.files(of: known.number, .after), try record.files(of: known.number, .undoing))

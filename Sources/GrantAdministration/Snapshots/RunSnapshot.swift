@@ -106,7 +106,8 @@ public final class RunSnapshot {
                 try FileDescriptor.openWithoutLinks(CanonicalPath.parent(of: directory.path))
             }
             try copy.copy(CanonicalPath.lastName(of: directory.path), in: above, into: target)
-            // Who may exchange the directory must not have one copied and another restored.
+            // A user that may exchange the directory must not be able to make the copy of one and
+            // restore it to another.
             guard let top = files.first(where: { $0.path.isEmpty })?.stamp, top.inode == directory.stamp.inode,
                 top.born == directory.stamp.born
             else {
@@ -126,7 +127,7 @@ public final class RunSnapshot {
         }
     }
 
-    /// Returns the existing snapshots, newest first. Invalid ones are left out.
+    /// Returns the existing snapshots, newest first. Invalid ones are omitted.
     public static func all(in store: GrantStore) -> [RunSnapshot] {
         let parent = place(in: store)
         var found: [(began: Instant, snapshot: RunSnapshot)] = []
@@ -142,7 +143,8 @@ public final class RunSnapshot {
         return found.sorted { $0.began > $1.began }.map(\.snapshot)
     }
 
-    /// Returns the snapshot with an id that begins with `prefix`; the newest if that is nil. `.notFound`, `.ambiguous`.
+    /// Returns the snapshot with an id that begins with `prefix`. The newest if that is nil.
+    /// `.notFound`, `.ambiguous`.
     public static func find(_ prefix: String?, in store: GrantStore) throws(GrantError) -> RunSnapshot {
         let all = all(in: store)
         let advice = "grantfs diff --list names those that there are; grantfs run --snapshot makes one"
@@ -271,7 +273,8 @@ public final class RunSnapshot {
         return changes
     }
 
-    /// Opens the file's old and new version for reading; nil if there is none, or it is not a regular file.
+    /// Opens the file's old and new version for reading, or nil if there is none, or it is not a
+    /// regular file.
     public func open(_ change: TreeChange) throws(GrantError) -> (before: Int32?, now: Int32?) {
         guard let known = try record.directories.first(where: { $0.number == change.directory }) else { return (nil, nil) }
         let opened = try open(known)

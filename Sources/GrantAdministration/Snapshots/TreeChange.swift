@@ -9,7 +9,8 @@ public struct TreeChange: Sendable {
         case added, removed, changed
     }
 
-    /// A property of a file that differs. `unread`: what is at the name, or in the directory, could not be read.
+    /// A property of a file that differs. `unread`: the file at the name, or the directory's
+    /// contents, could not be read.
     public enum Aspect: String, Sendable, CaseIterable {
         case type, contents, target, mode, owner, attributes, links, time, unread
     }
@@ -21,12 +22,12 @@ public struct TreeChange: Sendable {
     public let directory: Int
     /// The path of that directory.
     public let root: [UInt8]
-    /// The path below it; empty for the directory itself.
+    /// The path below it, or empty for the directory itself.
     public let path: [UInt8]
     public let kind: Kind
     public internal(set) var aspects: Set<Aspect>
     public let isDirectory: Bool
-    /// The status before; nil if it did not exist. It is the copy's where the copy has it.
+    /// The status before, or nil if it did not exist. It is the copy's where the copy has it.
     let before: FileStatus?
     let now: FileStamp?
     let nowStatus: FileStatus?
@@ -38,7 +39,7 @@ public struct TreeChange: Sendable {
     public var sizeBefore: Int64? { before.map { Int64($0.st.st_size) } }
     public var sizeNow: Int64? { nowStatus.map { Int64($0.st.st_size) } }
 
-    /// Whether nothing of the type that was there is there now.
+    /// Whether the present object is missing or of another type.
     var isMissing: Bool { now == nil || aspects.contains(.type) }
     /// Whether it is a directory whose contents were not compared.
     var isOpaque: Bool { kind == .added && isDirectory && path.count >= TreeChange.longestPath }

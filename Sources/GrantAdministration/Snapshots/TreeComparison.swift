@@ -5,8 +5,9 @@ import GrantSystem
 
 /// Compares the copy of a tree with its present state, with descriptors, following no link. Mounts inside are not entered.
 ///
-/// Four directories are open at a time, however deep the tree: the way back up is `..`, verified before it is trusted. What
-/// cannot be read is a change of its own (`TreeChange.Aspect.unread`), and the rest is compared.
+/// Four directories are open at a time, however deep the tree: the way back up is `..`, verified
+/// before it is trusted. An unreadable object is a change of its own (`TreeChange.Aspect.unread`),
+/// and the rest is compared.
 final class TreeComparison {
     /// A name of a file with several names that needs no change.
     struct Kept {
@@ -56,7 +57,7 @@ final class TreeComparison {
         differences = FileDifferences(stamps)
     }
 
-    /// Returns the differences sorted by path; a directory comes before its contents.
+    /// Returns the differences sorted by path. A directory comes before its contents.
     ///
     /// - Parameters:
     /// before, now: may be O_PATH.
@@ -127,7 +128,7 @@ final class TreeComparison {
             if wasDirectory { return enter(name, place, .removed, [], then, nil) }
             add(place, .removed, [], then, nil)
         case (nil, let status?):
-            // What is so deep that its path is too long for system calls is one change.
+            // A directory whose path is too long for system calls is one change.
             if isDirectory, place.count < TreeChange.longestPath { return enter(name, place, .added, [], nil, status) }
             add(place, .added, [], nil, status)
         case (nil, nil): break
@@ -195,7 +196,7 @@ final class TreeComparison {
         return mode
     }
 
-    /// Returns the names in directories, last one first; nil if one cannot be read.
+    /// Returns the names in directories, last one first, or nil if one cannot be read.
     private func list(_ directories: [Directory]) -> [[UInt8]]? {
         var names: Set<[UInt8]> = []
         do throws(Errno) {

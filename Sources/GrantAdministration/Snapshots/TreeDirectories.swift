@@ -44,7 +44,7 @@ final class TreeDirectories {
     private var closed: [[UInt8]: (key: FileKey, mode: mode_t)] = [:]
     private let user = geteuid()
 
-    /// - Parameter stamps: what was there before the program began, by path.
+    /// - Parameter stamps: the files before the program began, by path.
     init(
         _ top: borrowing FileDescriptor, _ stamps: [[UInt8]: FileStamp], prefix: [UInt8], _ removed: RemovedFiles
     ) throws(Errno) {
@@ -71,7 +71,7 @@ final class TreeDirectories {
         return opened
     }
 
-    /// Closes a directory and removes what is temporary in it.
+    /// Closes a directory and removes the temporary files in it.
     func release(_ path: [UInt8]) { held[path] = nil }
 
     /// Whether it is the same directory as before the program began.
@@ -85,7 +85,8 @@ final class TreeDirectories {
     private func admit(_ directory: borrowing FileDescriptor, _ place: [UInt8], isSafe: Bool) throws(Errno) {
         let status = try directory.status()
         if let before = stamps[place], !isSafe, !isKnown(status, place) {
-            // Somebody else may have chosen it, and with it who can read what is restored there.
+            // Another user may have chosen it, and thus decided which users can read the restored
+            // files.
             let isOpener = status.st.st_mode & 0o077 & ~before.mode != 0
             guard user != 0, status.st.st_uid == user, before.uid == user, !isOpener else { throw Errno(ESTALE) }
         }

@@ -4,9 +4,10 @@ import GrantSystem
 
 /// Restores one tree from its copy, change by change.
 ///
-/// Every object is made in a directory that only this user can enter, gets its owner, mode and attributes there, and is
-/// then renamed into place. What is taken away is moved there before it is compared with what was to be taken away. So
-/// no other user can exchange an object between two steps (`OwnStaging`).
+/// Every object is made in a directory that only this user can enter, gets its owner, mode and
+/// attributes there, and is then renamed into place. An object to remove is moved there before it
+/// is compared with the expected one. So no other user can exchange an object between two steps
+/// (`OwnStaging`).
 final class TreeRestorer {
     private(set) var done: [TreeChange] = []
     private(set) var left: [(change: TreeChange, cause: String)] = []
@@ -30,7 +31,7 @@ final class TreeRestorer {
 
     func restore(_ changes: [TreeChange]) {
         var finished: Set<[UInt8]> = []
-        // First remove what was added, bottom up; then restore what is missing, top down.
+        // First remove the added objects, bottom up. Then restore the missing ones, top down.
         for change in changes.reversed() where change.now != nil && (change.before == nil || change.aspects.contains(.type)) {
             if attempt(change, { () throws(Errno) in try removeCurrent(change) }) { finished.insert(change.path) }
         }
@@ -101,7 +102,7 @@ final class TreeRestorer {
         return Array("\(kind)-\(GrantID.random())-\(count)".utf8)
     }
 
-    /// The beginning of the names of what is taken from the tree.
+    /// The prefix of the names of objects taken from the tree.
     private static let taken = "old"
 
     private func isSame(_ status: FileStatus, _ expected: FileStatus) -> Bool {
@@ -182,7 +183,7 @@ final class TreeRestorer {
     /// Restores what existed before.
     private func restoreOriginal(_ change: TreeChange, _ then: FileStatus) throws(Errno) {
         let isDirectory = then.st.st_mode & S_IFMT == S_IFDIR
-        // A directory that is there is restored by `finish`.
+        // An existing directory is restored by `finish`.
         if change.path.isEmpty || (isDirectory && !change.isMissing) { return }
         let (parentPath, name) = TreePath.split(change.path)
         let parent = try directories.open(parentPath)
@@ -278,8 +279,8 @@ final class TreeRestorer {
         }
     }
 
-    /// Exchanges a name for a finished file in one step, and keeps what had the name. They change back if that is not what was
-    /// compared, or cannot be kept.
+    /// Exchanges a name for a finished file in one step, and keeps the former object of that name.
+    /// They change back if that is not the compared object, or cannot be kept.
     private func replace(
         _ name: [UInt8], in parent: borrowing FileDescriptor, by fresh: [UInt8], in staging: borrowing FileDescriptor,
         _ expected: FileStatus, as path: [UInt8]

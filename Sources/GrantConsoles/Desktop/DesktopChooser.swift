@@ -5,7 +5,8 @@ import GrantSystem
 
 /// The desktop's file chooser, through its portal.
 public enum DesktopChooser {
-    /// Returns the paths of the chosen directories or files; nil if the person cancelled. Blocks until then.
+    /// Returns the paths of the chosen directories or files, or nil if the person cancelled. Blocks
+    /// until then.
     ///
     /// `folder` is where the chooser starts, `title` its heading. `.unsupported` if there is no portal, `.invalidDirectory` if a choice
     /// cannot be granted.
@@ -46,8 +47,8 @@ public enum DesktopChooser {
         Unmanaged<Collector>.fromOpaque(context).takeUnretainedValue().list.append(bytes)
     }
 
-    /// Refuses what is not a directory of this machine, and paths that the portal shows only to sandboxes, because those vanish with
-    /// it.
+    /// Refuses paths that are not a directory of this machine, and paths that the portal shows only
+    /// to sandboxes, because those vanish with it.
     static func path(_ uri: [UInt8]) throws(GrantError) -> [UInt8] {
         let shown = String(decoding: uri, as: UTF8.self)
         guard let path = FileURI.path(uri) else {

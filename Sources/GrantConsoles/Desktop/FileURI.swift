@@ -2,7 +2,7 @@ import GrantModel
 
 /// URIs of files: RFC 8089.
 public enum FileURI {
-    /// Returns the path of a local `file:` URI, percent-decoded; nil for anything else.
+    /// Returns the path of a local `file:` URI, percent-decoded, or nil for anything else.
     public static func path(_ uri: [UInt8]) -> [UInt8]? {
         let scheme = Array("file:".utf8)
         guard uri.count > scheme.count, String(decoding: uri.prefix(scheme.count), as: UTF8.self).lowercased() == "file:" else {

@@ -110,7 +110,7 @@ extension FleetTop {
         return line.cut(to: size.columns)
     }
 
-    // MARK: what is selected
+    // MARK: selection
 
     private func detail(height: Int) -> [Line] {
         guard let snapshot, let current else { return [] }

@@ -64,7 +64,7 @@ extension Picker {
     }
 
     mutating func list(_ entries: PickerEntries) {
-        // A second answer for the same directory adds knowledge of its links; the selection stays.
+        // A second answer for the same directory adds knowledge of its links. The selection stays.
         let selected = row(window.selected)
         let isFirst = if case .entries = content { false } else { true }
         path = entries.path
@@ -86,7 +86,7 @@ extension Picker {
         show()
     }
 
-    /// The directory of a path that was typed as a filter; nil if a name was.
+    /// The directory of a path that was typed as a filter, or nil if a name was.
     var typedPath: [UInt8]? {
         let text = Array(filter.text.utf8)
         if let home, text == [0x7E] || text.starts(with: [0x7E, 0x2F]) { return CanonicalPath.plain(home + text.dropFirst()) }

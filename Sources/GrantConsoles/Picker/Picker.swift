@@ -31,7 +31,8 @@ public struct Picker: Sendable {
     public enum Answer: Sendable {
         case listed(PickerEntries, number: Int)
         case unreadable(String, number: Int)
-        /// What was to be listed is a file, which can be granted. Its canonical path; its directory was listed before.
+        /// The requested path is a file, which can be granted. The value is its canonical path. Its
+        /// directory was listed before.
         case file([UInt8], number: Int)
         case looked([UInt8], PickerChoice.Finding)
         case taken([PickerChoice.Slot])

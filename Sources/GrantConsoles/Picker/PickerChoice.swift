@@ -35,7 +35,7 @@ public struct PickerChoice: Sendable, Equatable {
 }
 
 extension Picker {
-    /// Returns what prevents granting a choice, for people; nil if nothing is known to.
+    /// Returns what prevents granting a choice, for people, or nil if nothing is known to.
     func problem(_ index: Int) -> String? {
         let choice = choices[index]
         if case .refused(let reason) = choice.finding { return reason }

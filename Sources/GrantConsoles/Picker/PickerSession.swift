@@ -6,7 +6,7 @@ import GrantTerminal
 
 /// The picker on a screen. It carries out effects on threads of their own, so keys are handled even if a filesystem hangs.
 public final class PickerSession {
-    /// The functions that do the work; the session knows neither store nor disk.
+    /// The functions that do the work. The session knows neither store nor disk.
     public struct Work: Sendable {
         /// Lists a directory.
         public var list: @Sendable ([UInt8]) throws(GrantError) -> DirectoryListing
@@ -52,7 +52,8 @@ public final class PickerSession {
         }
     }
 
-    /// Returns the new grants; nil if the person cancelled. `directory` is then the last one shown.
+    /// Returns the new grants, or nil if the person cancelled. `directory` is then the last one
+    /// shown.
     public func run(on screen: Screen) throws(GrantError) -> [GrantChange]? {
         let loop = try EventLoop(screen, inbox)
         _ = carryOut(picker.begin(screen.size))

@@ -74,7 +74,7 @@ extension Top {
         let mark = isSelected ? "> " : "  "
         guard let row = row(of: place) else { return line(section, mark) }
         var line = Line(mark + "  " + DisplayWidth.fitted(VisibleText.of(row.name.bytes), to: nameWidth) + "  ")
-        // The state is only recorded; no mount has reported it.
+        // The state is only recorded. No mount has reported it.
         let state = row.state.rawValue + (row.isLive || section.mount == nil ? "" : " ?")
         line.add(DisplayWidth.fitted(state, to: 11), colour: row.state == .active ? .good : .warning)
         line.add("  " + DisplayWidth.fitted(row.access.rawValue, to: 10))
@@ -125,7 +125,7 @@ extension Top {
         return Line.split(left, Line(right), columns: columns)
     }
 
-    // MARK: who holds something
+    // MARK: holders
 
     private func holderLines(height: Int) -> [Line] {
         guard let current, let section = section(of: current), section.mount != nil else { return [] }

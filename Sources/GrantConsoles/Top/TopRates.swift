@@ -14,7 +14,7 @@ struct TopRates: Sendable, Equatable {
         var grant: GrantID?
     }
 
-    /// Leaves out mounts that did not answer twice, and grants that a mount did not report.
+    /// Omits mounts that did not answer twice, and grants that a mount did not report.
     static func between(_ old: TopSnapshot, _ new: TopSnapshot) -> [Source: TopRates] {
         let seconds = Double(new.time - old.time) / 1e9
         guard seconds > 0 else { return [:] }

@@ -9,11 +9,11 @@ public struct TopSnapshot: Sendable {
     /// A mount of a view, or a view that is not mounted.
     public struct Section: Sendable {
         public var view: ViewName
-        /// The id of the mount's record; nil for a view that is not mounted.
+        /// The id of the mount's record, or nil for a view that is not mounted.
         public var mount: GrantID?
         public var mountpoint: [UInt8] = []
         public var pid: Int32 = 0
-        /// Why it does not answer; nil if it does, or is not mounted.
+        /// Why it does not answer, or nil if it does, or is not mounted.
         public var unresponsiveReason: String?
         /// Whether its daemon has ended.
         public var isDead = false
@@ -34,7 +34,7 @@ public struct TopSnapshot: Sendable {
         public var name: GrantName
         public var access: Access
         public var state: GrantState
-        /// Whether a mount has reported it; otherwise it is only recorded.
+        /// Whether a mount has reported it, otherwise it is only recorded.
         public var isLive = false
         public var inodes: UInt64 = 0
         public var inFlight: UInt64 = 0
@@ -43,7 +43,7 @@ public struct TopSnapshot: Sendable {
         public var bytes: UInt64 = 0
         public var denials: UInt64?
         public var path: [UInt8]
-        /// Seconds until it expires; nil when it does not.
+        /// Seconds until it expires, or nil when it does not.
         public var secondsLeft: Double?
 
         public init(id: GrantID, name: GrantName, access: Access, state: GrantState, path: [UInt8]) {
@@ -57,7 +57,8 @@ public struct TopSnapshot: Sendable {
 
     public init(time: Int64, sections: [Section]) { (self.time, self.sections) = (time, sections) }
 
-    /// Combines the store's records and the mounts' reports. Sorted by view; within a view the oldest mount comes first.
+    /// Combines the store's records and the mounts' reports. Sorted by view. Within a view the
+    /// oldest mount comes first.
     public init(time: Int64, now: Instant, grants: [Grant], mounts: [MountReport]) {
         let views = Set(grants.map(\.view)).union(mounts.compactMap(\.record.shown.onlyView)).sorted { $0.description < $1.description }
         sections = views.flatMap { view -> [Section] in

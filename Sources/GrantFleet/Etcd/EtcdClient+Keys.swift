@@ -21,9 +21,9 @@ public struct EtcdEntry: Sendable, Equatable {
 
 /// A condition of a transaction.
 public enum EtcdCondition: Sendable {
-    /// The key was not modified since this revision; 0: it does not exist.
+    /// The key was not modified since this revision. 0 means that it does not exist.
     case modified(String, Int64)
-    /// The key was created at this revision; 0: it does not exist.
+    /// The key was created at this revision. 0 means that it does not exist.
     case created(String, Int64)
     case value(String, [UInt8])
 
@@ -83,7 +83,7 @@ public struct EtcdAnswer: Sendable {
     public let revision: Int64
     /// The Raft term of the member that answered. In a later term, another member has become the leader.
     public let term: Int64
-    /// The entries found, for each read of the executed branch; empty for other operations.
+    /// The entries found, for each read of the executed branch, or empty for other operations.
     public let found: [[EtcdEntry]]
 }
 
@@ -124,8 +124,8 @@ extension EtcdClient {
         return (answer.found.first?.first, answer.revision)
     }
 
-    /// Returns all keys with a prefix, sorted, as of one revision; with `first`, only those from there on. `withValues` false leaves
-    /// the values out, however large they are.
+    /// Returns all keys with a prefix, sorted, as of one revision. With `first`, only those from
+    /// there on. `withValues` false leaves the values out, however large they are.
     public func list(_ prefix: String, from first: String? = nil, withValues: Bool = true) throws(EtcdFailure) -> (
         entries: [EtcdEntry], revision: Int64
     ) {
@@ -147,7 +147,8 @@ extension EtcdClient {
 
     // MARK: leases
 
-    /// Grants a lease with this id for so many seconds; etcd may give more. An existing one counts as ours, from an earlier try.
+    /// Grants a lease with this id for so many seconds. Etcd may give more. An existing one counts
+    /// as ours, from an earlier try.
     public func grantLease(_ id: Int64, seconds: Int64) throws(EtcdFailure) -> Int64 {
         do throws(EtcdFailure) {
             return try call("/v3/lease/grant", ["ID": .string("\(id)"), "TTL": .string("\(seconds)")])["TTL"]?.integer ?? seconds
@@ -157,7 +158,7 @@ extension EtcdClient {
         }
     }
 
-    /// Renews a lease and returns its new duration in seconds; `.noSuchLease` if it has expired.
+    /// Renews a lease and returns its new duration in seconds, or `.noSuchLease` if it has expired.
     ///
     /// A leader answers this without asking the other members, even if it was just replaced and does not know (3.4.23). The result is
     /// valid if a later transaction is answered in the same `term`.
@@ -171,7 +172,7 @@ extension EtcdClient {
 
     public func revokeLease(_ id: Int64) throws(EtcdFailure) { _ = try call("/v3/lease/revoke", ["ID": .string("\(id)")]) }
 
-    /// Returns the remaining seconds of a lease; `.noSuchLease` if it has expired.
+    /// Returns the remaining seconds of a lease, or `.noSuchLease` if it has expired.
     public func timeLeft(ofLease id: Int64) throws(EtcdFailure) -> Int64 {
         // JSON omits a 0, which means that less than a second is left.
         let seconds = try call("/v3/lease/timetolive", ["ID": .string("\(id)")])["TTL"]?.integer ?? 0

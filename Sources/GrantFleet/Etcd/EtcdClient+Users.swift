@@ -37,7 +37,7 @@ extension EtcdClient {
         try isThere { () throws(EtcdFailure) in _ = try call("/v3/auth/role/delete", ["role": .string(name)]) }
     }
 
-    /// Returns a user's roles; nil if the user does not exist.
+    /// Returns a user's roles, or nil if the user does not exist.
     public func roles(of user: String) throws(EtcdFailure) -> [String]? {
         var roles: [String]?
         _ = try isThere { () throws(EtcdFailure) in
@@ -89,7 +89,7 @@ extension EtcdClient {
         public let version: String
         public let bytes: Int64
         public let isLeader: Bool
-        /// The alarms that it knows of, such as `NOSPACE` and `CORRUPT`.
+        /// The alarms that it reports, such as `NOSPACE` and `CORRUPT`.
         public let alarms: [String]
         public var isSound: Bool { failure == nil && alarms.isEmpty }
         public var isFull: Bool { alarms.contains("NOSPACE") }

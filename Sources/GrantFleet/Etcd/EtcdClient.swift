@@ -6,8 +6,8 @@ import GrantSystem
 /// A client of etcd (3.4 or later), by its JSON gateway. It uses one endpoint as long as that answers, otherwise the next. With a user
 /// it logs in, and again when the token has expired.
 ///
-/// Locking: one request at a time; its lock is held while the network is waited for. Threads that must not wait for each other have a
-/// client each.
+/// Locking: one request at a time. Its lock is held during a wait for the network. Threads that
+/// must not wait for each other have a client each.
 public final class EtcdClient: @unchecked Sendable {
     // Safe to share: the connection is used, and the state changed, under `state`.
     public let settings: EtcdSettings
@@ -40,7 +40,8 @@ public final class EtcdClient: @unchecked Sendable {
     /// The cache of the token for the next command, because etcd takes a tenth of a second to compare a password.
     private let tokenFile: String?
 
-    /// Does not connect yet. `tokenFile`: as secret as the password; an invalid one only costs a login. `.unsupported` as `load`.
+    /// Does not connect yet. `tokenFile`: as secret as the password. An invalid one only costs a
+    /// login. `.unsupported` as `load`.
     public init(_ settings: EtcdSettings, timeout: Int = 3_000, tokenFile: String? = nil) throws(GrantError) {
         try EtcdClient.load()
         self.settings = settings
@@ -85,7 +86,7 @@ public final class EtcdClient: @unchecked Sendable {
     func call(_ path: String, _ body: [String: JSONValue]) throws(EtcdFailure) -> JSONValue {
         try state.withLock { state throws(EtcdFailure) in
             var isFresh = false
-            // Of an earlier try: whatever the next one fails with, that one may have been executed.
+            // Of an earlier try, which may have been executed even if the next one fails.
             var unanswered: EtcdFailure?
             for _ in 0..<4 {
                 if settings.user != nil, state.token == nil {
@@ -113,7 +114,7 @@ public final class EtcdClient: @unchecked Sendable {
                         state.token = nil
                         continue
                     }
-                    // Somebody has changed users or roles meanwhile.
+                    // Users or roles have changed meanwhile.
                     guard text.contains("revision of auth store is old") else { throw error }
                     state.token = nil
                 }
@@ -134,7 +135,7 @@ public final class EtcdClient: @unchecked Sendable {
         if let tokenFile { try? PrivateFile.write(Array("\(user)\n\(token)\n".utf8), to: tokenFile, lasts: false) }
     }
 
-    /// Tries the endpoints in turn, beginning with the one that answered last.
+    /// Tries the endpoints in turn, beginning with the endpoint that answered last.
     private func send(_ path: String, _ body: JSONValue, _ state: inout State) throws(EtcdFailure) -> JSONValue {
         let text = body.text
         while true {
@@ -219,9 +220,10 @@ public final class EtcdClient: @unchecked Sendable {
 
     // MARK: watching
 
-    /// Sends a request with an endless response and passes each line to `line`, until that or `goesOn` (asked once a second) returns
-    /// false, or the connection ends. The first line has as much time as any response, since etcd confirms at once what it was asked for.
-    /// The client is in use all the while.
+    /// Sends a request with an endless response and passes each line to `line`, until that or
+    /// `goesOn` (asked once a second) returns false, or the connection ends. The first line has as
+    /// much time as any response, since etcd confirms the request at once. The client is in use all
+    /// the while.
     func stream(
         _ path: String, _ body: [String: JSONValue], milliseconds: Int, goesOn: @escaping () -> Bool, line: @escaping (JSONValue) -> Bool
     ) throws(EtcdFailure) {
@@ -297,7 +299,7 @@ private final class ResponseBuffer {
     var bytes: [UInt8] = []
     private let mayGoOn: () -> Bool
     private let line: ((JSONValue) -> Bool)?
-    /// When the first line has to be there; nil once it is.
+    /// When the first line has to be there, or nil once it is.
     private var firstLineBy: Int64?
     /// Whether `line` has ended it.
     private(set) var isDone = false

@@ -2,7 +2,7 @@ import GrantModel
 
 /// The reason why etcd did not execute a request.
 public enum EtcdFailure: Error, Sendable, Equatable {
-    /// No endpoint could be asked; the text has a reason for each. Nothing was changed.
+    /// No endpoint could be asked. The text has a reason for each. Nothing was changed.
     case unreachable(String)
     /// No endpoint answered in time, and one of them was sent the request: it may have been executed, or still be.
     case unanswered(String)
@@ -14,7 +14,8 @@ public enum EtcdFailure: Error, Sendable, Equatable {
     case refusedLogin(user: String)
     /// etcd has authentication enabled, and no user was given.
     case needsLogin
-    /// A user was given, and etcd has authentication disabled: everybody with access to it may do anything.
+    /// A user was given, and etcd has authentication disabled: every client with access to it may
+    /// do anything.
     case isOpen
     /// The user's roles do not permit it.
     case denied
@@ -22,7 +23,7 @@ public enum EtcdFailure: Error, Sendable, Equatable {
     case full
     /// An alarm says that the members differ: etcd refuses every write, deletions included.
     case corrupt
-    /// The requested revisions are compacted; this is the first one left.
+    /// The requested revisions are compacted. This is the first one left.
     case compacted(Int64)
     case noSuchLease
     /// A user, role or lease exists already.
@@ -81,7 +82,7 @@ public enum EtcdFailure: Error, Sendable, Equatable {
         }
     }
 
-    /// Goes by etcd's messages, which are the same from 3.4 to 3.6; gRPC's codes are too coarse.
+    /// Depends on etcd's messages, which are the same from 3.4 to 3.6. gRPC's codes are too coarse.
     init(message: String, user: String) {
         self =
             switch message {

@@ -83,7 +83,7 @@ public indirect enum JSONValue: Sendable, Equatable {
 }
 
 extension JSONValue {
-    /// A member of an object; nil for other values.
+    /// A member of an object, or nil for other values.
     public subscript(_ key: String) -> JSONValue? {
         if case .object(let members) = self { return members[key] }
         return nil

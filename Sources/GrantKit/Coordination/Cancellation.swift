@@ -4,7 +4,7 @@ import GrantSystem
 
 /// Cancels waiting claims, from any thread: present and future ones.
 ///
-/// Locking: its own, for a moment; handlers are called without it.
+/// Locking: its own, for a moment. Handlers are called without it.
 final class Cancellation: Sendable {
     /// Cancels the waits in daemons.
     let daemons = CoordinationCancellation()

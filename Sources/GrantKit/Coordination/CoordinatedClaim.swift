@@ -218,7 +218,7 @@ extension CoordinatedAccess {
         {
             return host
         }
-        // The item nearly always stays where it was; then the path ends as it was given.
+        // The item nearly always stays where it was. Then the path ends as it was given.
         let below = place.below.isEmpty ? [] : [UInt8(ascii: "/")] + place.below
         if !below.isEmpty && host.suffix(below.count).elementsEqual(below) && !followsLink { return named }
         guard let administrator = try? environment.administrator(),

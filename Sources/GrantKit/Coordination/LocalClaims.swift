@@ -58,7 +58,8 @@ final class LocalClaims: Sendable {
 
     private let state = Lock(State())
 
-    /// Waits until all accesses are granted together. `deadline` is in nanoseconds of `Clock.monotonic`; nil waits for ever.
+    /// Waits until all accesses are granted together. `deadline` is in nanoseconds of
+    /// `Clock.monotonic`. Nil waits for ever.
     func take(
         _ accesses: [ItemAccess], for work: CoordinatedWork, purpose: String?, until deadline: Int64?, cancellation: Cancellation?
     ) throws(CoordinationError) -> ClaimID {

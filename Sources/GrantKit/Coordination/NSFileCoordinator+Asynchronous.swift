@@ -6,8 +6,8 @@ extension NSFileCoordinator {
     /// Claims the items of all intents at once, without blocking the caller, then runs the accessor on the queue. The claims end when
     /// it returns.
     ///
-    /// The accessor gets nil, or the error if there is no claim; it runs once in either case. The wait occupies no thread. In this
-    /// form `forUploading` makes no copy, here and there.
+    /// The accessor gets nil, or the error if there is no claim. It runs once in either case. The
+    /// wait occupies no thread. In this form `forUploading` makes no copy, here and there.
     public func coordinate(
         with intents: [NSFileAccessIntent], queue: OperationQueue, byAccessor accessor: @escaping @Sendable ((any Error)?) -> Void
     ) {

@@ -11,7 +11,8 @@ extension NSFileCoordinator {
 
         /// Presenters are not asked to save first.
         public static let withoutChanges = ReadingOptions(rawValue: 1 << 0)
-        /// A symbolic link is resolved once, before the claim is made; the accessor gets its target's URL.
+        /// A symbolic link is resolved once, before the claim is made. The accessor gets its
+        /// target's URL.
         public static let resolvesSymbolicLink = ReadingOptions(rawValue: 1 << 1)
         /// Reads only names, sizes, times and the like: it conflicts only with accesses that change them or displace the item. There: it
         /// does not download the item first.

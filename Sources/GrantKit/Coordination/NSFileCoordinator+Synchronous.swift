@@ -40,8 +40,9 @@ extension NSFileCoordinator {
 
     /// Claims many items at once for a batch. In its accessor, the same coordinator coordinates each of them without waiting.
     ///
-    /// The accessor runs on the calling thread. It calls its completion handler when the batch is done, at once or later, from any
-    /// thread; the claims are held until then, or until the handler is released.
+    /// The accessor runs on the calling thread. It calls its completion handler when the batch is
+    /// done, at once or later, from any thread. The claims are held until then, or until the
+    /// handler is released.
     public func prepare(
         forReadingItemsAt readingURLs: [URL], options readingOptions: ReadingOptions = [], writingItemsAt writingURLs: [URL],
         options writingOptions: WritingOptions = [], error: NSErrorPointer,
@@ -59,7 +60,7 @@ extension NSFileCoordinator {
         }
     }
 
-    /// The accessor works on a copy; the item is claimed only while that is made.
+    /// The accessor works on a copy. The item is claimed only while that is made.
     private func upload(_ url: URL, _ options: ReadingOptions, error: NSErrorPointer, _ reader: (URL) -> Void) {
         var copy: Result<UploadCopy, GrantError>?
         coordinate([(url, { .reading($0, options) })], error: error, isWriting: false) { urls in

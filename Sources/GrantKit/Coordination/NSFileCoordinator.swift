@@ -4,8 +4,8 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// There, a pointer to an `NSError?` that ARC manages; here a plain one. `var error: NSError?` and `&error`, or `nil`, are written the
-/// same.
+/// There, a pointer to an `NSError?` that ARC manages. Here a plain one. `var error: NSError?` and
+/// `&error`, or `nil`, are written the same.
 public typealias NSErrorPointer = UnsafeMutablePointer<NSError?>?
 
 /// Coordinates reading and writing with all others who coordinate: readers share, a writer excludes, in order of arrival. It applies to
@@ -17,15 +17,16 @@ public typealias NSErrorPointer = UnsafeMutablePointer<NSError?>?
 /// revoked gets `fileReadNoPermission` or `fileWriteNoPermission`. Any other item (outside of every grant, nothing mounted, a store
 /// that cannot be read) is coordinated among the threads of this process.
 ///
-/// Presenters of an item that is granted and mounted are asked and told in every process that uses the store; those of any other item
-/// in this process.
+/// Presenters of an item that is granted and mounted are asked and told in every process that uses
+/// the store. Those of any other item in this process.
 ///
 /// **There.** Every item is coordinated among all processes by a service of the system, and presenters in other processes are asked.
 ///
-/// **Differences.** A deadlock ends with `fileLocking` (EDEADLK below it); there it hangs. The class is final, and thread-safe.
+/// **Differences.** A deadlock ends with `fileLocking` (EDEADLK below it). There it hangs. The
+/// class is final, and thread-safe.
 ///
-/// An accessor gets the item at the path by which it was named; in a mandatory grant at its path on the host, past those who wait in
-/// the mount.
+/// An accessor gets the item at the path by which it was named. In a mandatory grant at its path on
+/// the host, past those who wait in the mount.
 ///
 /// The accessor runs on the calling thread, and not at all if there is an error. Access started with
 /// `startAccessingSecurityScopedResource()` is not required: the grant counts.
@@ -41,8 +42,8 @@ public final class NSFileCoordinator: NSObject, Sendable {
     private let state: Lock<State>
     private let cancellation = Cancellation()
 
-    /// For the work of a presenter, which is then not asked about this coordinator's accesses; nil for other work. Coordinators of one
-    /// presenter have the same purpose.
+    /// For the work of a presenter, which is then not asked about this coordinator's accesses, or
+    /// nil for other work. Coordinators of one presenter have the same purpose.
     public init(filePresenter: (any NSFilePresenter)? = nil) {
         state = Lock(State(purpose: filePresenter.map { PresenterRegistry.purpose(of: $0) } ?? UUID().uuidString))
         super.init()
@@ -66,7 +67,8 @@ public final class NSFileCoordinator: NSObject, Sendable {
     /// Announces a move. There, it lets a sandboxed app change a file's extension. Here it does nothing.
     public func item(at oldURL: URL, willMoveTo newURL: URL) {}
 
-    /// Reports a move to presenters and waiting claimants. Must be called by a writing accessor; elsewhere it does nothing.
+    /// Reports a move to presenters and waiting claimants. Must be called by a writing accessor.
+    /// Elsewhere it does nothing.
     public func item(at oldURL: URL, didMoveTo newURL: URL) {
         guard let old = try? FilePath.words(oldURL), let new = try? FilePath.words(newURL) else { return }
         for claim in state.withLock({ $0.claims }) { claim.tellMoved(old, to: new) }

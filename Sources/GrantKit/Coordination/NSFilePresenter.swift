@@ -3,23 +3,26 @@ import Foundation
 /// An object that shows a file or directory, or keeps it open. Others who coordinate ask it to relinquish the item, and tell it what
 /// happened to it.
 ///
-/// If its item is granted and mounted, it gets messages about every process that coordinates, `grantfs coordinate` included, and is
-/// asked to save before a `grantfs revoke --grace`; otherwise about its own process. There, always about every process. Register with
-/// `NSFileCoordinator.addFilePresenter(_:)`. Every message arrives on `presentedItemOperationQueue`. A question is answered by calling
-/// the block that came with it; a presenter that does not answer within five seconds is passed over. There, the questioner waits for
-/// ever.
+/// If its item is granted and mounted, it gets messages about every process that coordinates,
+/// `grantfs coordinate` included, and is asked to save before a `grantfs revoke --grace`, otherwise
+/// about its own process. There, always about every process. Register with
+/// `NSFileCoordinator.addFilePresenter(_:)`. Every message arrives on
+/// `presentedItemOperationQueue`. A question is answered by calling the block that came with it. A
+/// presenter that does not answer within five seconds is passed over. There, the questioner waits
+/// for ever.
 ///
-/// A presenter that names its item in a mount gets only URLs in that mount. An item that was moved out of the grant counts as changed;
-/// its new place is not reported.
+/// A presenter that names its item in a mount gets only URLs in that mount. An item that was moved
+/// out of the grant counts as changed. Its new place is not reported.
 ///
-/// A revocation is not reported; a restore is, by `presentedItemDidChange()`.
+/// A revocation is not reported. A restore is, by `presentedItemDidChange()`.
 ///
 /// Apple's optional methods have defaults here that do nothing and answer at once. The `async` forms of questions are not available,
 /// nor are versions and attributes of iCloud.
 @preconcurrency public protocol NSFilePresenter: NSObjectProtocol {
     /// The presented item. Read when the presenter is registered.
     var presentedItemURL: URL? { get }
-    /// The queue for messages; a serial one keeps them in order. Its thread must not wait for a coordinated access.
+    /// The queue for messages. A serial one keeps them in order. Its thread must not wait for a
+    /// coordinated access.
     var presentedItemOperationQueue: OperationQueue { get }
     /// Not used here. There, the item that gives a sandboxed app access to this one.
     var primaryPresentedItemURL: URL? { get }
@@ -36,8 +39,8 @@ import Foundation
     /// The same for an item in the presented directory.
     func accommodatePresentedSubitemDeletion(at url: URL, completionHandler: @escaping @Sendable ((any Error)?) -> Void)
 
-    /// The item, or a directory above it, was moved; or the grant through which it is named in a mount was renamed. Return the new URL
-    /// in `presentedItemURL` from now on.
+    /// The item, or a directory above it, was moved, or the grant through which it is named in a
+    /// mount was renamed. Return the new URL in `presentedItemURL` from now on.
     func presentedItemDidMove(to newURL: URL)
     /// The item's content or attributes have changed, or may have.
     func presentedItemDidChange()

@@ -4,11 +4,11 @@ import GrantSystem
 
 /// The form in which a process names files: in a mount, or on the host, perhaps through links.
 struct PathForm: Sendable, Equatable {
-    /// A directory on the host; `named` is the same one as it was named.
+    /// A directory on the host. `named` is the same one as it was named.
     let host: [UInt8]
     let named: [UInt8]
-    /// In a mount: the grant, whose directory may move on the host and whose name may change, and the mountpoint of the view; nil where
-    /// only the granted directory was bound elsewhere.
+    /// In a mount: the grant, whose directory may move on the host and whose name may change, and
+    /// the mountpoint of the view, or nil where only the granted directory was bound elsewhere.
     private let mounted: Mounted?
 
     private struct Mounted: Equatable {
@@ -59,9 +59,9 @@ struct PathForm: Sendable, Equatable {
     /// Whether a path on the host can be named in this form.
     func holds(_ path: [UInt8]) -> Bool { FilePath.below(host, path) != nil }
 
-    /// Converts a path on the host to this form; others stay as they are.
+    /// Converts a path on the host to this form. Others stay as they are.
     func named(_ path: [UInt8]) -> [UInt8] { FilePath.below(host, path).map { FilePath.join(named, $0) } ?? path }
 
-    /// Converts a path in this form to the host; others stay as they are.
+    /// Converts a path in this form to the host. Others stay as they are.
     func host(_ path: [UInt8]) -> [UInt8] { FilePath.below(named, path).map { FilePath.join(host, $0) } ?? path }
 }

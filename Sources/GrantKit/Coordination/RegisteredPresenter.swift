@@ -20,7 +20,8 @@ final class RegisteredPresenter: @unchecked Sendable {
     private let environment: GrantEnvironment
 
     private struct State {
-        /// The form in which the presenter names its item. All paths here are the host's; they are converted for the presenter.
+        /// The form in which the presenter names its item. All paths here are the host's. They are
+        /// converted for the presenter.
         var form: PathForm
         /// The item's path on the host.
         var path: [UInt8]
@@ -94,7 +95,7 @@ final class RegisteredPresenter: @unchecked Sendable {
     /// Whether the daemons of that store ask it.
     func listens(in store: String) -> Bool { state.withLock { $0.store == store && $0.presentation?.isPresenting == true } }
 
-    /// Runs `body` on the queue; `orElse` if the presenter is gone.
+    /// Runs `body` on the queue, or `orElse` if the presenter is gone.
     private func deliver(orElse: @escaping @Sendable () -> Void = {}, _ body: @escaping @Sendable (any NSFilePresenter) -> Void) {
         guard presenter != nil, !state.withLock({ $0.isEnded }) else { return orElse() }
         queue.addOperation { [self] in
@@ -117,8 +118,8 @@ final class RegisteredPresenter: @unchecked Sendable {
         if form.isInMount, !form.holds(path) { renew() }
     }
 
-    /// Looks up where the granted directory is now, and the grant's name. The item stays where it was in it; a presenter of an item in
-    /// a mount is told if its URL changes.
+    /// Looks up where the granted directory is now, and the grant's name. The item stays where it
+    /// was in it. A presenter of an item in a mount is told if its URL changes.
     func renew() {
         let old = state.withLock { $0.form }
         guard old.isInMount else { return }
@@ -152,8 +153,8 @@ final class RegisteredPresenter: @unchecked Sendable {
         state.withLock { $0.writers -= 1 }
     }
 
-    /// The presenter is asked, and may write for its answer. Returns what to call when it has answered; without an answer in time it counts
-    /// as not writing.
+    /// The presenter is asked, and may write for its answer. Returns what to call when it has
+    /// answered. Without an answer in time it counts as not writing.
     private func beginAnswering() -> @Sendable () -> Void {
         beginWriting()
         let isOver = Lock(false)

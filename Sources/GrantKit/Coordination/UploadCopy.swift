@@ -9,8 +9,8 @@ struct UploadCopy: Sendable {
     private let directory: [UInt8]
     private let key: FileKey
 
-    /// Copies a file or tree, under its own name, into the directory for temporary files. `check` may throw to stop; nothing is left
-    /// then.
+    /// Copies a file or tree, under its own name, into the directory for temporary files. `check`
+    /// may throw to stop. Nothing is left then.
     init(of item: URL, check: @escaping () throws(GrantError) -> Void) throws(GrantError) {
         let temporary = try FilePath.canonical(FileManager.default.temporaryDirectory)
         directory = CanonicalPath.join(temporary, Array("grantkit-\(UUID().uuidString)".utf8))

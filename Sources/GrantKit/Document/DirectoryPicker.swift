@@ -28,7 +28,8 @@ public struct PickRequest: Sendable {
 /// (`TerminalPicker`), the desktop's file chooser through its portal (`DesktopPicker`), or a dialog of the program's own
 /// (`DialogPicker`), such as those of GTK and Qt.
 public protocol DirectoryPicker: Sendable {
-    /// Returns the grants when the person is done; empty if nothing was chosen. `.system` if there is nobody to ask.
+    /// Returns the grants when the person is done, or empty if nothing was chosen. `.system` if
+    /// there is nobody to ask.
     func pick(_ request: PickRequest) async throws(GrantError) -> [GrantedDirectory]
 }
 
@@ -58,7 +59,7 @@ public struct DesktopPicker: DirectoryPicker {
 public struct DialogPicker: DirectoryPicker {
     private let show: @Sendable (PickRequest) async -> [URL]
 
-    /// `show`: shows the dialog and returns the choices; empty if it was closed.
+    /// `show`: shows the dialog and returns the choices, or empty if it was closed.
     public init(_ show: @escaping @Sendable (PickRequest) async -> [URL]) { self.show = show }
 
     /// Grants all choices or none. A directory that is granted already is returned as it is, one whose grant was revoked is granted again,

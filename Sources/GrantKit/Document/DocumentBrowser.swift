@@ -5,9 +5,9 @@ import GrantSystem
 /// The documents in granted directories: listed, filtered, and kept in step with the disk. It is a model without a window, which is the
 /// program's.
 ///
-/// It lists each directory and everything in it under coordination, and is a presenter of it: what others make, rename, change and
-/// delete shows within a moment. A directory whose grant is revoked is empty, with the reason in `problems`; when it is restored its
-/// documents are back.
+/// It lists each directory and everything in it under coordination, and is a presenter of it: what
+/// others make, rename, change and delete shows within a moment. A directory whose grant is revoked
+/// is empty, with the reason in `problems`. When it is restored its documents are back.
 @MainActor public final class DocumentBrowser {
     /// A document.
     public struct Item: Identifiable, Hashable, Sendable {
@@ -71,7 +71,7 @@ import GrantSystem
         return document
     }
 
-    /// Renames a document within its directory; presenters are told. A `CocoaError`.
+    /// Renames a document within its directory. Presenters are told. A `CocoaError`.
     public func rename(_ item: Item, to name: String) async throws {
         let new = item.url.deletingLastPathComponent().appendingPathComponent(name)
         try await Self.coordinated([.writingIntent(with: item.url, options: .forMoving), .writingIntent(with: new)]) { old, new in
@@ -80,7 +80,7 @@ import GrantSystem
         changed()
     }
 
-    /// Deletes a document; presenters are asked to close it first. A `CocoaError`.
+    /// Deletes a document. Presenters are asked to close it first. A `CocoaError`.
     public func delete(_ item: Item) async throws {
         try await Self.coordinated([.writingIntent(with: item.url, options: .forDeleting)]) { place, _ in
             try FileManager.default.removeItem(at: place)

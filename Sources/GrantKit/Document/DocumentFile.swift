@@ -7,7 +7,8 @@ import GrantSystem
 enum DocumentFile {
     private static let portion = 1 << 20
 
-    /// Reads the file. `progress` counts bytes; cancelling it stops the read. A `CocoaError`, with the errno as `underlying`.
+    /// Reads the file. `progress` counts bytes. Cancelling it stops the read. A `CocoaError`, with
+    /// the errno as `underlying`.
     static func read(_ url: URL, _ progress: Progress) throws -> Data {
         do {
             let file = try FileDescriptor.open(try FilePath.words(url), O_RDONLY)
@@ -101,7 +102,8 @@ enum DocumentFile {
         var isDirectory: Bool { status.st.st_mode & S_IFMT == S_IFDIR }
     }
 
-    /// Returns what is there now; nil if nothing is. A link is an error: the caller has resolved those that it follows.
+    /// Returns what is there now, or nil if nothing is. A link is an error: the caller has resolved
+    /// those that it follows.
     private static func old(_ name: [UInt8], in directory: borrowing FileDescriptor) throws(Errno) -> Old? {
         let file: FileDescriptor
         do throws(Errno) {

@@ -4,7 +4,8 @@ import GrantSystem
 /// The presenter of a document, which passes messages on to the main actor. It does not retain the document: once that is gone, it
 /// answers at once.
 final class DocumentPresentation: NSObject, NSFilePresenter, @unchecked Sendable {
-    // Safe to share: mutable state is behind `url`; `document` is set before this is shared, and read by the main actor alone.
+    // Safe to share: mutable state is behind `url`. `document` is set before this is shared, and
+    // read by the main actor alone.
     private let url: Lock<(named: URL, presented: URL)>
     nonisolated(unsafe) weak var document: UIDocument?
     let presentedItemOperationQueue = OperationQueue()

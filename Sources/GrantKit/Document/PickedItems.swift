@@ -29,7 +29,8 @@ struct PickedItems {
         expiry = request.expires.map { Instant(nanoseconds: Int64($0.timeIntervalSince1970 * 1e9)) }
     }
 
-    /// Returns the grants in the order of the URLs, each once. The error names everything that cannot be granted; nothing is then.
+    /// Returns the grants in the order of the URLs, each once. The error names everything that
+    /// cannot be granted. Nothing is then.
     func grant(_ urls: [URL]) throws(GrantError) -> [GrantedDirectory] {
         let proposals = try propose(urls)
         var attempt = 1

@@ -46,8 +46,9 @@ extension UIDocument {
     /// Reads the file. Returns false on failure, after calling `handleError`. The document is a presenter from then on, until `close`.
     public final func open() async -> Bool { await answer { open(completionHandler: $0) } }
 
-    /// Saves to `url`, as a new file or over the document's own. Afterwards the document is at `url`, and open. Returns false on
-    /// failure, after calling `handleError`; the changes are kept.
+    /// Saves to `url`, as a new file or over the document's own. Afterwards the document is at
+    /// `url`, and open. Returns false on failure, after calling `handleError`. The changes are
+    /// kept.
     public final func save(to url: URL, for operation: SaveOperation) async -> Bool {
         await answer { save(to: url, for: operation, completionHandler: $0) }
     }

@@ -22,10 +22,12 @@ import GrantSystem
 ///
 /// The document works on the main actor. A program whose main thread runs another loop than Foundation's serves it with `MainLoop`.
 ///
-/// **Differences.** Contents are `Data` (there is no `FileWrapper`). There is no `undoManager` on Linux, so changes are reported with
-/// `updateChangeCount(_:)`. If others change a file with unsaved changes, that is a conflict: `documentState` contains `.inConflict`
-/// and autosave stops, until `save(to:for:)` (this version wins) or `revert(toContentsOf:)` (the other one wins). There, only iCloud
-/// causes conflicts. Apps do not enter or leave the foreground; a program that ends calls `close`.
+/// **Differences.** Contents are `Data` (there is no `FileWrapper`). There is no `undoManager` on
+/// Linux, so changes are reported with `updateChangeCount(_:)`. If others change a file with
+/// unsaved changes, that is a conflict: `documentState` contains `.inConflict` and autosave stops,
+/// until `save(to:for:)` (this version wins) or `revert(toContentsOf:)` (the other one wins).
+/// There, only iCloud causes conflicts. Apps do not enter or leave the foreground. A program that
+/// ends calls `close`.
 @MainActor open class UIDocument: NSObject {
     /// The purpose of a save.
     public enum SaveOperation: Int, Sendable {
@@ -79,15 +81,15 @@ import GrantSystem
 
     // MARK: what it is
 
-    /// The file's URL; it follows moves.
+    /// The file's URL. It follows moves.
     public nonisolated var fileURL: URL { presentation.namedURL }
     /// The name for people, without the extension.
     open var localizedName: String { fileURL.deletingPathExtension().lastPathComponent }
-    /// The file extension; nil if there is none.
+    /// The file extension, or nil if there is none.
     open var fileType: String? { fileURL.pathExtension.isEmpty ? nil : fileURL.pathExtension }
     /// When the file was last written, as far as known.
     public internal(set) var fileModificationDate: Date?
-    /// The progress of a read or save; nil if there is none.
+    /// The progress of a read or save, or nil if there is none.
     public internal(set) var progress: Progress?
 
     public internal(set) var documentState: State = .closed {
@@ -120,16 +122,17 @@ import GrantSystem
     /// Sets the contents from the file: `Data`. Called on the main actor, after opening, reverting, or a change by others.
     open func load(fromContents contents: Any, ofType typeName: String?) throws { throw CocoaError(.featureUnsupported) }
 
-    /// Called when a read or save fails that nobody waits for: an autosave, or after a change by others. There, a dialog is shown; here
-    /// only overrides do something.
+    /// Called when a read or save fails that nobody waits for: an autosave, or after a change by
+    /// others. There, a dialog is shown. Here only overrides do something.
     open func handleError(_ error: any Error, userInteractionPermitted: Bool) {}
 
     /// Disables editing until `enableEditing`. `documentState` shows it as well.
     open func disableEditing() {}
     open func enableEditing() {}
 
-    /// Reads the file or directory at the URL, not on the main actor. By default it reads a file, for `load(fromContents:ofType:)`. An
-    /// override that does not call `super` keeps what it reads by itself; `load(fromContents:ofType:)` is not called then.
+    /// Reads the file or directory at the URL, not on the main actor. By default it reads a file,
+    /// for `load(fromContents:ofType:)`. An override that does not call `super` keeps what it reads
+    /// by itself. `load(fromContents:ofType:)` is not called then.
     nonisolated open func read(from url: URL) throws {
         let access = DocumentAccess.current
         let data = try DocumentFile.read(url, access.progress)
@@ -244,7 +247,7 @@ final class DocumentAccess: Sendable {
 
     init(isNew: Bool = false) { self.isNew = isNew }
 
-    /// That of the current task; one of its own where a program calls such a method by itself.
+    /// That of the current task. One of its own where a program calls such a method by itself.
     static var current: DocumentAccess { bound ?? DocumentAccess() }
 
     func run<Result>(_ body: () throws -> Result) rethrows -> Result { try DocumentAccess.$bound.withValue(self, operation: body) }

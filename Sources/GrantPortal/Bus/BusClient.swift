@@ -110,7 +110,7 @@ final class BusClient: Sendable {
         }.get()
     }
 
-    /// The unique name of the connection; nil when there is none now.
+    /// The unique name of the connection, or nil when there is none now.
     var name: String? { connection.withLock { $0.bus.flatMap { cportal_name($0) }.map { String(cString: $0) } } }
 
     /// Gives the connection up, because the bus may have dropped messages for it. If signals are followed, the next call fails, so that what was heard is not taken for complete.

@@ -15,7 +15,7 @@ struct BusCall: @unchecked Sendable {
     let load: BusLoad
 }
 
-/// The connection by which calls come in. One thread listens; any thread may send answers.
+/// The connection by which calls come in. One thread listens. Any thread may send answers.
 ///
 /// Locking: `bus` for every use of the connection and of its messages, never while waiting for anything else. Handlers run with it held.
 final class BusService: @unchecked Sendable {
@@ -56,7 +56,8 @@ final class BusService: @unchecked Sendable {
         }
     }
 
-    /// Connects to the session bus. `onCall` is told of each call, `isFull` asked before the next; both on the listening thread, under the lock.
+    /// Connects to the session bus. `onCall` is told of each call, `isFull` asked before the next.
+    /// Both on the listening thread, under the lock.
     init(path: String, onCall: @escaping (BusCall) -> Void, isFull: @escaping () -> Bool) throws(Errno) {
         var bus: OpaquePointer?
         _ = try Errno.check(cportal_open_session(&bus))
@@ -77,8 +78,10 @@ final class BusService: @unchecked Sendable {
     /// The unique name of the connection.
     var name: String? { bus.withLock { cportal_name($0.bus).map { String(cString: $0) } } }
 
-    /// Calls `act` with what a signal carries, and its sender, on the listening thread, under the lock. Before `run`. `argument`: what the signal's first value must be; the bus
-    /// sends no others then. Of a signal that carries more than a message may, `act` gets the first values, as far as they are within these bounds.
+    /// Calls `act` with what a signal carries, and its sender, on the listening thread, under the
+    /// lock. Before `run`. `argument`: what the signal's first value must be. The bus sends no
+    /// others then. Of a signal that carries more than a message may, `act` gets the first values,
+    /// as far as they are within these bounds.
     func listen(
         to member: String, about argument: String? = nil, of interface: String, at path: String?, from sender: String?,
         _ act: @escaping ([BusValue], String) -> Void
@@ -153,7 +156,7 @@ final class BusService: @unchecked Sendable {
         }
     }
 
-    /// Ends `run`. Calls that have come in are not answered any more; the bus tells their callers.
+    /// Ends `run`. Calls that have come in are not answered any more. The bus tells their callers.
     func end() {
         hasEnded.store(true, ordering: .releasing)
         wakeUp()
@@ -170,7 +173,7 @@ final class BusService: @unchecked Sendable {
             pollfd(fd: wake.reading.number, events: Int16(truncatingIfNeeded: POLLIN), revents: 0),
             pollfd(fd: descriptor, events: Int16(truncatingIfNeeded: events), revents: 0),
         ]
-        // Without events to wait for, the bus is left out; `listen` notices its end.
+        // Without events to wait for, the bus is left out. `listen` notices its end.
         if poll(&entries, events == 0 ? 1 : 2, 1000) < 0, errno != EINTR { throw Errno(errno) }
         guard entries[0].revents != 0 else { return }
         var byte: UInt8 = 0

@@ -7,7 +7,8 @@ public final class GivenDescriptor: Sendable {
     public init(_ descriptor: consuming FileDescriptor) { self.descriptor = descriptor }
 }
 
-/// What a message carries. Numbers keep their value and lose their width; structures and arrays are lists.
+/// What a message carries. Numbers keep their value and lose their width. Structures and arrays are
+/// lists.
 public indirect enum BusValue: Sendable {
     /// Text, object paths, signatures.
     case text(String)
@@ -30,7 +31,7 @@ public indirect enum BusValue: Sendable {
     var list: [BusValue]? { if case .list(let list) = self { list } else { nil } }
     var variant: BusValue? { if case .variant(_, let value) = self { value } else { nil } }
 
-    /// A list of texts; nil when it is anything else.
+    /// A list of texts, or nil when it is anything else.
     var texts: [String]? {
         guard let list else { return nil }
         let texts = list.compactMap(\.text)

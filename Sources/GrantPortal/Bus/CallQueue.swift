@@ -52,7 +52,7 @@ enum CallerGroup: Hashable, Sendable {
 ///
 /// What comes from a new sender is kept apart until its group is known (`settle`).
 ///
-/// Locking: its own lock, for a look or a change; below it nothing is taken.
+/// Locking: its own lock, for a look or a change. Below it nothing is taken.
 final class CallQueue<Work: Sendable>: Sendable {
     private typealias Piece = (work: Work, load: BusLoad)
 
@@ -105,7 +105,7 @@ final class CallQueue<Work: Sendable>: Sendable {
         return isAdded
     }
 
-    /// Work of this program's own; it is never refused.
+    /// Work of this program's own. It is never refused.
     func add(_ work: Work, from sender: String) {
         state.withLock { state in
             guard !state.hasEnded else { return }
@@ -144,7 +144,7 @@ final class CallQueue<Work: Sendable>: Sendable {
     /// Whether nothing more may be added before the groups of new senders are known.
     var isFull: Bool { state.withLock { !$0.unknownLoad.fits(in: CallerGroup.mostUnknown) } }
 
-    /// Waits for a sender that is new; nil when there will be no more.
+    /// Waits for a sender that is new, or nil when there will be no more.
     func nextArrival() -> String? {
         while true {
             arrival.wait()
@@ -200,7 +200,7 @@ final class CallQueue<Work: Sendable>: Sendable {
         if entry.isInTurn { state.turns.removeAll { $0 == group } }
     }
 
-    /// Waits for work; nil when there will be no more. The caller calls `done` afterwards.
+    /// Waits for work, or nil when there will be no more. The caller calls `done` afterwards.
     func next() -> (sender: String, work: Work)? {
         while true {
             signal.wait()
@@ -210,7 +210,7 @@ final class CallQueue<Work: Sendable>: Sendable {
         }
     }
 
-    /// The next piece of a group that may have one more worker; it is the last in turn then.
+    /// The next piece of a group that may have one more worker. It is the last in turn then.
     private static func take(_ state: inout State) -> (sender: String, work: Work)? {
         for _ in 0..<state.turns.count {
             guard let group = state.turns.popFirst(), var entry = state.groups[group] else { continue }

@@ -7,7 +7,7 @@ struct Caller: Sendable {
     /// The name of the connection.
     let name: String
     let pid: Int32
-    /// The application in whose sandbox the process is; nil for the owner.
+    /// The application in whose sandbox the process is, or nil for the owner.
     let app: String?
     /// Flatpak's number of the run of the application, where it has one.
     var instance: String? = nil
@@ -17,8 +17,10 @@ struct Caller: Sendable {
 
 /// Finds out who calls.
 ///
-/// The bus knows the process, by a pidfd or by a number. One that is held by a pidfd while it is looked at cannot be another one with that number; that it is the caller, and not
-/// one that got the number when the caller had ended, a pidfd of the bus says, or else the time at which it has begun.
+/// The bus knows the process, by a pidfd or by a number. One that is held by a pidfd while it is
+/// looked at cannot be another one with that number. That it is the caller, and not one that got
+/// the number when the caller had ended, a pidfd of the bus says, or else the time at which it has
+/// begun.
 struct CallerIdentification: Sendable {
     let bus: BusClient
     let connections: Connections
@@ -26,7 +28,7 @@ struct CallerIdentification: Sendable {
     private struct Credentials {
         let pid: Int32
         let user: UInt32
-        /// Of the process that made the connection; older buses have none.
+        /// Of the process that made the connection. Older buses have none.
         let process: GivenDescriptor?
         /// What a security module called that process.
         let label: [UInt8]?
@@ -107,7 +109,7 @@ enum ProcessDescriptor {
         return pid
     }
 
-    /// The line `Pid:` of what the kernel says of it; 0 and -1 are no process.
+    /// The line `Pid:` of what the kernel says of it. 0 and -1 are no process.
     static func number(in text: [UInt8]) -> Int32? {
         let lines = text.split(separator: 0x0A).filter { $0.starts(with: "Pid:".utf8) }
         guard let line = lines.only else { return nil }
@@ -123,7 +125,8 @@ enum ProcessDescriptor {
 enum ProcessStart {
     private static let ticks = Int64(truncatingIfNeeded: max(1, sysconf(Int32(_SC_CLK_TCK))))
 
-    /// When the process began, by `BootClock`, or a hundredth of a second before that; nil when the kernel does not say.
+    /// When the process began, by `BootClock`, or a hundredth of a second before that, or nil when
+    /// the kernel does not say.
     static func time(of pid: Int32) -> Int64? {
         guard let start = ProcessIdentity(running: pid)?.start, let count = Int64(exactly: start) else { return nil }
         return count.multipliedReportingOverflow(by: 1_000_000_000 / ticks).partialValue

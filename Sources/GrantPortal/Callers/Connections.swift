@@ -19,6 +19,6 @@ final class Connections: Sendable {
 
     var names: Set<String> { connections.withLock { Set($0.keys) } }
 
-    /// By `BootClock`; nil when the bus has no such connection.
+    /// By `BootClock`, or nil when the bus has no such connection.
     func time(of name: String) -> Int64? { connections.withLock { $0[name] } }
 }

@@ -11,7 +11,8 @@ struct GivenFile: Sendable {
     let path: [UInt8]
     /// Whether the caller's descriptor allows writing. If not, it cannot give write access to others.
     let isWritable: Bool
-    /// The document, a directory, in which the caller has it; nil when it has the file by itself.
+    /// The document, a directory, in which the caller has it, or nil when it has the file by
+    /// itself.
     var source: DocumentSource?
 
     var isDirectory: Bool { status.st.st_mode & S_IFMT == S_IFDIR }
@@ -20,7 +21,7 @@ struct GivenFile: Sendable {
 /// A document, and in whose part of the mount it is.
 struct DocumentSource: Sendable {
     let id: String
-    /// The application in whose part of the mount it is; empty for the host's.
+    /// The application in whose part of the mount it is, or empty for the host's.
     let app: String
 }
 
@@ -89,7 +90,8 @@ struct FileTranslation: Sendable {
     private func place(of given: GivenDescriptor, _ caller: Caller, _ table: MountTable) throws(Errno) -> Place {
         let mount = try MountIdentity(of: given.descriptor)
         let path = try given.descriptor.path()
-        // A mount's number is its own in all namespaces; its device may be another one than its files' (btrfs). What is found is compared in the end.
+        // A mount's number is its own in all namespaces. Its device may be another one than its
+        // files' (btrfs). What is found is compared in the end.
         if let entry = table.entry(id: mount.id), let place = place(path, in: entry, table) { return place }
         for pid in [caller.pid, caller.instance.flatMap { FlatpakInstance.firstProcess(of: $0) }] {
             guard let pid, let theirs = try? SmallFile.mounts(of: pid), let entry = theirs.entry(id: mount.id) else { continue }
@@ -124,7 +126,8 @@ struct FileTranslation: Sendable {
         }
     }
 
-    /// Opens, without following a link, what lies there by any of this process's mounts; nil unless that is the same file.
+    /// Opens, without following a link, what lies there by any of this process's mounts, or nil
+    /// unless that is the same file.
     private func open(_ place: Place, as status: FileStatus, _ table: MountTable) -> (descriptor: GivenDescriptor, path: [UInt8])? {
         for entry in table.entries where entry.device == place.device && MountTable.path(place.path, isAtOrBelow: entry.root) {
             let below = entry.root == [0x2F] ? place.path : Array(place.path.dropFirst(entry.root.count))

@@ -10,8 +10,10 @@ enum SandboxInfo {
         let instance: String
     }
 
-    /// The sandbox whose root directory the process has; nil when there is none. EACCES when its root cannot be looked at, EBADMSG when it says nothing of use, or something
-    /// that Flatpak has not written: neither means that there is no sandbox. Never waits for a filesystem that may hang.
+    /// The sandbox whose root directory the process has, or nil when there is none. EACCES when its
+    /// root cannot be looked at, EBADMSG when it says nothing of use, or something that Flatpak has
+    /// not written: neither means that there is no sandbox. Never waits for a filesystem that may
+    /// hang.
     static func sandbox(of pid: Int32) throws(Errno) -> Sandbox? {
         let root = try FileDescriptor.open("/proc/\(pid)/root".utf8, OpenFlags.path | O_DIRECTORY)
         var places = Places(of: pid)
@@ -60,7 +62,8 @@ enum SandboxInfo {
         return Sandbox(app: app, instance: instance)
     }
 
-    /// `name=` of `[Application]`, or of `[Runtime]` where a runtime is run by itself; nil unless there is exactly one, and it is an application's name.
+    /// `name=` of `[Application]`, or of `[Runtime]` where a runtime is run by itself, or nil
+    /// unless there is exactly one, and it is an application's name.
     static func name(in text: [UInt8]) -> String? {
         KeyFile(text).values("name", in: ["Application", "Runtime"]).only.flatMap { DocumentNames.isApp($0) ? $0 : nil }
     }

@@ -5,7 +5,8 @@ import GrantSystem
 enum SmallFile {
     private static let largest = 65_536
 
-    /// Reads a file. `found`: O_PATH. EBADMSG when it is no regular file, belongs to neither this user nor root, or is writable by everybody; EFBIG when it is too large.
+    /// Reads a file. `found`: O_PATH. EBADMSG when it is no regular file, belongs to neither this
+    /// user nor root, or is writable by everybody. EFBIG when it is too large.
     static func contents(of found: borrowing FileDescriptor) throws(Errno) -> [UInt8] {
         let status = try found.status()
         guard status.st.st_mode & S_IFMT == S_IFREG, status.st.st_mode & 0o002 == 0, [0, geteuid()].contains(status.st.st_uid) else {

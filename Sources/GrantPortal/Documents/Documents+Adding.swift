@@ -12,7 +12,7 @@ extension Documents {
     /// For whom documents are made, and how.
     struct Wish: Sendable {
         var flags: AddFlags
-        /// The application that is to have them; empty for none.
+        /// The application that is to have them, or empty for none.
         var app = ""
         var permissions: Permissions = []
         let caller: Caller
@@ -36,7 +36,8 @@ extension Documents {
         var needs: [(source: DocumentSource, permissions: Permissions)] = []
     }
 
-    /// The ids of the documents, in the order of the files; empty for a file that the application reaches without one. All of them, or none and an error.
+    /// The ids of the documents, in the order of the files, or empty for a file that the
+    /// application reaches without one. All of them, or none and an error.
     func add(_ additions: [Addition], _ wish: Wish) throws(PortalError) -> [String] {
         var inspections: [Inspection] = []
         for addition in additions { inspections.append(try look(at: addition, wish)) }
@@ -74,7 +75,8 @@ extension Documents {
         return recorded.contains(.read) && isActive(grant(of: app, for: id)) ? recorded : []
     }
 
-    /// What it has, and keeps when something is added or taken away; nothing when its time is up, so that a change brings none of that back.
+    /// What it has, and keeps when something is added or taken away. Nothing when its time is up,
+    /// so that a change brings none of that back.
     func recorded(of app: String, for id: String) -> Permissions {
         isExpired(grant(of: app, for: id)) ? [] : state.withLock { $0.documents[id]?.permissions[app] } ?? []
     }
@@ -169,7 +171,8 @@ extension Documents {
         }
         guard let proposal = inspection.proposal, let place = inspection.place else { return plan.ids.append("") }
         var gets: [String: Permissions] = [:]
-        // What an application gets of a file that it adds, and so the most that it can give; the same holds for who gives on a file from an application's part of the mount.
+        // What an application gets of a file that it adds, and so the most that it can give. The
+        // same holds for who gives on a file from an application's part of the mount.
         var most: Permissions = [.read, .grant]
         if isWritable { most.insert(.write) }
         // A document that is not shared may be deleted by the application that made it.

@@ -44,8 +44,9 @@ extension Documents {
         return try follow(id, stored)
     }
 
-    /// Makes the grants of a document agree with its entry in the permission store; `stored` is nil when there is none. Returns whether the document was not known, and is to be
-    /// taken over. The right to change is held.
+    /// Makes the grants of a document agree with its entry in the permission store. `stored` is nil
+    /// when there is none. Returns whether the document was not known, and is to be taken over. The
+    /// right to change is held.
     func follow(_ id: String, _ stored: Document?) throws(PortalError) -> Bool {
         switch (state.withLock({ $0.documents[id] }), stored) {
         case (nil, nil): state.withLock { _ = $0.undeleted.remove(id) }
@@ -82,8 +83,8 @@ extension Documents {
         if let failure { throw failure }
     }
 
-    /// Somebody else has changed the store of grants. What was withdrawn there loses its permission, what was narrowed the permission to write; what was restored gets
-    /// them back.
+    /// Somebody else has changed the store of grants. What was withdrawn there loses its
+    /// permission, what was narrowed the permission to write. What was restored gets them back.
     func followGrants() {
         _ = changingUnlessHandedOver {
             do throws(GrantError) {

@@ -40,7 +40,7 @@ extension Documents {
     /// Whether something is still to be read from the permission store, or to be written to it.
     var isBehind: Bool { state.withLock { $0.isUnread || !$0.unwritten.isEmpty || !$0.undeleted.isEmpty } }
 
-    /// What the permission store has; nil where there is none.
+    /// What the permission store has, or nil where there is none.
     private func readAll() throws(BusError) -> [Document]? {
         let ids: [String]
         do throws(BusError) {
@@ -58,7 +58,7 @@ extension Documents {
 
     private func take(_ kept: [Document], _ grants: [Grant]) throws(GrantError) -> [String] {
         guard state.withLock({ $0.hasStore }) else { return try agree(grants, with: kept) }
-        // It was read before; only what has changed since is followed.
+        // It was read before. Only what has changed since is followed.
         let stored = Dictionary(kept.map { ($0.id, $0) }) { $1 }
         var new: [String] = []
         for id in state.withLock({ Set($0.documents.keys).union($0.undeleted) }).union(stored.keys).sorted() {

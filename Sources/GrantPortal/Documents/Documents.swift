@@ -6,10 +6,12 @@ import Synchronization
 
 /// The documents: what the permission store says of them, and the grants that make it true.
 ///
-/// What gives something is granted first and written into the permission store then; what takes something away is withdrawn first. A service that is killed in between leaves a
-/// grant without a permission or a permission without a grant; `load` takes both away.
+/// What gives something is granted first and written into the permission store then. What takes
+/// something away is withdrawn first. A service that is killed in between leaves a grant without a
+/// permission or a permission without a grant. `load` takes both away.
 ///
-/// Locking: one change at a time (`turn`), for as long as the stores and the mounts take; `state` for a look or a change.
+/// Locking: one change at a time (`turn`), for as long as the stores and the mounts take, or
+/// `state` for a look or a change.
 final class Documents: Sendable {
     let administrator: GrantAdministrator
     let permissions: PermissionStore
@@ -111,7 +113,8 @@ final class Documents: Sendable {
             cause: silent.reason)
     }
 
-    /// The access in a view that these permissions give; nil when the application is not to see the document.
+    /// The access in a view that these permissions give, or nil when the application is not to see
+    /// the document.
     static func access(_ permissions: Permissions) -> Access? {
         guard permissions.contains(.read) else { return nil }
         return permissions.contains(.write) ? .readWrite : .readOnly
@@ -141,8 +144,10 @@ final class Documents: Sendable {
     /// Writes a change of permissions into the permission store. What others have taken away or given there meanwhile stands, and the grants follow it. The right to change is
     /// held.
     ///
-    /// Others may change the same permissions between the permission store's answer and this service's write, which overwrites that. The permission store announces both, so
-    /// the overwritten change is known after the write; the change is then applied to it and written once more.
+    /// Others may change the same permissions between the permission store's answer and this
+    /// service's write, which overwrites that. The permission store announces both, so the
+    /// overwritten change is known after the write. The change is then applied to it and written
+    /// once more.
     func write(_ new: Permissions, insteadOf old: Permissions, of app: String, for id: String) throws(PortalError) {
         guard state.withLock({ $0.isKept(id) }) else { return }
         let key = DocumentState.Key(app: app, id: id)

@@ -25,7 +25,7 @@ final class OwnDocuments: Sendable {
 
     func contains(_ id: String) -> Bool { state.withLock { $0.ids.contains(id) } }
 
-    /// Reads the file; none when there is no file yet.
+    /// Reads the file, or none when there is no file yet.
     func read() throws(Errno) {
         try state.withLock { (state) throws(Errno) in
             var bytes: [UInt8] = []

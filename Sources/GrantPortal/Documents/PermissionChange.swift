@@ -72,7 +72,8 @@ final class PermissionHistories: Sendable {
 
     func end(_ id: String) { histories.withLock { histories in histories = histories.filter { $0.key.id != id } } }
 
-    /// The permission store has announced a change of a document, after which these are its permissions; none when it was deleted.
+    /// The permission store has announced a change of a document, after which these are its
+    /// permissions, or none when it was deleted.
     func hear(_ id: String, _ permissions: [String: Permissions]) {
         histories.withLock { histories in
             for key in histories.keys where key.id == id { histories[key]?.hear(permissions[key.app] ?? []) }

@@ -9,7 +9,8 @@ import Synchronization
 ///
 /// Locking: each part has its own, which it documents.
 public final class DocumentPortal: @unchecked Sendable {
-    // Safe to share: the bus is set before there are workers; the rest does not change or is locked.
+    // Safe to share: the bus is set before there are workers. The rest does not change or is
+    // locked.
 
     /// The mount that shows the documents.
     public struct Mount: Sendable {
@@ -17,7 +18,7 @@ public final class DocumentPortal: @unchecked Sendable {
         public let path: [UInt8]
         /// Says that this service is going to show documents by it, so that a service that ends leaves it as it is.
         let join: @Sendable () throws(GrantError) -> Void
-        /// Makes it, unless it is there; returns when it answers.
+        /// Makes it, unless it is there. Returns when it answers.
         let start: @Sendable () throws(GrantError) -> Void
         let end: @Sendable () -> Void
         /// Returns when it has ended, or after a second. Whether it has.
@@ -44,7 +45,8 @@ public final class DocumentPortal: @unchecked Sendable {
     static let name = "org.freedesktop.portal.Documents"
     static let object = "/org/freedesktop/portal/documents"
     static let transferInterface = "org.freedesktop.portal.FileTransfer"
-    // Senders of this service's own work in the queue; no connection's name looks like one. Work of one sender is done in order, so each kind that may take long has its own.
+    // Senders of this service's own work in the queue. No connection's name looks like one. Work of
+    // one sender is done in order, so each kind that may take long has its own.
     /// Changes that others have made.
     private static let others = "others"
     /// Files of documents that were there before, which may hang.
@@ -109,7 +111,8 @@ public final class DocumentPortal: @unchecked Sendable {
             defer {
                 isEnding.store(true, ordering: .releasing)
                 queue.end()
-                // The next service does not wait for a worker whose file hangs; that worker changes nothing any more.
+                // The next service does not wait for a worker whose file hangs. That worker changes
+                // nothing any more.
                 documents.handOver(lock.release)
                 for worker in workers { worker.join() }
             }
@@ -216,7 +219,7 @@ public final class DocumentPortal: @unchecked Sendable {
             guard name.hasPrefix(":") else { return }
             if owner.isEmpty { connectionEnded(name) } else { connections.add(name) }
         }
-        // What is there already; what comes and goes from now on is heard of.
+        // What is there already. What comes and goes from now on is heard of.
         lookAtConnections(bus)
         try bus.listen(to: "NameLost", of: daemon, at: nil, from: daemon) { [unowned self] values, sender in
             guard sender == daemon, values.first?.text == Self.name, let bus = self.bus else { return }

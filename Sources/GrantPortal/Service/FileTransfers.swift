@@ -77,7 +77,7 @@ final class FileTransfers: Sendable {
     /// False when it had ended already.
     func end(_ key: String) -> Bool { transfers.withLock { $0.removeValue(forKey: key) != nil } }
 
-    /// Ends the transfers of a connection that is gone; there is no one left to be told.
+    /// Ends the transfers of a connection that is gone. There is no one left to be told.
     func endAll(of owner: String) { transfers.withLock { $0 = $0.filter { $0.value.owner.name != owner } } }
 }
 

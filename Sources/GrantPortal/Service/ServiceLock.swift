@@ -15,7 +15,8 @@ final class ServiceLock: Sendable {
     private let file: FileDescriptor
     private let position: off_t
 
-    /// `directory`: the store's directory for running processes. `bus`: what the bus calls itself; no two buses have the same.
+    /// `directory`: the store's directory for running processes. `bus`: what the bus calls itself.
+    /// No two buses have the same.
     init(in directory: String, bus: String) throws(Errno) {
         file = try FileDescriptor.open("\(directory)/\(Self.name)".utf8, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode: 0o200)
         _ = try Errno.check(fchmod(file.number, 0o200))

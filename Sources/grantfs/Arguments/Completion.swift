@@ -17,10 +17,10 @@ struct Completion {
         var about: String
     }
 
-    /// Looks up names in the store; `view` if one was given on the line.
+    /// Looks up names in the store, or `view` if one was given on the line.
     typealias Names = (_ kind: ValueKind, _ view: String?, _ store: String?) -> [Candidate]
 
-    /// `words`: everything after the program's name; the last one is being typed and may be empty.
+    /// `words`: everything after the program's name. The last one is being typed and may be empty.
     func answer(to words: [String], names: Names) -> Answer {
         var scan = ParseState(program: program)
         for word in words.dropLast() { scan.read(word) }

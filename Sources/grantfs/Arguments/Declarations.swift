@@ -5,13 +5,13 @@ struct OptionDeclaration: Sendable {
     /// Without the dashes.
     let long: String
     let short: Character?
-    /// Other names, without the dashes, that the help leaves out.
+    /// Other names, without the dashes, that the help omits.
     let aliases: [String]
     /// The metavariable in the help. It is nil for an option without a value.
     let value: String?
     let help: String
     let isRepeatable: Bool
-    /// Left out of the help: for mount helpers and for starting the daemon.
+    /// Not in the help: for mount helpers and for starting the daemon.
     let isHidden: Bool
     /// The possible values, if there is a fixed list.
     let choices: [String]
@@ -71,7 +71,7 @@ struct CommandDeclaration: Sendable {
     let options: [OptionDeclaration]
     /// Paragraphs at the end of the help.
     let notes: [String]
-    /// Left out of the help: for internal use.
+    /// Not in the help: for internal use.
     let isHidden: Bool
     /// Whether the words after `--` are another program's command line: `ParsedArguments.trailing`.
     let takesCommand: Bool

@@ -3,7 +3,7 @@ import GrantModel
 /// Parses `-o`, as mount(8), fstab and `grantfs mount` pass it.
 struct MountOptionParser {
     private(set) var options = MountOptions()
-    /// Whether the flags of an existing mount are to be changed.
+    /// Whether to change the flags of an existing mount.
     private(set) var isRemount = false
     /// Whether a view that no grant names yet may be mounted.
     private(set) var isNew = false
@@ -16,7 +16,7 @@ struct MountOptionParser {
 
     init(isSloppy: Bool = false) { self.isSloppy = isSloppy }
 
-    /// Options that mount(8) handles itself and passes on all the same, and that every filesystem accepts.
+    /// Options that mount(8) handles itself but also passes on, and that every filesystem accepts.
     private static let ignored: Set<String> = [
         "defaults", "auto", "noauto", "user", "nouser", "users", "nousers", "owner", "noowner", "group", "nogroup", "nofail", "_netdev",
         "default_permissions", "relatime", "norelatime", "strictatime", "nostrictatime", "lazytime", "nolazytime", "async", "silent",
@@ -139,7 +139,7 @@ struct MountOptionParser {
         }.joined(separator: ",")
     }
 
-    /// Splits at commas; within a value `\,` is a comma and `\\` a backslash, as in libfuse.
+    /// Splits at commas. Within a value `\,` is a comma and `\\` a backslash, as in libfuse.
     private static func split(_ list: String) -> [String] {
         var words = [""]
         var isEscaped = false

@@ -32,7 +32,7 @@ extension OptionDeclaration {
 }
 
 extension CommandDeclaration {
-    /// Returns the kind of the operand at `place`, counted from 0; nil if there is none.
+    /// Returns the kind of the operand at `place`, counted from 0, or nil if there is none.
     func kind(ofOperand place: Int) -> ValueKind? {
         guard let operand = place < operands.count ? operands[place] : operands.last else { return nil }
         if place >= operands.count, !operand.isRepeatable { return nil }

@@ -7,8 +7,8 @@ import GrantViewFS
 
 // Presenters are asked before a claim is granted, and on request before a grant is revoked.
 extension ClaimService {
-    /// Asks the presenters of the claimed items, all at once. The claim is parked meanwhile; it resumes by itself if nobody has to be
-    /// asked.
+    /// Asks the presenters of the claimed items, all at once. The claim is parked meanwhile. It
+    /// resumes by itself if no presenter has to be asked.
     ///
     /// Runs on a thread of its own: it looks up where the presented items are now, which may hang with their filesystem.
     func askPresenters(of id: ClaimID) {
@@ -83,7 +83,8 @@ extension ClaimService {
         }
     }
 
-    /// `meets`: the presenter is asked about it now. Any other item may just be in the middle of being replaced.
+    /// `meets`: the presenter gets the question about it now. Any other item may just be in the
+    /// middle of being replaced.
     ///
     /// Locking: call it with `state` held.
     private func place(_ located: LocatedPresenter, meets: Bool, _ state: inout State) {
@@ -135,7 +136,7 @@ extension ClaimService {
 
     /// Handles finished rounds: claims resume, and revokers are told.
     ///
-    /// Locking: call it with `state` held; carry out the result without.
+    /// Locking: call it with `state` held. Carry out the result without.
     func finish(_ rounds: [RoundID], _ state: inout State) -> ClaimTable.Effect {
         var effect = ClaimTable.Effect()
         for round in rounds {
@@ -196,7 +197,7 @@ extension ClaimService {
             let passed = state.presenting.table.expire(at: Clock.monotonic)
             for one in passed.passedOver {
                 guard var failure = state.presenting.failure(one, .late) else { continue }
-                // /proc is no filesystem that can hang.
+                // /proc cannot hang.
                 if ProcessState.isStopped(failure.peer.pid) { failure.reason = .stopped }
                 state.presenting.failures.append(failure)
             }

@@ -33,7 +33,7 @@ extension ClaimService {
             guard let claim = state.claims[id] else { return }
             record(id, state, binding)
             ClaimService.emit(.claimGranted, claim, &state)
-            // Before anybody can report its end.
+            // Before another thread can report its end.
             claim.session.send(.granted(claim: claim.number, reach: claim.reach))
         }
     }
@@ -59,14 +59,15 @@ extension ClaimService {
         let isBound = files.bind(
             claim, in: scopes, isCancelled: isGone,
             progress: { bound.session.send(.progress(claim: bound.number, stage: $0, done: $1, total: $2)) })
-        // If it ended before it was bound, nobody else releases it.
+        // If it ended before it was bound, nothing else releases it.
         if isGone() { files.unbind(id.rawValue) }
         return isBound
     }
 
     /// Updates what held claims bind: a grant has become mandatory or advisory, or was opened again.
     ///
-    /// Runs on a thread of its own, because it looks at directories; waits for that until `deadline` (`Clock.monotonic`).
+    /// Runs on a thread of its own, because it looks at directories. Waits for that until
+    /// `deadline` (`Clock.monotonic`).
     func rebind(until deadline: Int64) {
         let starts = rebindRequests.withLock { turns in
             turns += 1

@@ -69,7 +69,8 @@ extension ClaimService {
             recordPresenters(state)
             let (missed, hasMissed) = state.events.after(request.since)
             session.send(.presenting(request.number, mark: state.events.mark, hasMissed: hasMissed))
-            // A presenter that looks again needs no earlier events. It is reached now, whatever was revoked meanwhile.
+            // A presenter that looks again needs no earlier events. It is reached now, even if a
+            // grant was revoked meanwhile.
             if !hasMissed { for entry in missed where entry.event.kind != .revoked { ClaimService.tell(entry, to: id, &state) } }
             defer { state.presenting.hasBegun = true }
             return (nil, !state.presenting.hasBegun)
@@ -105,7 +106,7 @@ extension ClaimService {
 
     /// Handles the end of a presenters' connection.
     ///
-    /// Locking: call it with `state` held; carry out the result without.
+    /// Locking: call it with `state` held. Carry out the result without.
     func endPresenters(of session: ControlSession, _ state: inout State) -> ClaimTable.Effect {
         var over: [RoundID] = []
         for case let id? in (state.presenting.numbers.removeValue(forKey: session.number) ?? [:]).values {
@@ -129,10 +130,11 @@ extension ClaimService {
 
     // MARK: grants that go and come
 
-    /// Releases what is presented through a scope that is closed, unless another scope leads there too. Their presenters are no longer
-    /// waited for.
+    /// Releases the items presented through a scope that is closed, unless another scope leads
+    /// there too. Their presenters are no longer waited for.
     ///
-    /// Locking: call it with `state` held; carry out the result without, and release the targets without.
+    /// Locking: call it with `state` held. Carry out the result without, and release the targets
+    /// without.
     func release(_ scope: Scope, _ state: inout State) -> (ClaimTable.Effect, [ClaimTarget]) {
         var (over, targets) = ([RoundID](), [ClaimTarget]())
         for (id, presenter) in state.presenting.live where presenter.scopes.contains(scope.id.rawValue) {

@@ -53,7 +53,7 @@ extension ClaimService {
     private func find(_ item: ItemRequest) -> Result<[ClaimPart], TargetFailure> {
         do throws(TargetFailure) {
             var parts = [try part(item.path, item)]
-            // The destination is claimed as well, so that nobody else puts anything there.
+            // The destination is claimed as well, so that no other claimant puts anything there.
             if let newPath = item.newPath { parts.append(try part(newPath, item)) }
             return .success(parts)
         } catch {

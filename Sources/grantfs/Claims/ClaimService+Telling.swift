@@ -31,7 +31,8 @@ extension ClaimService {
         presenter.session.send(.tellsPresenter(telling))
     }
 
-    /// Notifies the presenters of a directory that was found at another path, and of what is below, if the move was not coordinated.
+    /// Notifies the presenters of a directory that was found at another path, and of the items
+    /// below, if the move was not coordinated.
     func recordMove(_ path: [UInt8], to newPath: [UInt8]) {
         if path == newPath { return }
         let isNews = state.withLock { state -> Bool in

@@ -8,7 +8,8 @@ import GrantViewFS
 
 /// The claims of one mount: the requests, the table, and what precedes granting a claim.
 ///
-/// Looking files up may hang with their filesystem, so each claim has a thread for it, and nobody else waits.
+/// Looking files up may hang with their filesystem, so each claim has a thread for it, and no other
+/// claim waits.
 ///
 /// Locking: `state` is rank 2: while it is held, no file is looked up and nothing is sent to the kernel.
 final class ClaimService: SessionHandler, Sendable {
@@ -28,7 +29,7 @@ final class ClaimService: SessionHandler, Sendable {
     struct State {
         var table = ClaimTable()
         var claims: [ClaimID: LiveClaim] = [:]
-        /// By session and the client's number: the claim; nil while it is being looked up.
+        /// By session and the client's number: the claim, or nil while it is being looked up.
         var numbers: [UInt64: [UInt64: ClaimID?]] = [:]
         /// Closed scopes. Their numbers are never reused.
         var withdrawn: Set<UInt32> = []
@@ -137,7 +138,7 @@ final class ClaimService: SessionHandler, Sendable {
 
     /// Removes claims from all tables.
     ///
-    /// Locking: call it with `state` held; carry out the result without.
+    /// Locking: call it with `state` held. Carry out the result without.
     func drop(_ ids: Set<ClaimID>, _ state: inout State) -> ClaimTable.Effect {
         if ids.isEmpty { return ClaimTable.Effect() }
         for id in ids {
@@ -152,8 +153,8 @@ final class ClaimService: SessionHandler, Sendable {
 
     // MARK: what follows
 
-    /// Carries out what a change means for other claims. Ended claims first release those that wait for them, so that nobody waits for
-    /// a claim that is gone.
+    /// Carries out what a change means for other claims. Ended claims first release those that wait
+    /// for them, so that none waits for a claim that is gone.
     func carryOut(_ effect: ClaimTable.Effect) {
         let ended = state.withLock { state in
             defer { state.toUnbind = [] }

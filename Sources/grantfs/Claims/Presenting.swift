@@ -14,7 +14,7 @@ struct Presenting {
 
     var table = PresenterTable()
     var live: [PresenterID: LivePresenter] = [:]
-    /// By session and the client's number: the presenter; nil while it is being looked up.
+    /// By session and the client's number: the presenter, or nil while it is being looked up.
     var numbers: [UInt64: [UInt64: PresenterID?]] = [:]
     var rounds: [RoundID: Cause] = [:]
     /// Ended writing claims whose items have not been checked yet.
@@ -23,7 +23,8 @@ struct Presenting {
     var failures: [PresenterFailure] = []
     /// Whether any presenter has registered since the mount began: it may be away for a moment, and must not miss events.
     var hasBegun = false
-    /// How many there were when the previous daemon died, and how long they are waited for (`Clock.monotonic`).
+    /// How many there were when the previous daemon died, and until when to wait for them
+    /// (`Clock.monotonic`).
     var (expected, expectedUntil) = (0, Int64.max)
 }
 

@@ -69,7 +69,7 @@ enum GrantFileInput {
     /// The maximum size of a file.
     private static let maxBytes = 16 << 20
 
-    /// `.invalidFile`; `.system` if a file cannot be read.
+    /// `.invalidFile`, or `.system` if a file cannot be read.
     static func read(_ operands: [[UInt8]]) throws(GrantError) -> DeclaredState {
         let declared = try declared(operands)
         return DeclaredState(
@@ -116,8 +116,8 @@ enum GrantFileInput {
         return names.sorted { $0.lexicographicallyPrecedes($1) }.map { CanonicalPath.join(operand, $0) }
     }
 
-    /// For root, the files in a directory grant whatever they say, so nobody else may be able to write them. A file that was named is
-    /// the caller's own choice.
+    /// For root, the files in a directory grant without a check, so no other user may be able to
+    /// write them. A file that was named is the caller's own choice.
     private static func checkOwner(_ status: stat, _ name: String) throws(GrantError) {
         if geteuid() != 0 { return }
         guard status.st_uid == 0, status.st_mode & 0o022 == 0 else {

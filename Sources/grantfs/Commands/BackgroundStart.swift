@@ -44,11 +44,11 @@ enum BackgroundStart {
             self.ready = ready.release()
         }
 
-        /// Has the daemon look at directories.
+        /// Makes the daemon look at directories.
         var probe: DirectoryProbe { .standing(looks, program: DirectoryProbe.lookProgram, arguments: DirectoryProbe.lookArguments) }
 
-        /// Has the daemon mount. Returns the same as `run`. `attached` is called when the mount is there: what is asked of it has an answer once
-        /// it is served.
+        /// Makes the daemon mount. Returns the same as `run`. `attached` is called when the mount
+        /// exists. Requests to it are answered once it is served.
         func go(attached: () -> Void) throws(Errno) -> Int32 {
             guard let ready, looks.end() else { throw Errno(EINVAL) }
             self.ready = nil
@@ -138,7 +138,8 @@ enum BackgroundStart {
         return (status == 0 ? 1 : status, [])
     }
 
-    /// Reads until the other end is closed. Calls `attached` as soon as that is said, and leaves it out.
+    /// Reads until the other end is closed. Calls `attached` as soon as that is reported, and
+    /// removes the report.
     private static func answer(on reading: consuming FileDescriptor, _ attached: () -> Void = {}) throws(Errno) -> [UInt8] {
         var said: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 64)
@@ -161,7 +162,7 @@ enum BackgroundStart {
 
     private static let attachedMark = UInt8(ascii: "m")
 
-    /// In the daemon: reports that the mount is there, and is served soon.
+    /// In the daemon: reports that the mount exists, and is served soon.
     static func announceAttached(on descriptor: Int32) { _ = write(descriptor, [attachedMark], 1) }
 
     /// In the daemon, once every relative path has been resolved: changes to the root directory, so that the starter's can be unmounted.
@@ -183,7 +184,7 @@ enum BackgroundStart {
     /// In the daemon: reports that its mount answers, and redirects standard error. `more`: additional bytes for the starter.
     static func announce(on descriptor: Int32, _ more: [UInt8] = []) {
         silence()
-        // SIGPIPE would end a daemon whose starter was killed; it is then as good as started.
+        // SIGPIPE would end a daemon whose starter was killed. It is then as good as started.
         let before = signal(SIGPIPE, SIG_IGN)
         _ = write(descriptor, word + more, word.count + more.count)
         signal(SIGPIPE, before)

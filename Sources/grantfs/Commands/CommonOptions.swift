@@ -30,7 +30,7 @@ extension ParsedArguments {
         return store
     }
 
-    /// Opens the existing store; nil if there is none: then nothing is granted.
+    /// Opens the existing store, or nil if there is none: then nothing is granted.
     func openStoreIfThere() throws(GrantError) -> GrantStore? {
         do {
             return try openStore()
@@ -45,7 +45,8 @@ extension ParsedArguments {
         return try ParsedArguments.view(named: text)
     }
 
-    /// Returns the requested view, which has to be known, with or without a store; nil if none was given.
+    /// Returns the requested view, which has to be known, with or without a store, or nil if none
+    /// was given.
     func knownView(in store: GrantStore?) throws(GrantError) -> ViewName? {
         guard let view = try view() else { return nil }
         guard let store else { throw GrantAdministrator.unknown(view, among: []) }

@@ -12,9 +12,11 @@ enum CoordinatedChild {
         }
     }
 
-    /// Runs the command and waits for it. Returns its exit status; 126 or 127 if it cannot be run; 1 if the claim was lost meanwhile.
+    /// Runs the command and waits for it. Returns its exit status. 126 or 127 if it cannot be run,
+    /// or 1 if the claim was lost meanwhile.
     ///
-    /// The command gets signals from the terminal directly; others are forwarded to it, so that the claim does not end before it.
+    /// The command gets signals from the terminal directly. Others are forwarded to it, so that the
+    /// claim does not end before it.
     static func run(_ command: [[UInt8]], holding claim: Claim, endsWhenLost: Bool) throws(GrantError) -> Int32 {
         var set = sigset_t()
         sigemptyset(&set)

@@ -3,7 +3,8 @@ import GrantModel
 
 /// The PATH argument of `coordinate` and `present`.
 enum CoordinatedPlace {
-    /// A word without a slash is a grant's name or id, if there is such a grant; otherwise it is a file, which need not exist.
+    /// A word without a slash is a grant's name or id, if there is such a grant. Otherwise it is a
+    /// file, which need not exist.
     static func of(
         _ path: [UInt8], _ administrator: GrantAdministrator, _ coordination: FileCoordination, view: ViewName?
     ) throws(GrantError) -> [UInt8] {

@@ -5,8 +5,8 @@ import GrantSystem
 
 /// The snapshot of `grantfs coordinate read --snapshot`, once the claim is held.
 enum CoordinatedSnapshot {
-    /// Copies the claimed items, releases the claim, and runs the command on the copies; without a command it prints their paths.
-    /// Returns the command's exit status.
+    /// Copies the claimed items, releases the claim, and runs the command on the copies. Without a
+    /// command it prints their paths. Returns the command's exit status.
     static func make(
         _ claim: Claim, in directory: [UInt8], then command: [[UInt8]], _ progress: ProgressOutput, isJSON: Bool
     ) throws(GrantError) -> Int32 {
@@ -67,7 +67,7 @@ private final class BlockedSignals {
         return came != nil
     }
 
-    /// Unblocks them; a pending one is delivered first.
+    /// Unblocks them. A pending one is delivered first.
     func deliver() {
         if let came { raise(came) }
         pthread_sigmask(SIG_SETMASK, &before, nil)

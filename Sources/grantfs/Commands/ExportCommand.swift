@@ -16,7 +16,7 @@ enum ExportCommand {
         let store = try arguments.openStoreIfThere()
         let view = try arguments.knownView(in: store)
         let now = Instant(nanoseconds: Clock.realtime)
-        // Views of single commands are not declared by anybody.
+        // Views of single commands are never declared.
         let passing = store.map { TemporaryMount.views(of: $0) } ?? []
         let all = try (store?.grants(view: view) ?? []).filter { !passing.contains($0.view) }
         let active = all.filter { $0.state(at: now) == .active }

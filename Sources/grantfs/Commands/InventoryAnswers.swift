@@ -4,7 +4,7 @@ import GrantSystem
 
 /// What a process of one user (`InventoryCommand`) says of that user's stores. Bounded in time, bytes and values.
 struct InventoryAnswers: Sendable {
-    /// Why there is no answer; for people.
+    /// Why there is no answer, for people.
     struct Problem: Error {
         let text: String
     }

@@ -23,7 +23,8 @@ enum KeeperCommand {
         isHidden: true, run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        // A service manager sends signals to all processes of a service; this one ends with its daemon.
+        // A service manager sends signals to all processes of a service. This one ends with its
+        // daemon.
         for number in [SIGTERM, SIGINT, SIGHUP, SIGPIPE] { signal(number, SIG_IGN) }
         ProcessName.set(WorkingKeeper.name)
         _ = chdir("/")
@@ -54,7 +55,8 @@ enum KeeperCommand {
                     "the daemon of the mount at \(Terminal.visible(words[0])) has died"
                         + (arguments.has("recoverable") ? ", and no other one goes on" : "")
                         + ": the mount refuses everything, and what the kernel has cached is forgotten")
-                // Who ends the service after that need not wait for what a program holds.
+                // A service manager that ends the service after that need not wait for files that a
+                // program holds.
                 orphan.forgetAll {
                     ProcessName.set(WorkingKeeper.nameAtTheEnd)
                     signal(SIGTERM, SIG_DFL)
@@ -100,7 +102,7 @@ enum KeeperCommand {
     }
 
     private static func unmount(_ mount: MountIdentity, at mountpoint: [UInt8]) -> UInt8 {
-        // Whatever is at the path by now.
+        // The object that is at the path by now.
         do throws(Errno) {
             try Mountpoint(canonical: mountpoint).unmount(mount, lazy: true)
             return 0

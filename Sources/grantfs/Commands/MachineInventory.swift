@@ -9,7 +9,7 @@ struct MachineInventory {
     struct Candidate: Hashable, Sendable {
         let uid: UInt32
         let directory: [UInt8]
-        /// Whether a process has it open; then it exists.
+        /// Whether a process has it open. Then it exists.
         var isOpen = false
     }
 
@@ -17,7 +17,7 @@ struct MachineInventory {
     struct Found: Sendable {
         let uid: UInt32
         let directory: [UInt8]
-        /// Why it could not be read; for people.
+        /// Why it could not be read, for people.
         let problem: String?
         let grants: [JSON]
         let mounts: [JSON]
@@ -27,9 +27,9 @@ struct MachineInventory {
     private static let timeout: Int64 = 10_000_000_000
     /// The time for the search for the stores that one user's processes have open.
     private static let searchTimeout: Int64 = 2_000_000_000
-    /// How many stores of one user are looked at.
+    /// How many stores of one user are read.
     private static let mostStores = 32
-    /// How many users are looked at concurrently.
+    /// How many users are read concurrently.
     private static let mostUsers = 16
 
     /// Returns every store: root's, those in users' homes, those of running daemons. Those of one user are read by one process of
@@ -97,7 +97,8 @@ struct MachineInventory {
         return found
     }
 
-    /// The real user of a process. The owner of its directory in /proc is root if it cannot be traced, whoever runs it.
+    /// The real user of a process. The owner of its directory in /proc is root if it cannot be
+    /// traced, even if another user runs it.
     private static func user(of pid: Int32) -> UInt32? {
         guard let status = try? File.contents(of: "/proc/\(pid)/status".utf8) else { return nil }
         let line = status.split(separator: UInt8(ascii: "\n")).first { $0.starts(with: "Uid:".utf8) }

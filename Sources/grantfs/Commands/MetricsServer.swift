@@ -35,7 +35,7 @@ enum MetricsServer {
         }
     }
 
-    /// Removes a socket first on which nobody listens any more.
+    /// Removes a socket first on which no process listens any more.
     private static func listen(_ directory: Int32, _ name: String) throws(Errno) -> UnixSocket {
         do {
             return try UnixSocket.listen(directory: directory, name: name)

@@ -44,7 +44,8 @@ enum MountCommand {
         // Before there are threads: with several the kernel has to wait for an RCU grace period to grow the descriptor table.
         DescriptorTable.grow()
         if let look = try arguments.text("look-fd").flatMap({ Int32($0) }) { DirectoryProbe.serve(descriptor: look) }
-        // Of another command's store, which is there already in most cases, while that one gets ready.
+        // Of another command's store, which exists already in most cases, while that command gets
+        // ready.
         let goes = try arguments.text("go-fd").flatMap { Int32($0) }
         let early =
             goes == nil
@@ -105,7 +106,8 @@ enum MountCommand {
         return lists
     }
 
-    /// Becomes a process that starts daemons. Returns what is to be called when they answer, or have failed.
+    /// Becomes a process that starts daemons. Returns a function to call when they answer, or have
+    /// failed.
     private static func settle(_ arguments: ParsedArguments) throws(GrantError) -> (GrantError?) -> Void {
         let ready = try arguments.text("ready-fd").flatMap { Int32($0) }
         if ready != nil {

@@ -62,7 +62,7 @@ enum PickCommand {
         try Expiry.parse(text, now: Instant(nanoseconds: Clock.realtime))
     }
 
-    /// How chosen files are shown; nil if directories are chosen.
+    /// How chosen files are shown, or nil if directories are chosen.
     static func form(_ arguments: ParsedArguments) -> DocumentBookmark.Form? {
         arguments.has("files") ? arguments.has("as-directory") ? .directory : .file : nil
     }

@@ -10,7 +10,8 @@ struct PortalMount: Sendable {
     let mountpoint: Mountpoint
     /// The record that was found last.
     private let record = Lock<MountRecord?>(nil)
-    /// Held, shared, by each service that shows documents by this mount: whoever ends ends the mount when no other does.
+    /// Held, shared, by each service that shows documents by this mount: a service that ends also
+    /// ends the mount if no other service holds it.
     private let use = Lock<Int32?>(nil)
 
     init(store: GrantStore, mountpoint: Mountpoint) { (self.store, self.mountpoint) = (store, mountpoint) }
@@ -66,7 +67,8 @@ struct PortalMount: Sendable {
         ["grantfs", "mount", "--store", store.directory, "--portal", "--", "documents"].map { Array($0.utf8) } + [mountpoint.path]
     }
 
-    /// Returns the record of the live documents mount of this store at the mountpoint; nil if there is none.
+    /// Returns the record of the live documents mount of this store at the mountpoint, or nil if
+    /// there is none.
     private func current() throws(GrantError) -> MountRecord? {
         guard let entry = try mountpoint.mounted(), entry.type == GrantAdministrator.filesystemType else {
             return nil
@@ -85,7 +87,8 @@ struct PortalMount: Sendable {
         return process.hasEnded(within: 1000)
     }
 
-    /// Ends the daemon, which withdraws everything first, and waits for that; unless another service has taken the mount over.
+    /// Ends the daemon, which withdraws everything first, and waits for that. Unless another
+    /// service has taken the mount over.
     func end() {
         guard isAlone else { return }
         guard let record = record.withLock({ $0 }), let process = try? ProcessHandle(record.pid), record.process.isRunning else { return }

@@ -102,7 +102,7 @@ final class PresentHooks: Sendable {
         do throws(GrantError) {
             try Terminal.print(isJSON ? JSON.object(event.json).text : event.line)
         } catch {
-            // Nobody reads the output any more.
+            // The output has no reader any more.
             Terminal.report(error)
             exit(error.exitStatus)
         }

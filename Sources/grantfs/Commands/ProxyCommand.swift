@@ -6,8 +6,9 @@ import GrantSystem
 
 /// `grantfs proxy`: the process outside of a sandbox through which its program reaches permitted hosts.
 ///
-/// Descriptor 3 is a socket on which the sandbox's first step sends the listening socket, which is in the sandbox's network namespace.
-/// Descriptor 4 leads to the command: when that closes its end or dies, this process prints what was refused and ends.
+/// Descriptor 3 is a socket on which the sandbox's first step sends the listening socket, which is
+/// in the sandbox's network namespace. Descriptor 4 leads to the command: when that closes its end
+/// or dies, this process prints the refusals and ends.
 enum ProxyCommand {
     static let declaration = CommandDeclaration(
         "proxy", "Reaches hosts for a program in a sandbox.", operands: [OperandDeclaration("HOST", isRepeatable: true)], isHidden: true,

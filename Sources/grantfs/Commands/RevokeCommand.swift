@@ -83,7 +83,7 @@ enum RevokeCommand {
         return try SystemClient.run(request, verb: "revoked", arguments)
     }
 
-    /// The message if the command is interrupted while it waits: what is recorded already.
+    /// The message if the command is interrupted while it waits: the changes recorded already.
     static func recorded(_ grants: [Grant], _ command: String) -> String {
         let names = grants.map { "“\($0.name)”" }.joined(separator: ", ")
         return

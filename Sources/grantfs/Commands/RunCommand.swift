@@ -118,7 +118,7 @@ enum RunCommand {
             } else { nil }
         try ending?.begin(arguments.operands, store)
         let temporary = try TemporaryMount.create(in: store, hasOwnView: !choices.isEmpty, label: label)
-        // Freed before the view is taken away: what has been started of a sandbox ends with it.
+        // Freed before the view is taken away. The started parts of a sandbox end with it.
         var started: Started?
         do throws(GrantError) {
             let shown = try grant(choices, to: temporary, administrator) ?? view
@@ -205,7 +205,7 @@ enum RunCommand {
 
     /// Shows the directories at their own paths, where possible.
     private static func show(_ choices: [Chosen], in layout: inout SandboxLayout) {
-        // Parent directories first, in whatever order they were given.
+        // Parent directories first, not in the given order.
         for choice in choices.sorted(by: { $0.proposal.bookmark.path.count < $1.proposal.bookmark.path.count }) {
             let path = choice.proposal.bookmark.path
             // It takes the place of the file's directory, of which nothing else is shown.
@@ -225,7 +225,7 @@ enum RunCommand {
         for bind in request.toolBinds { try? layout.bind(bind) }
     }
 
-    /// Grants them in a view, and returns it; nil if there are none.
+    /// Grants them in a view, and returns it, or nil if there are none.
     private static func grant(
         _ choices: [Chosen], to temporary: TemporaryMount, _ administrator: GrantAdministrator
     ) throws(GrantError) -> ViewName? {
@@ -236,8 +236,9 @@ enum RunCommand {
         return view
     }
 
-    /// Mounts with a daemon of its own, which cleans up when this process dies. `daemon`: one that was started ahead and waits for the
-    /// command. That one has `attached` called when the mount is there and not yet served.
+    /// Mounts with a daemon of its own, which cleans up when this process dies. `daemon`: one that
+    /// was started ahead and waits for the command. In that case `attached` is called when the
+    /// mount exists and is not yet served.
     static func mount(
         _ view: ViewName, _ temporary: TemporaryMount, _ store: GrantStore, isAudited: Bool,
         for command: String? = nil, by daemon: BackgroundStart.Waiting? = nil, attached: () -> Void = {}

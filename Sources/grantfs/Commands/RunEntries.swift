@@ -16,7 +16,8 @@ struct RunEntries {
         }
     }
 
-    /// Whether the entry stands for what every run does by itself. A grant that a person has revoked meanwhile is shown.
+    /// Whether the entry is for a step that every run does by itself. A grant that a person has
+    /// revoked meanwhile is shown.
     func hides(_ entry: LogEntry) -> Bool {
         guard let view = entry.view, let processes = granting[view] else { return false }
         switch entry.event {
@@ -29,7 +30,7 @@ struct RunEntries {
     /// What the daemon of a run's view writes of its mount: the place, and the command.
     static func detail(_ place: String, for command: String?) -> String { place + (command.map { ", for \($0)" } ?? "") }
 
-    /// Returns the command of a run whose view was mounted; nil for other entries.
+    /// Returns the command of a run whose view was mounted, or nil for other entries.
     static func command(of entry: LogEntry) -> String? {
         guard entry.event == .mounted, let view = entry.view else { return nil }
         return entry.detail.firstRange(of: "/\(view), for ").map { String(entry.detail[$0.upperBound...]) }

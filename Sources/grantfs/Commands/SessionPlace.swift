@@ -8,8 +8,9 @@ import GrantSystem
 enum SessionPlace {
     private static let name = Array("doc".utf8)
 
-    /// The place, made when it is missing. No link is followed at its end or at the directory's, and nothing that is mounted there is asked.
-    /// `.usage` when nothing says where that is; `.mountFailed` when it is not to be used.
+    /// Returns the place, and makes it if it is missing. No link is followed at its end or at the
+    /// directory's, and nothing that is mounted there is asked. `.usage` if its location is not
+    /// configured, or `.mountFailed` if it must not be used.
     static func mountpoint() throws(GrantError) -> Mountpoint {
         let runtime = getenv("XDG_RUNTIME_DIR").map { String(cString: $0) } ?? ""
         guard runtime.hasPrefix("/") else {
@@ -28,33 +29,36 @@ enum SessionPlace {
         let place = CanonicalPath.join(found, name)
         if mkdirat(directory.number, "doc", 0o700) != 0, errno != EEXIST { throw refusal(place, Errno(errno).description) }
         let mountpoint = Mountpoint(canonical: place)
-        // What is mounted there is looked at by whoever mounts.
+        // The caller that mounts inspects a mount that is already there.
         guard try mountpoint.mounted() == nil else { return mountpoint }
         let status = try asking(place) { () throws(Errno) in try DirectoryEntry.status(directory.number, name) }
         if let problem = problem(status) { throw refusal(place, problem) }
         return mountpoint
     }
 
-    /// Why another user could exchange the directory after it was looked at; nil when only root and this user can. Looks at each directory on
-    /// the way, from the root directory down: what lies in one that only these two may change stays there unless one of them moves it.
-    /// `path`: canonical; `directory`: what has to be found there.
+    /// Why another user could exchange the directory after this check, or nil if only root and this
+    /// user can. Inspects each directory on the way, from the root directory down: the entries of a
+    /// directory that only these two may change stay there unless one of them moves them. `path` is
+    /// canonical. `directory` is the directory that must be found there.
     private static func problemOnTheWay(to path: [UInt8], _ directory: borrowing FileDescriptor) throws(Errno) -> String? {
         let mounts = try MountTable.current()
         var current = try FileDescriptor.open([0x2F], OpenFlags.path | O_DIRECTORY)
         var shown = "/"
-        // In a namespace of users root may have no number here; everything below / is its owner's anyway.
+        // In a namespace of users root may have no number here. Everything below / is its owner's
+        // anyway.
         let owner = try current.status().st.st_uid
         for name in path.split(separator: 0x2F) {
             let status = try current.status().st
             let isTrusted = [0, geteuid(), owner].contains(status.st_uid)
-            // Where the sticky bit is set, only its owner can rename the next directory. Who that is is looked at next.
+            // Where the sticky bit is set, only its owner can rename the next directory. The next
+            // step checks that owner.
             if !isTrusted { return "\(shown), above it, belongs to another user, of the number \(status.st_uid)" }
             if status.st_mode & 0o022 != 0, status.st_mode & S_ISVTX == 0 {
                 return "others may write to \(shown), above it, by its mode 0\(String(status.st_mode & 0o7777, radix: 8))"
             }
             current = try FileDescriptor.openBeneath(current.number, name, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW, crossMounts: true)
             shown = (shown == "/" ? "" : shown) + "/" + String(decoding: name, as: UTF8.self)
-            // Whoever serves a filesystem decides what owners and modes it reports.
+            // The server of a filesystem decides which owners and modes it reports.
             let mount = try MountIdentity(of: current).entry(in: mounts)
             guard let mount else { return "\(shown) is in no mount that is known" }
             let users = Set(mount.superOptions.split(separator: ",")).intersection(["user_id=0", "user_id=\(geteuid())"])
@@ -79,7 +83,7 @@ enum SessionPlace {
             .mountFailed, "the documents cannot be shown at \(String(decoding: path, as: UTF8.self))", cause: cause, advice: advice)
     }
 
-    /// Why such a directory is not to be used; nil when it is.
+    /// Why such a directory must not be used, or nil if it may.
     private static func problem(_ status: FileStatus) -> String? {
         let mode = status.st.st_mode
         if mode & S_IFMT == S_IFLNK { return "it is a symbolic link" }

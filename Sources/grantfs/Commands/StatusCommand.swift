@@ -55,7 +55,7 @@ enum StatusCommand {
         return reports.contains(where: \.isDead) ? 1 : 0
     }
 
-    /// Leaves this process out: what it has inherited from its shell is gone with it.
+    /// Skips this process: the descriptors inherited from its shell end with it.
     private static func others(_ holders: [Holder]) -> [Holder] { holders.filter { $0.pid != getpid() } }
 
     private static func json(_ report: MountReport, _ recorded: [GrantID: Grant]) -> [(String, JSON)] {

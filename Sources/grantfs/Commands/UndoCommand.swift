@@ -47,7 +47,7 @@ enum UndoCommand {
         ])
     }
 
-    /// Prints what was left, and returns the error for it.
+    /// Prints the changes that were not undone, and returns the error for them.
     static func report(_ result: RunSnapshot.UndoResult, _ snapshot: RunSnapshot) -> GrantError {
         for (change, cause) in result.left {
             Terminal.note("“\(String(decoding: change.place, as: UTF8.self))” is left as it is: \(cause)")

@@ -25,7 +25,7 @@ enum UnmountCommand {
         if let store { for record in records ?? [] { record.abortIfDefunct(in: store) } }
         var below: [MountRecord] = []
         if let store, let above = records?.last(where: \.shown.hasMountpoints) {
-            // What is mounted in it may come back before it is unmounted itself.
+            // A mount inside it may come back before it is unmounted itself.
             for _ in 0..<3 {
                 below = try unmountViews(of: above, store)
                 if (try? mountpoint.unmount()) != nil { break }
@@ -37,7 +37,7 @@ enum UnmountCommand {
         for holder in elsewhere {
             let name = Terminal.visible(holder.command)
             let place = holder.paths.first.map { ShellWord.quoted($0) } ?? mountpoint.shown
-            // No command that enters that namespace: its programs may be anybody's.
+            // No command that enters that namespace: its programs may be any user's.
             Terminal.note(
                 "still mounted in another mount namespace, that of process \(holder.pid) (\(name)), at \(place): its programs go on to reach what "
                     + "is granted until that namespace ends; grantfs revoke takes a grant from them as well")
@@ -95,7 +95,8 @@ enum UnmountCommand {
             while record.process.isRunning, Clock.monotonic < deadline, !process.hasEnded(within: 100) {
                 guard !isLookedFor, let device = record.connection?.device else { continue }
                 isLookedFor = true
-                // Mounted here once more, or nowhere at all: then the daemon ends, or goes on for a reason that its user knows.
+                // Mounted here again, or nowhere at all: then the daemon ends, or goes on for a
+                // reason that its user knows.
                 guard let table = try? MountTable.current(), !table.has(device) else { continue }
                 let holders = Holder.ofMount(device, until: deadline)
                 elsewhere += holders

@@ -8,12 +8,12 @@ struct Finding: Sendable {
         case problem
     }
 
-    /// What was checked: one word for scripts, which never changes.
+    /// The name of the check: one word for scripts, which never changes.
     let check: String
     let level: Level
-    /// What is so.
+    /// The result, for people.
     let message: String
-    /// What to do about it; nil if nothing.
+    /// What to do about it, or nil if nothing.
     let advice: String?
 
     static func ok(_ check: String, _ message: String) -> Finding { Finding(check: check, level: .ok, message: message, advice: nil) }

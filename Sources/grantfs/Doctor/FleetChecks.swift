@@ -5,7 +5,7 @@ import GrantSystem
 
 /// Checks this machine's part in a fleet: etcd, certificates, the agent.
 enum FleetChecks {
-    /// How long before its end a certificate is to be replaced, in seconds.
+    /// How long before its end a certificate should be replaced, in seconds.
     private static let renewal = 14.0 * 86_400
 
     static func run(_ arguments: ParsedArguments) throws(GrantError) -> [Finding] {

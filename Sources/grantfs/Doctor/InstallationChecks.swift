@@ -1,7 +1,8 @@
 import Glibc
 import GrantSystem
 
-/// Checks whether one installation hides another: `make install` and a package do not know of each other, and /usr/local comes first.
+/// Checks whether one installation hides another: `make install` and a package do not detect each
+/// other, and /usr/local comes first.
 enum InstallationChecks {
     static func run() -> [Finding] { [programs].compactMap { $0 } + units }
 
@@ -60,7 +61,7 @@ enum InstallationChecks {
         return nil
     }
 
-    /// The existing ones, each file once, whatever links lead to it.
+    /// The existing ones, each file once, even if several links lead to it.
     private static func distinct(_ paths: [String], where isWanted: (stat) -> Bool) -> [String] {
         var seen: Set<[UInt64]> = []
         return paths.filter { path in

@@ -1,7 +1,8 @@
 import Glibc
 import GrantSystem
 
-/// Checks the kernel's features. Each is tried, except those that only show in a mount: these go by the version.
+/// Checks the kernel's features. Each is tried, except those that only show in a mount: these
+/// depend on the version.
 enum KernelChecks {
     static func run() -> [Finding] {
         let release = KernelRelease.current
@@ -77,7 +78,7 @@ enum KernelChecks {
     }
 
     private static var mountNumbers: Finding {
-        // No mount has this id, and a kernel with the call says so.
+        // No mount has this id, and a kernel with the call reports that.
         if MountNumber.isThere(UInt64.max >> 1) == false {
             return .ok("mounts", "mounts have numbers that are never used again")
         }

@@ -26,7 +26,7 @@ enum MountingChecks {
         }
     }
 
-    /// Users mount through fusermount3, which is set-uid root; root does not need it.
+    /// Users mount through fusermount3, which is set-uid root. Root does not need it.
     private static var helper: Finding {
         guard let path = ProgramSearch.mountHelper else {
             let message = "there is no fusermount3, in PATH or /usr/bin"

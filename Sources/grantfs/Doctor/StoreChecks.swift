@@ -73,7 +73,7 @@ enum StoreChecks {
             ? [.ok("grants", "\(grants.count) active \(grants.count == 1 ? "grant" : "grants"), each where it is to be")] : findings
     }
 
-    /// What is granted stays granted when the administrator forbids it later; somebody has to revoke it.
+    /// A grant stays active when the administrator forbids it later. A user has to revoke it.
     private static func policy(_ administrator: GrantAdministrator, _ grants: [GrantDescription]) -> [Finding] {
         do throws(GrantError) {
             let forbidden = try administrator.forbidden(among: grants)

@@ -33,7 +33,7 @@ enum FleetConsoleCommand {
         }
         let chosen = try arguments.text("token-file").map { file throws(GrantError) in try token(in: file) }
         settings.token = chosen ?? (settings.authorities == nil ? FleetCredentials.password() : nil)
-        // Checks that there is a fleet before anybody looks.
+        // Checks that there is a fleet before the first page is requested.
         _ = try arguments.openFleet()
         let waits = signals()
         let console = try FleetConsole(settings) { who throws(GrantError) in

@@ -52,7 +52,7 @@ enum FleetHistory {
         }
     }
 
-    /// Ends the program when nobody reads its output any more.
+    /// Ends the program when its output has no reader any more.
     private static func showOrEnd(_ body: () throws(GrantError) -> Void) {
         do throws(GrantError) {
             try body()

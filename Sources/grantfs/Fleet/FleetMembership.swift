@@ -50,8 +50,8 @@ enum FleetMembership {
         return status == 0
     }
 
-    /// Removes the fleet's grants on this host, from every mount, and then revokes the lease: nobody has to wait for this host any
-    /// more.
+    /// Removes the fleet's grants on this host, from every mount, and then revokes the lease: no
+    /// revocation has to wait for this host any more.
     static func leave(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let store = try arguments.openStore()
         let changes = try FleetAgent.leave(store, probe: .command, timeout: GrantAdministrator.standardTimeout)

@@ -33,15 +33,15 @@ extension ParsedArguments {
         for option in options where has(option) { throw GrantError(.usage, "\(command): --\(option) does not go with --fleet") }
     }
 
-    /// Opens the fleet as its administrator, with the credentials of $GRANTFS_FLEET or the store. `actor`: who makes the changes, for
-    /// the log.
+    /// Opens the fleet as its administrator, with the credentials of $GRANTFS_FLEET or the store.
+    /// `actor`: the user that makes the changes, for the log.
     ///
     /// `seconds`: how long etcd may take to answer everything that is asked.
     func openFleet(_ actor: Actor = .current(), within seconds: Double? = nil) throws(GrantError) -> FleetStore {
         let credentials = try administratorCredentials()
         let file = try administratorFile()
         let client = try EtcdClient(credentials.settings, tokenFile: file + ".token")
-        // To record a change takes some requests even if hosts are not to be waited for.
+        // Recording a change takes some requests even without a wait for hosts.
         if let seconds { client.endRequests(at: Clock.monotonic + Int64(max(seconds, 2) * 1e9)) }
         return try FleetStore(client, actor: actor, silenceFile: file + ".silence") { Terminal.note($0) }
     }
@@ -68,7 +68,7 @@ extension ParsedArguments {
         return credentials
     }
 
-    /// What `--filesystem` names. `.usage` for what is none.
+    /// The filesystem that `--filesystem` names. `.usage` if it names none.
     func filesystem() throws(GrantError) -> FilesystemName? {
         guard let text = try text("filesystem") else { return nil }
         guard let name = FilesystemName(text) else {

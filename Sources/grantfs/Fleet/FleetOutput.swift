@@ -54,9 +54,9 @@ enum FleetOutput {
         return text
     }
 
-    /// Returns 0, or 3 if a host has not confirmed; names each, with what it cannot apply. `failure`: what has failed since the change was
-    /// recorded.
-    /// `expectsShown`: a grant that no host can show is unconfirmed.
+    /// Returns 0, or 3 if a host has not confirmed. Names each such host, with the grants it cannot
+    /// apply. `failure`: the error since the change was recorded. `expectsShown`: a grant that no
+    /// host can show is unconfirmed.
     static func exitStatus(
         of changes: [FleetChange], _ what: String, _ failure: GrantError? = nil, expectsShown: Bool = false
     ) -> Int32 {

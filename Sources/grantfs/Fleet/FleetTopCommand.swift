@@ -13,7 +13,7 @@ enum FleetTopCommand {
     static func run(_ arguments: ParsedArguments, delay: Double) throws(GrantError) -> Int32 {
         let timeout = try arguments.timeout()
         let view = try arguments.view()
-        // The connection for updates; each action has its own, so that it blocks nothing.
+        // The connection for updates. Each action has its own, so that it blocks nothing.
         let fleet = try arguments.openFleet()
         guard TopCommand.hasScreen else {
             var top = FleetTop(delay: delay, view: view)

@@ -33,7 +33,8 @@ final class HandingOver: Sendable {
 
     func begin(_ mount: Mount) { self.mount.withLock { $0 = mount } }
 
-    /// Hands the mount over to the process at the other end, and exits; or sends the reason why not, and resumes.
+    /// Hands the mount over to the process at the other end, and exits, or sends the reason why
+    /// not, and resumes.
     ///
     /// Runs on a thread that serves no requests, without locks.
     func handOver(over socket: borrowing UnixSocket, of server: ControlServer) {
@@ -59,7 +60,8 @@ final class HandingOver: Sendable {
         try? HandoverMessage.refused(reason).send(over: socket, deadline: deadline)
     }
 
-    /// Exits when the other daemon serves the mount, with everything paused: otherwise it would receive a request that nobody answers.
+    /// Exits when the other daemon serves the mount, with everything paused: otherwise it would
+    /// receive a request that it cannot answer.
     private func handOver(
         _ mount: Mount, into file: borrowing FileDescriptor, over socket: borrowing UnixSocket, of server: ControlServer
     ) throws {
@@ -153,12 +155,13 @@ struct HandoverHead {
     var generation: UInt32
     var identity: MountIdentity
     var temporary: String?
-    /// The socket of the service manager; nil for a daemon that is not a service.
+    /// The socket of the service manager, or nil for a daemon that is not a service.
     var notifySocket: String?
     /// When programs began to wait, by `Clock.monotonic`.
     var pausedSince: Int64
 
-    /// The format's version. A daemon that does not know it leaves the mount to the old one; versions from the first one on are read.
+    /// The format's version. A daemon that does not know it leaves the mount to the old one.
+    /// Versions from the first one on are read.
     private static let (firstVersion, version): (UInt32, UInt32) = (2, 5)
     private static let mark: UInt64 = 0x6772_616E_7466_7331
 

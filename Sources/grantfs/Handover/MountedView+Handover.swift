@@ -4,9 +4,11 @@ import GrantStore
 import GrantSystem
 import GrantViewFS
 
-// Handover of a mount's grants. Both daemons know the store; what is handed over is the state in effect here.
+// Handover of a mount's grants. Both daemons know the store. This one hands over the state in
+// effect here.
 extension MountedView {
-    /// Returns why a handover has to wait; nil if it may begin. An operation under way would have to start again.
+    /// Returns why a handover has to wait, or nil if it may begin. An operation under way would
+    /// have to start again.
     ///
     /// Locking: call it with `state` held.
     func reasonAgainstHandover(_ state: State) -> String? {
@@ -108,16 +110,18 @@ extension MountedView {
             }
             for (taken, scope) in zip(taken, scopes) {
                 guard var grant = known[taken.id] else {
-                    // Removed meanwhile: no name leads to it, and what is held of it is withdrawn once this daemon serves.
+                    // Removed meanwhile: no name leads to it, and its held files are withdrawn once
+                    // this daemon serves.
                     withdrawals.append(close(scope, .all, of: taken.id, &state))
                     continue
                 }
                 if grant.bookmark.document != nil {
-                    // The location of its file and what was shown of it died with the other daemon: it is opened again.
+                    // The location of its file, and its state in the mount, ended with the other
+                    // daemon: it is opened again.
                     withdrawals.append(close(scope, .all, of: taken.id, &state))
                     continue
                 }
-                // As it is in effect; the first reading of the store applies the differences.
+                // As it is in effect. The first reading of the store applies the differences.
                 (grant.name, grant.access) = (taken.name, taken.isReadOnly ? .readOnly : .readWrite)
                 state.grants[taken.id] = LiveGrant(
                     grant: grant, path: shown.path(of: grant), scope: scope, finding: taken.finding, recorded: .active)

@@ -17,8 +17,9 @@ struct TakingOver {
     /// How long the other daemon may take for each message, in seconds: it pauses everything first.
     private static let patience = 30.0
 
-    /// Takes over the mount of `record`, and serves it until it is unmounted or a signal ends it. `ready` is called once: with how long
-    /// programs have waited, in nanoseconds, or with the error; then the other daemon keeps the mount. Returns the exit status.
+    /// Takes over the mount of `record`, and serves it until it is unmounted or a signal ends it.
+    /// `ready` is called once: with how long programs have waited, in nanoseconds, or with the
+    /// error. Then the other daemon keeps the mount. Returns the exit status.
     static func run(store: GrantStore, record: MountRecord, ready: (Result<Int64, GrantError>) -> Void) -> Int32 {
         do throws(GrantError) {
             return try TakingOver(store: store, record: record).run(ready)
@@ -55,7 +56,7 @@ struct TakingOver {
             throw error
         }
         Self.fail(at: "yours")
-        // First: should this daemon die in the next moment, somebody has to clean up.
+        // First: should this daemon die in the next moment, another process has to clean up.
         taken.recovery?.arm(true)
         taken.mount.begin()
         try say(.serving, over: socket)
@@ -163,7 +164,8 @@ struct TakingOver {
         mounted.identity.withLock { $0 = head.identity }
         try recovery?.prepare(
             HandingOver.Mount(mount: mount, record: record, store: store, temporary: head.temporary, recovery: recovery), mounted, server)
-        // Whoever sees the other daemon end finds this one recorded. If that resumes, it records itself again.
+        // A process that sees the other daemon end finds this one recorded. If the other daemon
+        // resumes, it records itself again.
         try store.register(record)
         return Taken(
             head: head, process: process, mounted: mounted, mount: mount, server: server, claims: claims, handingOver: handingOver,
@@ -173,13 +175,14 @@ struct TakingOver {
 
     // MARK: serving
 
-    /// `hasDied`: the other daemon; `before` is called when no request has been received yet, `begun` when requests are served.
+    /// `hasDied`: the other daemon. `before` is called when no request has been received yet,
+    /// `begun` when requests are served.
     func serve(
         _ taken: Taken, hasDied: Bool = false, before: () -> Void = {}, begun: () -> Void = {},
         _ ready: (Result<Int64, GrantError>) -> Void
     ) throws(GrantError) -> Int32 {
         let (mounted, mount) = (taken.mounted, taken.mount)
-        // What was revoked while nobody served is refused before any program is served.
+        // Grants revoked while no daemon served are refused before any program is served.
         _ = mounted.applyWithdrawals()
         if let audit = taken.audit, let limit = taken.head.options.audit {
             try Daemon.start("grantfs-audit") { mounted.writeAudit(audit, keeping: limit) }

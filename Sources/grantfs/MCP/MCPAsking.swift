@@ -11,7 +11,7 @@ struct MCPAsking {
     }
 
     enum Answer: Sendable {
-        /// What was chosen: usually what was asked for.
+        /// The chosen directory, usually the requested one.
         case yes([UInt8], Access)
         case no(String)
         /// The request was cancelled.
@@ -34,7 +34,7 @@ struct MCPAsking {
     private static let (memory, reading): (Int64, Int64) = (60_000_000_000, 1_500_000_000)
 
     let means: Means
-    /// The client's name of itself; empty if it gave none.
+    /// The client's name of itself, or empty if it gave none.
     let client: String
     /// Is called as long as there is no answer, with the seconds since the last call.
     let waited: (Int64) -> Void
@@ -60,7 +60,7 @@ struct MCPAsking {
         // A background process then gets an error instead of being stopped.
         signal(SIGTTIN, SIG_IGN)
         signal(SIGTTOU, SIG_IGN)
-        // What was typed before the question is not an answer to it.
+        // Text typed before the question is not an answer to it.
         tcflush(terminal.number, TCIFLUSH)
         let choices = access == .readOnly ? "[y]es, [N]o?" : "[y]es, to [r]ead only, [N]o?"
         var size = winsize()
@@ -96,7 +96,7 @@ struct MCPAsking {
         return .no("the person said no")
     }
 
-    /// Shows the directory in the desktop's file chooser; what the person chooses there is granted.
+    /// Shows the directory in the desktop's file chooser. What the person chooses there is granted.
     private func askOnDesktop(
         _ path: [UInt8], _ access: Access, _ reason: String, _ lines: MessageLines, _ seen: ([UInt8]) -> Meanwhile
     ) -> Answer {
@@ -129,7 +129,7 @@ struct MCPAsking {
         }
     }
 
-    /// Whether the descriptor is readable; nil if the request was cancelled.
+    /// Whether the descriptor is readable, or nil if the request was cancelled.
     private func wait(for descriptor: Int32, _ lines: MessageLines, _ seen: ([UInt8]) -> Meanwhile) -> Bool? {
         let wanted = Int16(truncatingIfNeeded: POLLIN)
         // POLLHUP is always reported.

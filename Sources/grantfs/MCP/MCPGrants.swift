@@ -11,10 +11,11 @@ final class MCPGrants {
     private let administrator: GrantAdministrator
     private let obeyed: [[UInt8]]
     private var mounted: (mount: TemporaryMount, view: ViewName)?
-    /// What the program got and has not released, with the access, whatever has become of the grants since.
+    /// The directories that the program got and has not released, with the access, even if the
+    /// grants have changed since.
     private var given: [(bookmark: Bookmark, access: Access)] = []
 
-    /// `obeyed`: files that decide what this session grants, and so are granted to nobody for writing.
+    /// `obeyed`: files that decide what this session grants, and so are never granted for writing.
     init(_ store: GrantStore, obeyed: [[UInt8]]) {
         (self.store, self.obeyed) = (store, obeyed)
         administrator = GrantAdministrator.command(store)
@@ -80,7 +81,8 @@ final class MCPGrants {
         return shown
     }
 
-    /// Grants a proposal in the view, which is mounted for the first one; an existing grant is widened.
+    /// Grants a proposal in the view, which is mounted for the first one. An existing grant is
+    /// widened.
     private func record(_ proposal: GrantAdministrator.Proposal, _ access: Access) throws(GrantError) -> Shown {
         if let shown = try existing(proposal) {
             if shown.grant.access == access || shown.grant.access == .readWrite { return shown }

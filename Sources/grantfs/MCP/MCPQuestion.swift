@@ -5,13 +5,14 @@ import GrantModel
 /// The program chooses its name, its reason, and among the paths that exist. It must not be able to lay them out as a question of
 /// grantfs's own about something else: each line of them is indented, fits the terminal, and has no run of blanks.
 struct MCPQuestion {
-    /// The program's name of itself; empty if it gave none.
+    /// The program's name of itself, or empty if it gave none.
     let client: String
     let path: [UInt8]
     let access: Access
     let reason: String
 
-    /// The question for a terminal with so many columns; 0 if that is unknown. The path stands last, on lines of its own.
+    /// The question for a terminal with so many columns, or 0 if that is unknown. The path stands
+    /// last, on lines of its own.
     func text(columns: Int) -> String {
         // A terminal that reports nothing is seldom narrower.
         let columns = columns == 0 ? 40 : max(columns, 24)
@@ -37,18 +38,20 @@ struct MCPQuestion {
         Self.plain(text, most: most).map { Self.wrapped($0, indent: "    " + label, columns) } ?? []
     }
 
-    /// The text in one line, with single blanks and without marks of quotation; nil if nothing is left.
+    /// The text in one line, with single blanks and without marks of quotation, or nil if nothing
+    /// is left.
     private static func plain(_ text: String, most: Int) -> String? {
         let shown = VisibleText.of(VisibleText.cut(text, to: most)).map { "“”„\"".contains($0) ? "'" : $0 }
         let words = String(shown).split(separator: " ")
         return words.isEmpty ? nil : words.joined(separator: " ")
     }
 
-    /// Lines that are no wider than the terminal, each with the indent, so that the terminal begins none by itself.
+    /// Wraps text into lines that fit the terminal, each with the indent, so that the terminal does
+    /// not wrap any.
     private static func wrapped(_ text: String, indent: String, _ columns: Int) -> [String] {
         var (lines, line, width) = ([String](), indent, indent.count)
         for scalar in text.unicodeScalars {
-            // Some take two columns; none takes more.
+            // Some take two columns. None takes more.
             let columnsOfScalar = scalar.isASCII ? 1 : 2
             if width + columnsOfScalar > columns - 1 {
                 lines.append(line)

@@ -190,7 +190,7 @@ final class MCPServer {
         if let shown = try grants.existing(proposal), access == .readOnly || shown.grant.access == .readWrite {
             return content("Granted already: \(line(shown))", shown.json)
         }
-        // A person who took it back decides again, whatever the policy allows.
+        // A person who took it back decides again, even if the policy allows it.
         let wasTakenBack = try grants.wasTakenBack(proposal, access)
         switch policy.verdict(on: found, access) {
         case .denied: return refusal("Not granted: the policy denies it.")
@@ -233,7 +233,7 @@ final class MCPServer {
         ])
     }
 
-    /// Takes a message that arrives while a person is asked about the request `id`.
+    /// Takes a message that arrives while a person decides on the request `id`.
     private func serveMeanwhile(_ line: [UInt8], asking id: JSON) -> MCPAsking.Meanwhile {
         guard let message = reader.read(line), let method = message.member("method")?.stringValue else { return .queued }
         let parameters = message.member("params")

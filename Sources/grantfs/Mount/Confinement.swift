@@ -2,9 +2,10 @@ import GrantConfinement
 import Glibc
 import GrantSystem
 
-/// What the daemon gives up. Somebody who found a fault in it could then do what a file server does, and nothing else.
+/// The rights that the daemon gives up. An attacker that found a fault in it could then do what a
+/// file server does, and nothing else.
 enum Confinement {
-    /// Before the first thread is made, and after what needs more.
+    /// Before the first thread is made, and after the steps that need more rights.
     static func giveUpCapabilities() {
         do throws(Errno) {
             try Capabilities.keep(Capabilities.ofDaemon)
@@ -15,12 +16,13 @@ enum Confinement {
 
     /// For a process that needs nothing but what it has open.
     static func giveUpEverything() {
-        // Best effort: nobody reads what it says, and it has nothing that others could reach.
+        // Best effort: its messages have no reader, and it has nothing that others could reach.
         try? Capabilities.keep([])
         try? SystemCallFilter.install(.error)
     }
 
-    /// Once it is mounted: a user's mount is made by a program with set-id bits, which nobody can start from then on.
+    /// Once it is mounted: a user's mount is made by a program with set-id bits, which this process
+    /// cannot start from then on.
     static func filterCalls() {
         do throws(Errno) {
             try SystemCallFilter.install(InjectedFault.endAtCalls.isPresent ? .end : .error)

@@ -12,10 +12,11 @@ enum Daemon {
     /// Serves `shown` at `mountpoint` (absolute, canonical) until it is unmounted or a signal ends it. `ready` is called once: with nil when
     /// the mount answers, or with the error. Returns the exit status.
     ///
-    /// `attached` is called once the mount is there and recorded; it may not be served yet.
+    /// `attached` is called once the mount is there and recorded. It may not be served yet.
     ///
-    /// `isBackground`: nobody reads its standard error, and it is not a service. `temporary`: the file of a mount that ends with the command
-    /// that made it. `command`: the command line for which it is mounted, for the log.
+    /// `isBackground`: its standard error has no reader, and it is not a service. `temporary`: the
+    /// file of a mount that ends with the command that made it. `command`: the command line for
+    /// which it is mounted, for the log.
     ///
     /// The order matters: the socket listens before the mount is recorded, and the mount is recorded before the grants are read. So a
     /// command that changes the store either finds this mount and notifies it, or this mount has read the change.
@@ -187,7 +188,8 @@ enum Daemon {
         return left
     }
 
-    /// Waits for a signal, a command, or the end of the kernel's connection; the last two arrive as signals, too.
+    /// Waits for a signal, a command, or the end of the kernel's connection. The last two arrive as
+    /// signals, too.
     static func waitForEnd(_ files: ViewFS, _ signals: sigset_t) throws(GrantError) {
         guard let session = files.session else { return }
         try start("grantfs-end") {

@@ -6,7 +6,8 @@ import GrantViewFS
 
 // With `-o audit` every opening is in the store's log before it is answered, and every change before it is made.
 extension MountedView {
-    /// Writes what is done, batch by batch, for as long as the daemon lives, on a connection of its own. What cannot be written is refused.
+    /// Writes the audited operations, batch by batch, for as long as the daemon lives, on a
+    /// connection of its own. An operation that cannot be written is refused.
     func writeAudit(_ audit: AuditTrail, keeping limit: Int) {
         var store: GrantStore?
         let directory = state.withLock { $0.store.directory }
@@ -26,7 +27,7 @@ extension MountedView {
                 isFailing = false
             } catch {
                 batch.settle(nil)
-                // Its file may have been replaced: the next one is written to what is there then.
+                // Its file may have been replaced: the next one is written to the new file.
                 store = nil
                 if !isFailing {
                     SystemLog.write(

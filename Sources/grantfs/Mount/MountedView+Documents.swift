@@ -16,7 +16,8 @@ extension MountedView {
         let workplace: DocumentWorkplace?
     }
 
-    /// Opens what a document's scope is made of. `file`: O_PATH, verified to be the bookmarked file; `path`: where it lies.
+    /// Opens what a document's scope is made of. `file`: O_PATH, verified to be the bookmarked
+    /// file. `path`: its location.
     func openDocument(_ grant: Grant, _ file: consuming FileDescriptor, at path: [UInt8]) throws(Errno) -> OpenedDocument {
         guard let document = grant.bookmark.document, let slash = path.lastIndex(of: 0x2F), let key = NodeKey(descriptor: file.number)
         else {
@@ -44,7 +45,7 @@ extension MountedView {
             place: place, anchor: try workplace.directory.reopened(OpenFlags.path | O_DIRECTORY).release(), workplace: workplace)
     }
 
-    /// Makes the scope of a document that was found; nil when it cannot be.
+    /// Makes the scope of a document that was found, or nil when it cannot be.
     func makeScope(document grant: Grant, _ file: consuming FileDescriptor, at path: [UInt8]) -> Scope? {
         guard let opened = try? openDocument(grant, file, at: path) else { return nil }
         let scope = opening.withLock { _ in
@@ -98,7 +99,7 @@ extension MountedView {
         try? state.withLock { $0.store }.append(.keeping(path, of: grant, in: grant?.view ?? view, by: actor))
     }
 
-    /// Looks where a document is now. What is to be recorded.
+    /// Looks where a document is now. Returns the changes to record.
     func followDocument(_ grant: Grant, _ scope: Scope, _ resolver: BookmarkResolver) -> Renewal? {
         let wasUnderWay = documentsUnderWay.withLock { $0.remove(scope.id.rawValue) != nil }
         switch files.follow(scope, wasUnderWay: wasUnderWay) {

@@ -4,7 +4,7 @@ import GrantStore
 
 // Reading the store when descriptors or memory are exhausted: the store is not damaged, so nothing is refused.
 extension MountedView {
-    /// Opens the store anew, because its file was written to or it could not be read before.
+    /// Opens the store again, because its file was written to or it could not be read before.
     ///
     /// That needs descriptors. The daemon reserves some, but those of the whole machine may be exhausted. Then the present connection stays in
     /// use, and the next check of the store tries again. Throws if the store is damaged.

@@ -12,7 +12,8 @@ extension MountedView {
     /// Finds where each open directory is now. One that was removed or moved to a Trash loses its name, and open files in it keep working, as
     /// natively. One that was restored from a Trash gets its name back. The new path of one that moved is recorded.
     ///
-    /// Most directories have not moved; the kernel tells that without asking their filesystems. `turn`: the number of the round.
+    /// Most directories have not moved. The kernel tells that without asking their filesystems.
+    /// `turn`: the number of the round.
     func followDirectories(turn: UInt64) {
         let moves = files.directoryMoves
         let suspects = state.withLock { $0.summed().open }.filter { place in
@@ -35,7 +36,7 @@ extension MountedView {
         record(results.end().renewals)
     }
 
-    /// Checks one directory. Returns the renewed bookmark to record; nil if there is none.
+    /// Checks one directory. Returns the renewed bookmark to record, or nil if there is none.
     private func follow(_ grant: Grant, _ scope: Scope, _ resolver: BookmarkResolver) -> Renewal? {
         if grant.bookmark.document != nil { return followDocument(grant, scope, resolver) }
         if files.isRemoved(scope) {
@@ -46,7 +47,8 @@ extension MountedView {
         let isTrashed = Trash.holds(path)
         show(grant, scope, !isTrashed)
         if isTrashed || path == grant.bookmark.path { return nil }
-        // The path comes from the scope's descriptor; the directory there is compared with the bookmark.
+        // The path comes from the scope's descriptor. The directory there is compared with the
+        // bookmark.
         guard let there = try? FileDescriptor.open(path, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW) else { return nil }
         let found = resolver.resolve(grant.bookmark, holding: there)
         guard found.finding.isUsable, let renewed = found.renewed else { return nil }

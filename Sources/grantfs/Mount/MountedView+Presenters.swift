@@ -11,7 +11,7 @@ extension MountedView {
             let program = String(decoding: ProcessName.of(failure.peer.pid), as: UTF8.self)
             let detail = "asked to \(failure.what) at “\(path)”: \(failure.reason.rawValue)"
             say(.warning, .passedOver, "a presenter, pid \(failure.peer.pid), was passed over: \(detail)", of: grant)
-            // Best effort: nobody waits for it any more, whether or not that can be written down.
+            // Best effort: no claim waits for it any more, whether or not that can be written down.
             try? store.append(
                 .passedOver, view: grant?.view ?? view, grant: failure.grant, name: grant?.name, detail: detail,
                 by: Actor(uid: failure.peer.uid, pid: failure.peer.pid, program: program))

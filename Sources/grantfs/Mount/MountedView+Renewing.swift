@@ -9,7 +9,7 @@ extension MountedView {
         /// As it was when the directory was found by it.
         let old: Bookmark
         let new: Bookmark
-        /// Of a document that another file has taken the place of: whether that was done through the grant.
+        /// Whether the file that replaced the document was put there through the grant.
         var replacedThroughGrant: Bool?
     }
 
@@ -23,7 +23,8 @@ extension MountedView {
 
         private let contents = Lock(Contents())
 
-        /// Adds a result for the thread that ends the round. Returns false if the round has ended; then the caller has to handle it.
+        /// Adds a result for the thread that ends the round. Returns false if the round has ended.
+        /// Then the caller has to handle it.
         func add(_ grant: GrantID?, _ renewal: Renewal?) -> Bool {
             contents.withLock { contents in
                 if contents.isOver { return false }

@@ -1,7 +1,8 @@
 import GrantModel
 import GrantViewFS
 
-// What the periodic checks need to know of all grants. There may be thousands, so it is computed once after each change.
+// The data of all grants that the periodic checks need. There may be thousands, so it is computed
+// once after each change.
 extension MountedView {
     struct Summary {
         /// Whether some are active and have no directory yet.
@@ -19,7 +20,7 @@ extension MountedView {
         let grant: GrantID
         let scope: Scope
         let path: [UInt8]
-        /// Its name is there.
+        /// Its name exists.
         let isShown: Bool
     }
 }
@@ -44,6 +45,6 @@ extension MountedView.State {
 }
 
 extension MountedView.LiveGrant {
-    /// Active, and its directory is to be looked for.
+    /// Active, and its directory must be searched for.
     var isMissing: Bool { recorded == .active && scope == nil && released == nil }
 }

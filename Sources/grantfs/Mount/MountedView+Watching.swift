@@ -34,7 +34,8 @@ extension MountedView {
         }
     }
 
-    /// Watches the granted directories: moved ones are followed, removed ones lose their name, missing ones are looked for.
+    /// Watches the granted directories: moved ones are followed, removed ones lose their name,
+    /// missing ones are searched for.
     func watchDirectories() {
         let watch = try? MountWatch()
         for turn in (0 as UInt64)... {
@@ -90,7 +91,8 @@ extension MountedView {
         try? store.markExpired(expired, now: Instant(nanoseconds: Clock.realtime), by: actor)
     }
 
-    /// One line of the log for the refusals of a second, with who was refused last: of withdrawn grants, and of changes below read-only ones.
+    /// One line of the log for the refusals of a second, with the process refused last: of
+    /// withdrawn grants, and of changes below read-only ones.
     func logDenials() {
         let refusals = state.withLock { state -> [Refusal] in
             var refusals: [Refusal] = []

@@ -14,12 +14,13 @@ extension MountedView {
         let partial = Lock<WithdrawalOutcome?>(nil)
         /// nil when the withdrawal has ended.
         let scope: Lock<Scope?>
-        /// Returns the final outcome; nil until the kernel has dropped everything.
+        /// Returns the final outcome, or nil until the kernel has dropped everything.
         private let completion = Lock<(@Sendable () -> WithdrawalOutcome?)?>(nil)
 
         init(of scope: Scope) { self.scope = Lock(scope) }
 
-        /// Sets a partial outcome: the kernel has dropped everything except what a program holds, perhaps for as long as that lives.
+        /// Sets a partial outcome: the kernel has dropped everything except the files that a
+        /// program holds, perhaps for as long as that lives.
         func note(_ result: WithdrawalOutcome, completion: @escaping @Sendable () -> WithdrawalOutcome?) {
             partial.withLock { $0 = result }
             self.completion.withLock { $0 = completion }
@@ -81,8 +82,9 @@ extension MountedView {
         for pending in pendingWithdrawals { pending.check() }
     }
 
-    /// Returns the withdrawals that have to end before nothing is reachable through these grants. For an active grant these are the
-    /// withdrawals of its present scope; those of earlier scopes are reported when the grant is withdrawn again.
+    /// Returns the withdrawals that have to end before nothing is reachable through these grants.
+    /// For an active grant these are the withdrawals of its present scope. Those of earlier scopes
+    /// are reported when the grant is withdrawn again.
     ///
     /// Locking: call it with `state` held.
     func pendingWithdrawals(of grants: [GrantID], _ state: State) -> [GrantID: [PendingWithdrawal]] {

@@ -13,8 +13,8 @@ import Synchronization
 /// Withdrawals come first and access no granted directory, so a filesystem that hangs does not delay them. Directories are opened
 /// afterwards, and one that hangs is skipped.
 ///
-/// Locking: `state` and `opening` are rank 1. `state` is held for table changes and for reading the store, never while a directory is
-/// looked at, a scope is closed or the kernel is notified.
+/// Locking: `state` and `opening` are rank 1. `state` is held for table changes and for reading the
+/// store, never while a directory is inspected, a scope is closed or the kernel is notified.
 final class MountedView: @unchecked Sendable {
     // Safe to share: mutable state is behind locks, or set once before it is shared.
     let shown: ShownViews
@@ -35,7 +35,7 @@ final class MountedView: @unchecked Sendable {
     let endingWorkplaces = Atomic<Int>(0)
     /// The scopes whose document was not at its path at the last check.
     let documentsUnderWay = Lock<Set<UInt32>>([])
-    /// The claims on what the mount shows. Set once, before the first grant is read.
+    /// The claims on the files of the mount. Set once, before the first grant is read.
     nonisolated(unsafe) var claims: ClaimService?
     /// Shuts the fleet's grants when their lease expires.
     let fence: FleetFence
@@ -76,7 +76,8 @@ final class MountedView: @unchecked Sendable {
         var recorded: RecordedState
         /// Set when released: the grant is not opened again until this mount of its filesystem is gone.
         var released: ReleasedMount?
-        /// Whether it is a fleet grant whose lease has expired: it is refused until the lease is renewed, whatever is recorded.
+        /// Whether it is a fleet grant whose lease has expired: it is refused until the lease is
+        /// renewed, even if it is recorded as active.
         var isFenced = false
     }
 
@@ -103,8 +104,8 @@ final class MountedView: @unchecked Sendable {
     /// The name of the mount: the view, or the label of several.
     var view: ViewName { shown.label }
 
-    /// Reads the store and applies it to this mount. When this returns, withdrawals are in effect for new operations;
-    /// `pendingWithdrawals` tells when they are complete.
+    /// Reads the store and applies it to this mount. When this returns, withdrawals are in effect
+    /// for new operations. `pendingWithdrawals` tells when they are complete.
     ///
     /// `reopening`: reopens the store first, because its file was written to.
     func reconcile(reopening: Bool = false) {
@@ -143,7 +144,8 @@ final class MountedView: @unchecked Sendable {
 
     // MARK: taking away
 
-    /// Compares the store with what is live, shuts what is withdrawn, and returns the work that is to be done without the lock.
+    /// Compares the store with the live grants, shuts the withdrawn ones, and returns the work that
+    /// follows outside the lock.
     private func withdraw(_ grants: [Grant], _ state: inout State, _ isChanged: inout Bool) -> [() -> Void] {
         var tasks: [() -> Void] = []
         let now = Instant(nanoseconds: Clock.realtime)

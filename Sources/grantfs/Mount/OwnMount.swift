@@ -22,8 +22,8 @@ struct OwnMount: Sendable {
         connection = try FUSEConnection(of: root, generation: files.generation)
     }
 
-    /// Mounts and serves. Calls `known` with the connection, for root before anybody can use the mount. Leaves nothing mounted when it
-    /// throws.
+    /// Mounts and serves. Calls `known` with the connection, for root before any process can use
+    /// the mount. Leaves nothing mounted when it throws.
     static func make(
         _ files: ViewFS, _ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions, _ polling: IdlePolling?,
         _ recovery: DaemonRecovery?, known: (FUSEConnection) throws(GrantError) -> Void
@@ -86,7 +86,8 @@ struct OwnMount: Sendable {
     }
 
     private static func attach(_ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions) throws(GrantError) -> FUSEMount {
-        // libfuse and fusermount3 do not know nodiratime; a user's mount has it by the daemon alone.
+        // libfuse and fusermount3 do not know nodiratime. A user's mount has it by the daemon
+        // alone.
         let words = options.words + (options.noDirectoryAccessTime ? ["nodiratime"] : [])
         do throws(Errno) {
             // The path is resolved only here, and a symbolic link in it is refused. Everything later uses descriptors.
@@ -146,7 +147,8 @@ struct OwnMount: Sendable {
 
     // MARK: the end
 
-    /// Withdraws everything and unmounts. Returns false if programs may still read something; the mount has to stay recorded then.
+    /// Withdraws everything and unmounts. Returns false if programs may still read something. The
+    /// mount has to stay recorded then.
     func end(_ mounted: MountedView) -> Bool {
         let files = mounted.files
         // The kernel accepts notifications even on an aborted connection, but then it is not asked what it still has.
@@ -157,7 +159,7 @@ struct OwnMount: Sendable {
         return isWithdrawn && wasServed || isGone(files)
     }
 
-    /// Unmounts, if it is still mounted; logs a failure.
+    /// Unmounts, if it is still mounted. Logs a failure.
     func unmount() {
         do throws(GrantError) {
             if geteuid() != 0, let keeper { return try keeper.unmount() }

@@ -17,16 +17,19 @@ final class ViewMounts {
     /// The options of `mount -o`, for the mountpoints' daemon and for those of views.
     private let (ownOptions, viewOptions): (String, String)
     private let isPrivate: Bool
-    /// The earliest time (`Clock.monotonic`) to mount a view after a failure, or after somebody unmounted it.
+    /// The earliest time (`Clock.monotonic`) to mount a view after a failure, or after a user
+    /// unmounted it.
     private var notBefore: [ViewName: Int64] = [:]
     private var seen: Set<ViewName> = []
 
     /// The interval at which the store is polled, in nanoseconds.
     private static let interval = 100_000_000
-    /// The delay before the next attempt after a failure, or after somebody unmounted the view: nanoseconds.
+    /// The delay before the next attempt after a failure, or after a user unmounted the view:
+    /// nanoseconds.
     private static let retryDelay: Int64 = 3_000_000_000
 
-    /// `options`: the parsed options; `lists`: the values of `-o` as they were typed, for the views' daemons.
+    /// `options`: the parsed options. `lists`: the values of `-o` as they were typed, for the
+    /// views' daemons.
     init(store: GrantStore, shown: ShownViews, mountpoint: Mountpoint, options: MountOptions, lists: [String]) {
         (self.store, self.shown, self.mountpoint) = (store, shown, mountpoint)
         daemons = ChildDaemons(store: store)
@@ -110,7 +113,7 @@ final class ViewMounts {
         return isDone
     }
 
-    /// The mountpoint of a view; nil if it does not match.
+    /// The mountpoint of a view, or nil if it does not match.
     private func place(of view: ViewName) -> [UInt8]? {
         shown.mountpoint(of: view).map { CanonicalPath.join(mountpoint.path, $0.bytes) }
     }

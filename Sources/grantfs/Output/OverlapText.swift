@@ -3,7 +3,7 @@ import GrantModel
 
 /// The output about grants that give access to the same files.
 enum OverlapText {
-    /// The remark when `grant` was made beside others of its view; nil if there are none.
+    /// The remark when `grant` was made beside others of its view, or nil if there are none.
     static func beside(_ grant: Grant, _ overlaps: [Overlap]) -> String? {
         if overlaps.isEmpty { return nil }
         let name = "“\(grant.name)”"
@@ -16,7 +16,7 @@ enum OverlapText {
             + "(grantfs revoke --path \(ShellWord.quoted(grant.bookmark.path)) ends them all)"
     }
 
-    /// The remark when `grant` was revoked; nil if no other grant gives access to its files.
+    /// The remark when `grant` was revoked, or nil if no other grant gives access to its files.
     static func left(of grant: Grant, _ overlaps: [Overlap]) -> String? {
         if overlaps.isEmpty { return nil }
         let isPart = overlaps.allSatisfy { $0.relation == .below }

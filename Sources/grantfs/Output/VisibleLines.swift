@@ -10,7 +10,7 @@ struct VisibleLines {
 
     private var rest: [UInt8] = []
 
-    /// Returns what is complete so far.
+    /// Returns the lines that are complete so far.
     mutating func add(_ bytes: some Sequence<UInt8>) -> String {
         rest += bytes
         let end = rest.lastIndex(of: Self.lineEnd).map { $0 + 1 } ?? (rest.count > Self.longest ? rest.count : 0)

@@ -1,9 +1,11 @@
 import Glibc
 import GrantSystem
 
-/// Values of the caller's git configuration, for a program that sees nothing else of it: who commits, but no credentials.
+/// Values of the caller's git configuration, for a program that sees nothing else of it: the
+/// committer, but no credentials.
 enum GitValues {
-    /// Returns a git configuration file with those of the values that the caller has; empty if there are none, or no git.
+    /// Returns a git configuration file with those of the values that the caller has, or empty if
+    /// there are none, or no git.
     static func file(of names: [String]) -> [UInt8] {
         var text: [UInt8] = []
         for name in names {
@@ -17,7 +19,8 @@ enum GitValues {
     /// Reads a value with `git config --global`, which uses only the caller's own files.
     private static func value(of name: String) -> [UInt8]? {
         guard ProgramSearch.path(of: "git") != nil, let pipe = try? PipePair() else { return nil }
-        // The shell redirects standard output to the pipe; the name is an argument, not part of the script.
+        // The shell redirects standard output to the pipe. The name is an argument, not part of the
+        // script.
         let script = "exec git config --global --includes --null --get \"$1\" >&3 2>/dev/null"
         let words = ["sh", "-c", script, "sh", name].map { Array($0.utf8) }
         guard let child = try? ChildProcess.spawn("/bin/sh", arguments: words, inGroup: true, descriptors: [pipe.writing.number]) else {
@@ -36,7 +39,7 @@ enum GitValues {
         return Array(said.dropLast())
     }
 
-    /// Quotes a value with the escapes of git-config(1). Bytes without an escape are left out.
+    /// Quotes a value with the escapes of git-config(1). Bytes without an escape are dropped.
     private static func quoted(_ value: [UInt8]) -> [UInt8] {
         var text = [UInt8(ascii: "\"")]
         for byte in value {

@@ -65,7 +65,7 @@ struct PublicFiles {
         let below: [Entry]
     }
 
-    /// Returns the number of entries if all are world-readable; otherwise nil.
+    /// Returns the number of entries if all are world-readable, otherwise nil.
     private static func size(ofWhole entries: [Entry]) -> Int? {
         var size = entries.count
         for entry in entries {

@@ -68,7 +68,8 @@ final class RunEnding {
         }
     }
 
-    /// Something has failed, perhaps before the program was started. Its changes, if any, are left to be looked at.
+    /// Something has failed, perhaps before the program was started. Its changes, if any, are kept
+    /// for inspection.
     func abandon() {
         guard !hasEnded, let snapshot else { return }
         hasEnded = true

@@ -5,11 +5,11 @@ import GrantSystem
 
 /// The sandbox of `grantfs run`, as arguments for bwrap(1).
 ///
-/// The program has no capability and cannot gain one: it has a user namespace of its own, no new privileges, and can make no further
-/// user namespaces. What it may read of the system is bound read-only; what it may write, except for the view, is in memory and gone
-/// with it.
+/// The program has no capability and cannot gain one: it has a user namespace of its own, no new
+/// privileges, and can make no further user namespaces. What it may read of the system is bound
+/// read-only. What it may write, except for the view, is in memory and gone with it.
 struct Sandbox {
-    /// The mountpoint of the view outside; absolute.
+    /// The absolute mountpoint of the view outside.
     let view: [UInt8]
     let layout: SandboxLayout
     let hasNetwork: Bool
@@ -37,8 +37,9 @@ struct Sandbox {
     /// Whether bwrap can be started before the view is served.
     static var canWait: Bool { access("/proc/keys", F_OK) == 0 }
 
-    /// Returns the options for `bwrap --args`: on bwrap's command line the program could read them, with paths of this machine.
-    /// `filter` is the descriptor of a `SandboxFilter`, `barrier` that of a `SandboxBarrier`; `handed` gets others.
+    /// Returns the options for `bwrap --args`: on bwrap's command line the program could read them,
+    /// with paths of this machine. `filter` is the descriptor of a `SandboxFilter`, `barrier` that
+    /// of a `SandboxBarrier`. `handed` gets others.
     func words(
         _ system: SystemFiles.Found, statusDescriptor: Int32, filter: Int32, barrier: Int32, _ handed: HandedDescriptors
     ) throws(Errno) -> [[UInt8]] {

@@ -3,9 +3,9 @@ import GrantSystem
 
 /// Holds bwrap up where it reads one of its files, so that it makes most of a sandbox while the view is not served yet.
 ///
-/// The file is one end of a socket that bwrap reads to its end. The other end has a byte that nobody reads before `release`: if that end
-/// is closed with it, by this process's death as well, the kernel fails bwrap's read (ECONNRESET), and bwrap gives up. Nothing but
-/// `release` lets it go on.
+/// The file is one end of a socket that bwrap reads to its end. The other end has a byte that stays
+/// unread before `release`: if that end is closed with it, by this process's death as well, the
+/// kernel fails bwrap's read (ECONNRESET), and bwrap gives up. Nothing but `release` lets it go on.
 final class SandboxBarrier {
     private let socket: UnixSocket
     /// bwrap's end.

@@ -10,14 +10,14 @@ import GrantSystem
 struct SandboxBind: Sendable {
     /// Canonical.
     let source: [UInt8]
-    /// The path in the sandbox: the one that was given, if it is a plain absolute path.
+    /// The path in the sandbox: the given path, if it is plain and absolute.
     let place: [UInt8]
     let isDirectory: Bool
     let device: UInt64
     let inode: UInt64
 
-    /// Looks a path up; links are followed, as the user's own words. `.notFound`; `.invalidDirectory` if it is neither a directory nor
-    /// a file.
+    /// Looks a path up. Links are followed, as the user's own words. `.notFound`, or
+    /// `.invalidDirectory` if it is neither a directory nor a file.
     init(_ word: [UInt8]) throws(GrantError) {
         let shown = String(decoding: word, as: UTF8.self)
         do throws(Errno) {

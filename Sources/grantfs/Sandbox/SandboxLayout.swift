@@ -18,7 +18,8 @@ struct SandboxLayout {
     /// All paths beside the system's and the view's.
     var places: [[UInt8]] { directories.map(\.path) + binds.map(\.place) + (mountpoint.map { [$0] } ?? []) }
 
-    /// Shows a directory of the view at its own path too. Returns why not, for people; nil if it does.
+    /// Shows a directory of the view at its own path too. Returns why not, for people, or nil if it
+    /// does.
     mutating func show(_ name: GrantName, at path: [UInt8]) -> String? {
         if let obstacle = obstacle(path) { return obstacle }
         if let other = places.first(where: { overlap($0, path) }) {

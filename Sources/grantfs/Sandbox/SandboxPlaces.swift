@@ -19,7 +19,7 @@ enum SandboxPlaces {
             advice: isPlain(place) ? nil : "--at \(String(decoding: standard, as: UTF8.self))")
     }
 
-    /// Returns why nothing can be shown there, for people; nil if it can.
+    /// Returns why nothing can be shown there, for people, or nil if it can.
     static func obstacle(_ place: [UInt8]) -> String? {
         guard isPlain(place) else { return "that is no plain absolute path" }
         let isTaken = taken.contains { lies(place, at: $0) || lies(Array($0.utf8), at: place) }
@@ -27,7 +27,8 @@ enum SandboxPlaces {
         return nil
     }
 
-    /// Returns the caller's home, which is an empty directory; another path if that would conflict with the system's or these paths.
+    /// Returns the caller's home, which is an empty directory, or another path if that would
+    /// conflict with the system's or these paths.
     static func home(beside places: [[UInt8]]) -> [UInt8] {
         let spare = Array("/run/home".utf8)
         guard let home = SandboxEnvironment.value(of: "HOME"), obstacle(home) == nil,

@@ -33,8 +33,8 @@ final class SandboxProcess {
     private let program: [UInt8]
     private var hasEnded = false
 
-    /// Starts bwrap, which makes the sandbox up to where it needs the view, if `Sandbox.canWait`; otherwise the view has to be served. Must be
-    /// called on the main thread.
+    /// Starts bwrap, which makes the sandbox up to where it needs the view, if `Sandbox.canWait`.
+    /// Otherwise the view has to be served. Must be called on the main thread.
     init(
         _ sandbox: Sandbox, command: [[UInt8]], _ system: Ahead<SystemFiles.Found>, _ proxy: SandboxProxy?
     ) throws(GrantError) {
@@ -76,8 +76,9 @@ final class SandboxProcess {
         GrantError(.system, "the sandbox cannot be started", cause: error.description)
     }
 
-    /// Begins the command, forwards the signals of people and service managers, and returns its exit status: 128 plus the number of a
-    /// signal that ended it; `notFound` or `notRunnable` if it could not be started. Must be called on the main thread.
+    /// Begins the command, forwards the signals of people and service managers, and returns its
+    /// exit status: 128 plus the number of a signal that ended it. `notFound` or `notRunnable` if
+    /// it could not be started. Must be called on the main thread.
     func run() throws(GrantError) -> Int32 {
         var signals = sigset_t()
         sigemptyset(&signals)
@@ -104,7 +105,8 @@ final class SandboxProcess {
                 // With a terminal of its own the program also has its own session and process groups.
                 if let group = terminal?.group { kill(-group, number) }
                 if let leader, kill(-leader, number) == 0 {
-                    // Continues the first process, which has to see the others end, whatever stopped it.
+                    // Continues the first process, which has to see the others end, even if another
+                    // process stopped it.
                     kill(leader, SIGCONT)
                 } else if number != SIGWINCH {
                     // Before the program has a session there is only bwrap.

@@ -37,7 +37,8 @@ struct SandboxRequest {
             throw GrantError(.usage, "run: --network leaves it the whole network", advice: "leave out --network, or --network-hosts")
         }
         for name in arguments.options["tool"] ?? [] { try add(try SandboxProfiles.profile(named: name)) }
-        // A list on the command line overrides profiles; otherwise the widest of several profiles applies.
+        // A list on the command line overrides profiles. Otherwise the widest of several profiles
+        // applies.
         if isBounded { hasNetwork = false }
         if hasNetwork { hosts = [] }
         grants += try SandboxRequest.wishes(arguments)

@@ -11,8 +11,9 @@ enum SandboxStarter {
         let result = Lock<Result<Int32, Errno>?>(nil)
         let isStarted = Semaphore()
         let thread = try WorkerThread.start("sandbox") {
-            // The system call filter denies access to keys anyway; this also keeps the kernel from searching them on the program's
-            // behalf. Keyrings count against a user's quota of keys (200), so failure is not an error.
+            // The system call filter denies access to keys anyway. This also keeps the kernel from
+            // searching them on the program's behalf. Keyrings count against a user's quota of keys
+            // (200), so failure is not an error.
             try? SharedResources.leaveSessionKeyring()
             // A network namespace of its own has no others' sockets. A bwrap that needs its set-uid bit could not work afterwards.
             if hasNetwork, !needsSetID { try? SharedResources.leaveAbstractSockets() }

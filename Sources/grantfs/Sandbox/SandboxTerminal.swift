@@ -4,14 +4,15 @@ import GrantSystem
 /// The terminal of a program in a sandbox, if a standard descriptor of the caller is one: a pseudo-terminal, so that the program has job
 /// control but no access to the caller's terminal.
 ///
-/// Keys reach the program only if it was started in the foreground. A job in the background could read what is typed at the shell's next
-/// prompt: it has a session of its own, so no SIGTTIN stops it.
+/// Keys reach the program only if it was started in the foreground. A job in the background could
+/// read the keys typed at the shell's next prompt: it has a session of its own, so no SIGTTIN stops
+/// it.
 final class SandboxTerminal: Sendable {
     private let outer: Int32
     private let inner = Lock<Int32?>(nil)
     /// The caller's terminal, for the program's output.
     private let screen: Int32
-    /// The settings of the caller's terminal; nil if keys do not reach the program.
+    /// The settings of the caller's terminal, or nil if keys do not reach the program.
     private let before: termios?
     /// Closing the other end returns keyboard input to the caller.
     private let handingOn: Lock<Int32?>
@@ -97,13 +98,13 @@ final class SandboxTerminal: Sendable {
     /// Adopts a new size of the caller's terminal.
     func resize() { PseudoTerminal.copySize(from: screen, to: outer) }
 
-    /// The foreground process group; nil if there is none.
+    /// The foreground process group, or nil if there is none.
     var group: Int32? {
         let group = tcgetpgrp(outer)
         return group > 1 ? group : nil
     }
 
-    /// `end`: a descriptor; copying ends when it hangs up.
+    /// `end`: a descriptor. Copying ends when it hangs up.
     private static func copy(from source: Int32, to target: Int32, until end: Int32 = -1) {
         var buffer = [UInt8](repeating: 0, count: 16384)
         while true {

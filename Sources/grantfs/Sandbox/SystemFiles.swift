@@ -10,7 +10,7 @@ struct SystemFiles: Sendable {
     /// Arguments for bwrap, and the descriptors that they refer to.
     struct Found: Sendable {
         fileprivate(set) var words: [[UInt8]] = []
-        /// Open files; the first has the requested number. The caller closes them.
+        /// Open files. The first has the requested number. The caller closes them.
         fileprivate(set) var files: [Int32] = []
     }
 

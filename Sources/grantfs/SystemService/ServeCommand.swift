@@ -8,7 +8,8 @@ import GrantSystem
 
 /// `grantfs serve`: answers one request of a user on standard input, a connected socket, as root: `grantfs-system@.service`.
 ///
-/// The kernel says who asks (SO_PEERCRED), and the policy what that user may do. Nothing that the client sends decides anything else.
+/// The kernel identifies the client (SO_PEERCRED), and the policy what that user may do. Nothing
+/// that the client sends decides anything else.
 enum ServeCommand {
     static let declaration = CommandDeclaration(
         "serve", "Answers one request for root's store on standard input, a connected socket.", isHidden: true, run: run)
@@ -32,7 +33,7 @@ enum ServeCommand {
             guard let request else { throw GrantError(.usage, "the request makes no sense") }
             let policy = try PolicyFiles.read()
             let user = PolicyUser(uid: peer.uid)
-            // For this user, only views in which he may revoke exist.
+            // For this user, only views in which the user may revoke exist.
             let administrator = GrantAdministrator(store: try arguments.openStore(), actor: Actor.peer(peer), probe: .command)
             let grants = try administrator.store.grants().filter { grant in
                 (request.view == nil || grant.view == request.view) && user.mayRevoke(in: grant.view, by: policy)
@@ -92,7 +93,7 @@ enum ServeCommand {
 }
 
 extension Actor {
-    /// The process at the other end of a socket; program and login uid come from /proc.
+    /// The process at the other end of a socket. Program and login uid come from /proc.
     fileprivate static func peer(_ peer: (uid: UInt32, pid: Int32)) -> Actor {
         let login = File.line(of: "/proc/\(peer.pid)/loginuid").flatMap { UInt32($0, radix: 10) }.flatMap { $0 == .max ? nil : $0 }
         return Actor(uid: peer.uid, pid: peer.pid, program: File.line(of: "/proc/\(peer.pid)/comm") ?? "", loginUID: login)

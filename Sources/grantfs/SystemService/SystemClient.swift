@@ -11,7 +11,7 @@ enum SystemClient {
     static let restoreOption = OptionDeclaration(
         "system", help: "in root's store, by its service: what you have revoked there yourself")
 
-    /// Prints the service's answer; returns its exit status.
+    /// Prints the service's answer. Returns its exit status.
     static func run(_ request: SystemRequest, verb: String, _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         if arguments.has("store") { throw GrantError(.usage, "--system is for root's store", advice: "leave --store out") }
         let answer = try ask(request)

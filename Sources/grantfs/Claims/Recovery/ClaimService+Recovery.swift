@@ -8,9 +8,10 @@ import GrantViewFS
 // Recovery of claims after a daemon's death, with `-o recover`. Held and waiting claims are recorded in memory that outlives the
 // daemon, and the supervisor keeps the claimants' connections open. Presenters and subscribers reconnect by themselves.
 extension ClaimService {
-    /// Records the claim as it is now for the next daemon. `binding`: from `binding(of:)`; nil for an advisory one.
+    /// Records the claim as it is now for the next daemon. `binding`: from `binding(of:)`, or nil
+    /// for an advisory one.
     ///
-    /// Locking: call it with `state` held, before anybody is told.
+    /// Locking: call it with `state` held, before a claimant is told.
     func record(_ id: ClaimID, _ state: State, _ binding: [UInt8]? = nil) {
         guard let records = files.records?.claims, let claim = state.claims[id], let entry = state.table[id] else { return }
         var writer = HandoverWriter()
@@ -28,7 +29,7 @@ extension ClaimService {
         records.note(id.rawValue, description.bytes + writer.bytes + (binding ?? [0]))
     }
 
-    /// Returns how the claim binds operations through the mount; nil if there is no recovery.
+    /// Returns how the claim binds operations through the mount, or nil if there is no recovery.
     ///
     /// Locking: call it without `state`.
     func binding(of id: ClaimID) -> [UInt8]? { files.records == nil ? nil : files.binding(ofClaim: id.rawValue) }
@@ -101,7 +102,7 @@ extension ClaimService {
         }
         // They may not have reconnected when this daemon dies as well.
         files.records?.claims.note(presenters: expected)
-        // Whether the claimants were told is unknown; a second time does no harm.
+        // Whether the claimants were told is unknown. A second time does no harm.
         for claim in all.claims.values where claim.isGranted { claim.session.send(.granted(claim: claim.number, reach: claim.reach)) }
         for claim in lost { claim.session.send(.refused(claim: claim.number, .revoked, text: "")) }
     }
@@ -113,7 +114,7 @@ extension ClaimService {
             return (state.table.reconsider(), !state.claims.isEmpty)
         }
         carryOut(effect)
-        // Grants may have become mandatory while nobody served.
+        // Grants may have become mandatory while no daemon served.
         if hasClaims { _ = BackgroundTask { [self] in rebind(until: 0) } }
     }
 
