@@ -92,7 +92,7 @@ public final class ViewFS: @unchecked Sendable {
     /// The number of nodes from which on the kernel evicts unused ones (`prune`).
     ///
     /// Fewer nodes are invalidated singly, which takes less time. Tests set another number.
-    let prunedFrom = Int(InjectedFault.prunedFrom.number ?? 256)
+    let prunedFrom = Int(truncatingIfNeeded: InjectedFault.prunedFrom.number ?? 256)
     /// The number of withdrawals that currently make the kernel evict thousands of nodes.
     let prunings = Atomic<Int>(0)
 

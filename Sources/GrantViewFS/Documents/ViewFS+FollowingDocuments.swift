@@ -97,7 +97,7 @@ extension ViewFS {
     ///
     /// They count from the move. A shell command consists of several programs, so the end of one
     /// does not suffice.
-    private static let patience = Int64(InjectedFault.leftoverSeconds.number ?? 10) * 1_000_000_000 // no trap: 32 bits
+    private static let patience = Int64(truncatingIfNeeded: InjectedFault.leftoverSeconds.number ?? 10) * 1_000_000_000
 
     /// The last name of a link-free path, if it belongs to the file `key`.
     private static func entry(_ path: [UInt8], of key: NodeKey, crossing: DocumentPlace.Entry) -> DocumentPlace.Entry? {

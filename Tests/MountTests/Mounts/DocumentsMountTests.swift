@@ -29,11 +29,12 @@ extension MountTests {
 
         private func shows(_ path: String) throws -> Bool { try Command.run(["stat", mountpoint + "/" + path], within: 30).status == 0 }
 
-        @Test("The root, an application's directory and a move between applications accept no change")
+        @Test("The portal's mount refuses changes outside grants")
         func refused() throws {
             try mount()
             for words in [
-                ["mkdir", "by-app/one/x"], ["touch", "x"], ["touch", "by-app/one/x"], ["rmdir", "by-app/one"], ["chmod", "700", "by-app/one"],
+                ["mkdir", "by-app/one/x"], ["touch", "x"], ["touch", "by-app/one/x"], ["rmdir", "by-app/one"],
+                ["chmod", "700", "by-app/one"],
                 ["mv", "by-app/one", "by-app/three"], ["mv", "by-app/one/held", "by-app/two/held"], ["ln", "-s", "a", "by-app/one/x"],
             ] {
                 let output = try Command.run(["sh", "-c", "cd \"$1\"; shift; exec \"$@\"", "sh", mountpoint] + words)
@@ -45,7 +46,7 @@ extension MountTests {
             #expect(FileManager.default.fileExists(atPath: fixture.base + "/source/other/moved"))
         }
 
-        @Test("A process keeps an application's directory when its last grant is removed, and sees the next grant")
+        @Test("An application's directory outlives its last grant and shows the next one")
         func live() throws {
             try mount()
             let held = try Child([
@@ -63,7 +64,7 @@ extension MountTests {
         }
 
         @Test(
-            "A revocation refuses one application's every access, and another application's continue",
+            "A revocation for one application leaves others unchanged",
             arguments: ["shared", "exclusive", "none"])
         func revoked(cache: String) throws {
             let caller = Identity.current
@@ -78,7 +79,7 @@ extension MountTests {
             #expect(try names("by-app") == ["one", "two"] && names("by-app/one/held").isEmpty)
         }
 
-        @Test("A daemon cannot be replaced: recover and upgrade are refused, and the mount continues")
+        @Test("The portal's mount refuses `-o recover` and `upgrade`")
         func cannot() throws {
             try mount()
             let second = try fixture.directory("second")
@@ -105,7 +106,7 @@ extension MountTests.ADocumentsMount {
     }
 
     @Test(
-        "An application sees changes of another one with the same directory like changes of the host",
+        "Applications with one directory see each other's changes like the host's",
         arguments: MountTests.HostChanges.cases)
     func changesOfAnotherView(_ what: MountTests.HostChanges.Case) throws {
         _ = try mountOverlapping()
@@ -113,7 +114,7 @@ extension MountTests.ADocumentsMount {
         try MountTests.HostChanges.expectShown(what, changedIn: one + "/inside", shownIn: other, as: .current)
     }
 
-    @Test("Names stay cached if another application has the directory, not if its own grants overlap")
+    @Test("Names are cached unless grants of one application overlap")
     func cachedBesideAnotherView() throws {
         let (one, other) = try mountOverlapping()
         func requests(of directory: String) throws -> Int {
@@ -140,7 +141,7 @@ extension MountTests.ADocumentsMount {
         }
     }
 
-    @Test("A document has an attribute with its path on the host, and an application has a directory in advance")
+    @Test("A document names its host path, and any application has a directory")
     func documents() throws {
         let source = try fixture.source("papers")
         try Data("text".utf8).write(to: URL(fileURLWithPath: source + "/paper.txt"))
@@ -187,7 +188,7 @@ extension MountTests.ADocumentsMount {
 
 extension MountTests.AHeldKernelLock {
     @Test(
-        "A held lock of an application's directory delays no other application, grant, revocation or removal",
+        "A held lock of an application's directory delays no other application",
         .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"), arguments: ["shared", "exclusive"])
     func ofOneApplication(cache: String) throws {
         let fixture = try MountFixture()

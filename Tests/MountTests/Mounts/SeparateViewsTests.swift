@@ -82,7 +82,7 @@ extension MountTests {
         }
 
         @Test(
-            "A program in one view that holds the kernel's lock for renames delays no rename in another view",
+            "A held kernel lock in a view blocks no rename in another",
             .enabled(if: Identity.isRoot && Machine.hasFUSE, "needs root and /dev/fuse"))
         func renames() throws {
             let memory = try HangingSource("memory", in: fixture)
@@ -179,7 +179,7 @@ extension MountTests {
             #expect(sources == ["job-?", "fuse.grantfs"])
         }
 
-        @Test("The option separate for one view, an invalid pattern and a foreign mountpoint are usage errors")
+        @Test("One view with `separate` and an invalid pattern are usage errors")
         func usage() throws {
             try grantBoth()
             let one = try fixture.grantfs("mount", "job-1", mountpoint, "-o", "separate")

@@ -36,9 +36,8 @@ struct Succession {
         } else {
             mount = fixture.base + "/mount"
             mkdir(mount, 0o755)
-            try Command.run(
-                ["prlimit"] + limits + [Programs.grantfs(in: fixture.environment), "mount", "default", mount, "-o", options], environment: fixture.environment
-            ).orThrow()
+            let mounting = [Programs.grantfs(in: fixture.environment), "mount", "default", mount, "-o", options]
+            try Command.run(["prlimit"] + limits + mounting, environment: fixture.environment).orThrow()
         }
         fixture.switches = [:]
     }
