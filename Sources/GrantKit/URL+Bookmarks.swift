@@ -59,7 +59,7 @@ extension URL {
     /// `startAccessingSecurityScopedResource()` does.
     ///
     /// - Throws: `CocoaError`: `fileReadCorruptFile` (invalid, damaged, newer, or of another
-    ///   store), `fileReadNoPermission` (the grant is revoked, expired or removed, or the item has
+    ///   store). `fileReadNoPermission` (the grant is revoked, expired or removed, or the item has
     ///   left it), or `fileNoSuchFile` (missing, replaced by another, its volume not mounted).
     ///   `fileReadUnknown` (the store cannot be read, or there are several candidates). Its
     ///   `underlying` is a `GrantError` with details.
