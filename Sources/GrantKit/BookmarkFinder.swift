@@ -19,9 +19,9 @@ enum BookmarkFinder {
         let isInMount: Bool
     }
 
-    /// Resolves a bookmark. `.invalidBookmark`, or `.permission` for a grant that is revoked,
-    /// expired or removed, and for an item that has left it, or `.notFound` for a missing or
-    /// replaced item; `.ambiguous`; the store's errors.
+    /// Resolves a bookmark. Throws `.invalidBookmark`, `.ambiguous` and the store's errors.
+    /// `.permission` for a grant that is revoked, expired or removed, and for an item that has left
+    /// it. `.notFound` for a missing or replaced item.
     static func find(_ bytes: [UInt8], in environment: GrantEnvironment) throws(GrantError) -> Found {
         let (data, sealed, seal) = try BookmarkData.decoded(bytes)
         switch data.route {
@@ -170,7 +170,7 @@ enum BookmarkFinder {
             resolved.finding == .ambiguous ? .ambiguous : .notFound, "“\(FilePath.shown(bookmark.path))” cannot be found", cause: cause)
     }
 
-    /// Returns the file of that name. Otherwise the same file under another name in that directory.
+    /// Returns the file of that name, or the same file under another name in that directory.
     private static func find(_ leaf: BookmarkData.Leaf, in directory: [UInt8]) throws(GrantError) -> [UInt8] {
         let path = CanonicalPath.join(directory, leaf.name)
         do throws(GrantError) {

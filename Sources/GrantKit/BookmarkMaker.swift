@@ -11,9 +11,9 @@ enum BookmarkMaker {
     /// What a bookmark records besides its item.
     enum Scope {
         case none
-        /// The grant that leads to the item. An error if there is none.
+        /// The grant that leads to the item, or an error if there is none.
         case required
-        /// The same; in a mount whose store this process cannot read, the mount.
+        /// The same. In a mount whose store this process cannot read, the mount.
         case whereKnown
     }
 

@@ -7,12 +7,12 @@ extension CocoaError {
     ///
     /// | code | what happened |
     /// | --- | --- |
-    /// | `fileReadNoPermission` | the grant is revoked, expired or removed, or there is none; the file's own permissions |
-    /// | `fileReadNoSuchFile` (making), `fileNoSuchFile` (finding) | nothing there; the directory is missing, replaced, its volume away |
-    /// | `fileReadCorruptFile` | no bookmark, a damaged or newer one, or one of another store |
-    /// | `fileReadUnsupportedScheme` | not the URL of a file |
-    /// | `featureUnsupported` | an option that nothing here can keep |
-    /// | `fileReadUnknown` | the store cannot be read; several directories could be meant; anything else |
+    /// | `fileReadNoPermission` | The grant is revoked, expired, removed or missing, or the file's own permissions deny it. |
+    /// | `fileReadNoSuchFile` (making), `fileNoSuchFile` (finding) | The item or its directory is missing or replaced, or its volume is not mounted. |
+    /// | `fileReadCorruptFile` | The data is not a bookmark, or is damaged, newer, or of another store. |
+    /// | `fileReadUnsupportedScheme` | It is not the URL of a file. |
+    /// | `featureUnsupported` | An option cannot be kept here. |
+    /// | `fileReadUnknown` | The store cannot be read, several directories could be meant, or anything else. |
     init(_ error: GrantError, url: URL? = nil, isMaking: Bool = false) {
         var info = CocoaErrorText(error).userInfo(underlying: error)
         info[NSDebugDescriptionErrorKey] = error.description

@@ -37,7 +37,7 @@ enum CurrentMounts {
         do throws(Errno) {
             return try state.withLock { state throws(Errno) in
                 let seen = Surroundings()
-                // Asked first: what is mounted while the table is read shows at the next call.
+                // Asked first: a mount made while the table is read shows at the next call.
                 let hasChanged = state.watch?.watch.changed(within: 0) ?? true
                 if let table = state.table, !hasChanged, seen != nil, seen == state.seen { return (table, state.generation) }
                 // Without a watch every call reads.

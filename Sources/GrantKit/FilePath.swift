@@ -6,8 +6,8 @@ import GrantSystem
 
 /// Conversions between URLs and the kernel's paths.
 enum FilePath {
-    /// Returns the absolute path. `.`, `..` and links stay as they are. `.usage` if it is not a
-    /// file URL. (Foundation's URLs are text: they cannot hold a name that is not UTF-8.)
+    /// Returns the absolute path. `.`, `..` and links are kept. `.usage` if it is not a file URL.
+    /// (Foundation's URLs are text: they cannot hold a name that is not UTF-8.)
     static func bytes(_ url: URL) throws(GrantError) -> [UInt8] {
         guard url.isFileURL else {
             throw GrantError(.usage, "“\(url.absoluteString)” cannot be used", cause: "it is not the URL of a file")

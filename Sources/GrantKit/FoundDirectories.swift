@@ -6,8 +6,8 @@ import GrantSystem
 
 /// The directories of active grants that were found, so that a program may ask for each file of an enumeration at little cost.
 ///
-/// What was found counts as long as neither the store nor the mounts have changed, the grant has not expired, and the same directory is
-/// at its path. Everything else is looked up anew.
+/// A result is valid as long as neither the store nor the mounts have changed, the grant has not
+/// expired, and the same directory is at its path. Everything else is looked up again.
 ///
 /// Locking: one lock around the table, held for an access.
 final class FoundDirectories: Sendable {

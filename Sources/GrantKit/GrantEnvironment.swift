@@ -25,7 +25,7 @@ public struct GrantEnvironment: Sendable {
     /// Whether granted directories are used only through mounts, where revocations take effect. Otherwise a granted directory that no
     /// mount of its view shows is used itself.
     public var usesMountsOnly: Bool
-    /// How long others are waited for.
+    /// How long to wait for others.
     var timeouts = Timeouts()
 
     /// By default: the commands' store, looked up in this process, with or without mounts.

@@ -4,8 +4,8 @@ import GrantModel
 
 /// A granted directory, and its URL.
 ///
-/// There, the system makes a grant of a choice in an open panel or a document picker. Here it is made with `grantfs grant` or
-/// `GrantedDirectory.grant`, by anybody with access to the store.
+/// There, the system makes a grant of a choice in an open panel or a document picker. Here it is
+/// made with `grantfs grant` or `GrantedDirectory.grant`, by any program with access to the store.
 public struct GrantedDirectory: Sendable, Identifiable {
     /// The record, as of when this value was made.
     public let grant: Grant

@@ -49,7 +49,7 @@ struct GrantedPlace {
 
     /// The path on the host.
     var source: [UInt8] { FilePath.join(directory, below) }
-    /// The path in the view, which is the same in every mount: `/NAME` and what is below.
+    /// The path in the view, which is the same in every mount: `/NAME` and the names below.
     var inView: [UInt8] { FilePath.join([UInt8(ascii: "/")] + grant.name.bytes, below) }
 
     /// Finds the grant that lets a program reach the path (canonical). `.permission` if none is active, and the store's errors.

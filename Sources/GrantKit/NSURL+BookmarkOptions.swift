@@ -10,7 +10,8 @@ extension NSURL {
 
         /// There: less data. Here: no effect, because bookmarks are small.
         public static let minimalBookmark = BookmarkCreationOptions(rawValue: 1 << 9)
-        /// There: adds what an alias file needs. Here: no effect; any data may be written to a file.
+        /// There: adds the data that an alias file needs. Here: no effect. Any data may be written
+        /// to a file.
         public static let suitableForBookmarkFile = BookmarkCreationOptions(rawValue: 1 << 10)
         /// Records the grant that leads to the item, sealed by the store. There (macOS): the app's own right to it.
         public static let withSecurityScope = BookmarkCreationOptions(rawValue: 1 << 11)

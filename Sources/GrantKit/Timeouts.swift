@@ -20,7 +20,7 @@ struct Timeouts: Sendable {
             answer.withLock { $0 = found }
             answered.post()
         }
-        // Without a thread, something that may hang cannot be waited for.
+        // Without a thread, a wait for something that may hang has no end.
         guard let thread = try? WorkerThread.start("look", work) else { return nil }
         thread.detach()
         return answered.wait(until: Clock.deadline(seconds: self.look)) ? answer.withLock { $0 } : nil

@@ -16,8 +16,8 @@ extension URL {
         return data
     }
 
-    /// Resolves the bookmark in a file. There, a file that is no alias, or the target of a symbolic
-    /// link, is returned as it is. Here it is `fileReadCorruptFile`.
+    /// Resolves the bookmark in a file. There, a file that is not an alias, or the target of a
+    /// symbolic link, is returned as it is. Here it is `fileReadCorruptFile`.
     public init(resolvingAliasFileAt url: URL, options: BookmarkResolutionOptions = []) throws {
         var isStale = false
         try self.init(resolvingBookmarkData: URL.bookmarkData(withContentsOf: url), options: options, bookmarkDataIsStale: &isStale)

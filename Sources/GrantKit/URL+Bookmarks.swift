@@ -9,10 +9,12 @@ extension URL {
     /// file it has those of its directory, and its name, because saving a file usually replaces it. Links in the URL are resolved
     /// first.
     ///
-    /// With `withSecurityScope`, and without it while access to the URL or a directory above it is started, the data has the grant that
-    /// leads to the item, sealed by the store. Such data is only valid through that grant: it cannot be resolved while the grant is
-    /// revoked, and can again once it is restored. In a mount whose store the program cannot read, the data has the names of the view
-    /// and the grant, and the path below: it finds the item wherever the view is mounted, but not one that was renamed.
+    /// With `withSecurityScope`, the data has the grant that leads to the item, sealed by the
+    /// store. The same holds without it while access to the URL or a directory above it is started.
+    /// Such data is only valid through that grant: it cannot be resolved while the grant is
+    /// revoked, and can again once it is restored. In a mount whose store the program cannot read,
+    /// the data has the names of the view and the grant, and the path below: it finds the item
+    /// wherever the view is mounted, but not one that was renamed.
     ///
     /// **There.** On iOS the data always has the right of the app that made it, on macOS only with `withSecurityScope`. `keys` are
     /// values to be kept in the data.
@@ -48,17 +50,19 @@ extension URL {
     /// Resolves a bookmark.
     ///
     /// **Here.** Data with a grant leads to `MOUNTPOINT/NAME/…` if a running mount of the grant's
-    /// view shows it to this process, which is where revocations take effect. Otherwise to the
-    /// directory itself (see `GrantEnvironment.usesMountsOnly`). Other data leads to the item's
+    /// view shows it to this process, which is where revocations take effect. Otherwise it leads to
+    /// the directory itself (see `GrantEnvironment.usesMountsOnly`). Other data leads to the item's
     /// path. `isStale` is set if the item was moved since the data was made: the URL is right, and
     /// new data made from it is no longer stale.
     ///
     /// **There.** The same, without mounts. On iOS resolving starts access. Here
     /// `startAccessingSecurityScopedResource()` does.
     ///
-    /// - Throws: `CocoaError`: `fileReadCorruptFile` (invalid, damaged, newer, or of another store), `fileReadNoPermission` (the grant
-    ///   is revoked, expired or removed; the item has left it), `fileNoSuchFile` (missing, replaced by another, its volume not
-    ///   mounted), `fileReadUnknown` (the store cannot be read; several candidates). Its `underlying` is a `GrantError` with details.
+    /// - Throws: `CocoaError`: `fileReadCorruptFile` (invalid, damaged, newer, or of another
+    ///   store). `fileReadNoPermission` (the grant is revoked, expired or removed, or the item has
+    ///   left it), or `fileNoSuchFile` (missing, replaced by another, its volume not mounted).
+    ///   `fileReadUnknown` (the store cannot be read, or there are several candidates). Its
+    ///   `underlying` is a `GrantError` with details.
     public init(
         resolvingBookmarkData data: Data, options: BookmarkResolutionOptions = [], relativeTo url: URL? = nil,
         bookmarkDataIsStale isStale: inout Bool

@@ -5,16 +5,18 @@ import GrantModel
 extension URL {
     /// Starts access to a granted item, and returns whether the program may use it.
     ///
-    /// **Here.** True if the URL leads to something that exists and
-    /// - is in a mount of a view, which admits only what is granted now; or
-    /// - is in a directory with an active grant in the store, found where the URL says.
+    /// **Here.** True if the URL leads to something that exists and has one of these properties:
+    /// - It is in a mount of a view, which admits only the present grants.
+    /// - It is in a directory with an active grant in the store, found at the URL's path.
     ///
-    /// False if its grant is revoked, expired or removed, if its directory is missing or replaced, if the URL belongs to no grant or is
-    /// not a file's, and if the store cannot be read. Balance each true by one `stopAccessingSecurityScopedResource()`. While access is
-    /// started, bookmarks of the URL, and of what is below it, record the grant.
+    /// False if its grant is revoked, expired or removed, or if its directory is missing or
+    /// replaced. False also if the URL belongs to no grant or is not a file's, or if the store
+    /// cannot be read. Balance each true by one `stopAccessingSecurityScopedResource()`. While
+    /// access is started, bookmarks of the URL, and of items below it, record the grant.
     ///
-    /// The start itself opens and holds nothing: a revocation affects everybody who uses a mount at once, however often access was
-    /// started. It does not affect a program that uses the granted directory itself, for lack of a mount.
+    /// The start itself opens and holds nothing: a revocation affects every program that uses a
+    /// mount at once, however often access was started. It does not affect a program that uses the
+    /// granted directory itself, for lack of a mount.
     ///
     /// **There.** Only the very URL of a picker or a bookmark carries a scope, the start extends the app's sandbox, and a start without
     /// a stop leaks a kernel resource. Here access can be started for every URL in a grant.

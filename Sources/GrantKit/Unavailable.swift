@@ -1,8 +1,8 @@
 import Foundation
 
-// Apple's names that GrantKit leaves out. They are declared so that the compiler says why, and what
-// to use instead. The table in docs/GrantKit.md has the same sentences. `.ci/library` checks that
-// the compiler says each.
+// Apple's names that GrantKit omits. They are declared so that the compiler says why, and what to
+// use instead. The table in docs/GrantKit.md has the same sentences. `.ci/library` checks that the
+// compiler says each.
 
 // MARK: versions and iCloud
 

@@ -19,7 +19,7 @@ struct AddFlags: OptionSet, Sendable {
     static let exportDirectory = AddFlags(rawValue: 8)
     static let all: AddFlags = [.reuseExisting, .persistent, .asNeededByApp, .exportDirectory]
 
-    /// What is kept of it.
+    /// The properties that the document keeps.
     var document: DocumentFlags {
         var flags: DocumentFlags = []
         if !contains(.reuseExisting) { flags.insert(.unique) }
@@ -48,7 +48,7 @@ enum DocumentNames {
     /// The view of the host, in which every document is.
     static let host = known("app:")
 
-    /// The view of an application, or nil for what is no application's name.
+    /// The view of an application, or nil for a text that is not an application's name.
     static func view(of app: String) -> ViewName? { isApp(app) ? try? ViewName("app:\(app)") : nil }
 
     /// The application whose view it is, or empty for the host's, nil for others.

@@ -90,7 +90,8 @@ struct PermissionStore: Sendable {
     /// Ends the following of all permissions of the document.
     func endFollowing(_ id: String) { histories.end(id) }
 
-    /// Reads a signal of the permission store: table, id, whether the entry was deleted, data, permissions. What cannot be read counts as no permissions.
+    /// Reads a signal of the permission store: table, id, whether the entry was deleted, data,
+    /// permissions. Unreadable permissions count as none.
     private static func hear(_ values: [BusValue], _ histories: PermissionHistories) {
         guard values.count >= 2, values[0].text == table, let id = values[1].text else { return }
         let isThere = values.count == 5 && values[2].bool == false

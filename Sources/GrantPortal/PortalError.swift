@@ -16,7 +16,7 @@ struct PortalError: Error, Sendable {
     }
 
     let kind: Kind
-    /// What is said of it in the log and to the owner: it may have paths of the host.
+    /// The text for the log and the owner: it may have paths of the host.
     let message: String
     /// What an application is told, which says nothing of the host.
     let outside: String

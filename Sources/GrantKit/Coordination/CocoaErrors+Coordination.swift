@@ -4,10 +4,10 @@ import GrantAdministration
 extension CocoaError {
     /// | code | why there was no claim |
     /// | --- | --- |
-    /// | `userCancelled` | `cancel()` |
-    /// | `fileReadNoPermission`, `fileWriteNoPermission` | the grant is revoked or has expired; a directory above may not be searched |
-    /// | `fileLocking` | it would have waited for itself (EDEADLK), or its time was over (ETIMEDOUT) |
-    /// | `fileReadUnknown`, `fileWriteUnknown` | a daemon has ended, or anything else |
+    /// | `userCancelled` | `cancel()` was called. |
+    /// | `fileReadNoPermission`, `fileWriteNoPermission` | The grant is revoked or has expired, or a directory above may not be searched. |
+    /// | `fileLocking` | The wait would deadlock (EDEADLK), or its time was over (ETIMEDOUT). |
+    /// | `fileReadUnknown`, `fileWriteUnknown` | A daemon has ended, or anything else. |
     ///
     /// `NSUnderlyingErrorKey` has the `CoordinationError`.
     static func error(_ failure: CoordinationError, url: URL?, isWriting: Bool) -> NSError {

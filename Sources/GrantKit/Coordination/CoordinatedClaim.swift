@@ -11,7 +11,7 @@ final class CoordinatedClaim: Sendable {
     struct Wait: Sendable {
         var work: CoordinatedWork
         var purpose: String?
-        /// In seconds; nil waits for ever.
+        /// In seconds. Nil waits for ever.
         var timeout: Double?
         var cancellation: Cancellation?
     }
@@ -193,7 +193,7 @@ extension CoordinatedAccess {
         }
     }
 
-    /// Whether a grant of the store leads there. What does not exist yet is where its directory is.
+    /// Whether a grant of the store leads there. A missing item belongs to its directory.
     fileprivate func isGranted(_ administrator: GrantAdministrator) -> Bool {
         var directory = CanonicalPath.plain(path)
         while true {

@@ -11,11 +11,13 @@ public typealias NSErrorPointer = UnsafeMutablePointer<NSError?>?
 /// Coordinates reading and writing with all others who coordinate: readers share, a writer excludes, in order of arrival. It applies to
 /// a file, or to a directory with everything in it.
 ///
-/// **Here.** An item that is granted and mounted is coordinated by the daemons of its mounts, with every process that uses the store,
-/// by whatever path it names the item. After `grantfs set NAME --coordination mandatory`, programs without claims wait as
-/// well, if they come through the mount. The claim ends with the process, and with the grant: a caller that waits when the grant is
-/// revoked gets `fileReadNoPermission` or `fileWriteNoPermission`. Any other item (outside of every grant, nothing mounted, a store
-/// that cannot be read) is coordinated among the threads of this process.
+/// **Here.** An item that is granted and mounted is coordinated by the daemons of its mounts, with
+/// every process that uses the store, by any path that names the item. After `grantfs set NAME
+/// --coordination mandatory`, programs without claims wait as well, if they come through the mount.
+/// The claim ends with the process, and with the grant: a caller that waits when the grant is
+/// revoked gets `fileReadNoPermission` or `fileWriteNoPermission`. Any other item (outside of every
+/// grant, nothing mounted, a store that cannot be read) is coordinated among the threads of this
+/// process.
 ///
 /// Presenters of an item that is granted and mounted are asked and told in every process that uses
 /// the store. Those of any other item in this process.
@@ -26,7 +28,7 @@ public typealias NSErrorPointer = UnsafeMutablePointer<NSError?>?
 /// class is final, and thread-safe.
 ///
 /// An accessor gets the item at the path by which it was named. In a mandatory grant at its path on
-/// the host, past those who wait in the mount.
+/// the host, past the programs that wait in the mount.
 ///
 /// The accessor runs on the calling thread, and not at all if there is an error. Access started with
 /// `startAccessingSecurityScopedResource()` is not required: the grant counts.

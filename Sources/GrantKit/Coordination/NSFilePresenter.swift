@@ -4,8 +4,8 @@ import Foundation
 /// happened to it.
 ///
 /// If its item is granted and mounted, it gets messages about every process that coordinates,
-/// `grantfs coordinate` included, and is asked to save before a `grantfs revoke --grace`, otherwise
-/// about its own process. There, always about every process. Register with
+/// `grantfs coordinate` included, and is asked to save before a `grantfs revoke --grace`. Otherwise
+/// it gets messages about its own process. There, always about every process. Register with
 /// `NSFileCoordinator.addFilePresenter(_:)`. Every message arrives on
 /// `presentedItemOperationQueue`. A question is answered by calling the block that came with it. A
 /// presenter that does not answer within five seconds is passed over. There, the questioner waits
@@ -27,8 +27,8 @@ import Foundation
     /// Not used here. There, the item that gives a sandboxed app access to this one.
     var primaryPresentedItemURL: URL? { get }
 
-    /// Another claimant is about to read the item, or something in it. Call `reader`; the block that you pass to it is called on the
-    /// queue when that is over.
+    /// Another claimant is about to read the item, or something in it. Call `reader`. The block
+    /// that you pass to it is called on the queue when that is over.
     func relinquishPresentedItem(toReader reader: @escaping @Sendable ((@Sendable () -> Void)?) -> Void)
     /// Another claimant is about to write the item, or something in it: stop using it, then call `writer`.
     func relinquishPresentedItem(toWriter writer: @escaping @Sendable ((@Sendable () -> Void)?) -> Void)

@@ -45,8 +45,8 @@ struct PathForm: Sendable, Equatable {
     /// Whether the path is in a mount. Then it must never be named otherwise.
     var isInMount: Bool { mounted != nil }
 
-    /// Returns the present form for the same grant. The mount's daemon is asked for the directory, not its filesystem. Unchanged if
-    /// that is unknown.
+    /// Returns the present form for the same grant. It asks the mount's daemon for the directory,
+    /// not its filesystem. Unchanged if that is unknown.
     func renewed(in environment: GrantEnvironment) -> PathForm {
         guard let mounted, let administrator = try? environment.administrator(),
             let grant = try? administrator.store.grant(mounted.grant),
@@ -59,9 +59,9 @@ struct PathForm: Sendable, Equatable {
     /// Whether a path on the host can be named in this form.
     func holds(_ path: [UInt8]) -> Bool { FilePath.below(host, path) != nil }
 
-    /// Converts a path on the host to this form. Others stay as they are.
+    /// Converts a path on the host to this form. Others are unchanged.
     func named(_ path: [UInt8]) -> [UInt8] { FilePath.below(host, path).map { FilePath.join(named, $0) } ?? path }
 
-    /// Converts a path in this form to the host. Others stay as they are.
+    /// Converts a path in this form to the host. Others are unchanged.
     func host(_ path: [UInt8]) -> [UInt8] { FilePath.below(named, path).map { FilePath.join(host, $0) } ?? path }
 }

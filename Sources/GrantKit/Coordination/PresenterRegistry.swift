@@ -133,9 +133,9 @@ extension NSFileCoordinator {
     /// The presenter is asked and told from now on, until it is removed. It is not kept alive by it. One that presents nothing now is not
     /// registered.
     ///
-    /// Where a mount of the store leads to the item, the presenter hears of the accesses of all
-    /// processes, and of claims by commands, otherwise of those of this process. Register again
-    /// after what is presented was granted or mounted for the first time.
+    /// Where a mount of the store leads to the item, the presenter gets the accesses of all
+    /// processes, and claims by commands. Otherwise it gets those of this process. Register again
+    /// after the presented item was granted or mounted for the first time.
     ///
     /// The call does not wait for the mounts. A presenter that is added in an accessor is registered when the claim ends, so it misses
     /// no change.

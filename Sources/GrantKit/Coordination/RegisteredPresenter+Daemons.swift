@@ -22,7 +22,7 @@ extension RegisteredPresenter {
         case .relinquishToWriter: relinquish(toWriter: true) { request.answer() }
         case .save: save { request.answer($0) }
         case .accommodateDeletion: accommodateDeletion(of: request.path) { request.answer($0) }
-        // A presenter knows nothing of grants. It is asked to save as well.
+        // A presenter has no notion of grants. It is asked to save as well.
         case .revocation: request.answer()
         }
     }

@@ -58,7 +58,7 @@ final class RegisteredPresenter: @unchecked Sendable {
         settling.enter()
     }
 
-    /// Looks up where the item is, and registers with the daemons. May wait for both.
+    /// Looks up the item's location, and registers with the daemons. May wait for both.
     func settle() {
         let named = path
         let form = PathForm(of: named, in: environment)
@@ -103,7 +103,8 @@ final class RegisteredPresenter: @unchecked Sendable {
         }
     }
 
-    /// nil for what must not be named: a presenter of an item in a mount gets no URLs outside of it.
+    /// nil for a path that must not be named: a presenter of an item in a mount gets no URLs
+    /// outside of it.
     private func url(_ path: [UInt8]) -> URL? {
         let (form, isDirectory) = state.withLock { ($0.form, $0.path == path && $0.isDirectory) }
         if form.isInMount, !form.holds(path) { return nil }

@@ -22,7 +22,8 @@ struct UploadCopy: Sendable {
         url = FilePath.url(made.paths[0], isDirectory: item.hasDirectoryPath)
     }
 
-    /// Removes the snapshot. What was moved elsewhere stays, and so does what is in its place.
+    /// Removes the snapshot. A snapshot that was moved elsewhere stays, and so does an object in
+    /// its place.
     func remove() { try? Snapshot.remove(directory, key) }
 
     /// The same without blocking one of Swift's threads. A cancelled task gets no copy.

@@ -40,7 +40,7 @@ final class WaitingThreads: Sendable {
 
     /// How many threads are started at once for queued work.
     private static let ready = 4
-    /// How long the queue stands still before one more is started: milliseconds.
+    /// How long the queue makes no progress before one more is started: milliseconds.
     private static let patience = 10
     /// How long a thread without work stays: seconds.
     private static let leisure = 2.0
@@ -99,7 +99,7 @@ final class WaitingThreads: Sendable {
         }
     }
 
-    /// Starts one more thread if the queue stands still for a while.
+    /// Starts one more thread if the queue makes no progress for a while.
     private func watch() {
         let taken = state.withLock { state -> UInt64? in
             guard !state.isWatched, !state.isEmpty else { return nil }

@@ -8,7 +8,7 @@ public struct PickRequest: Sendable {
     /// The preselected view, if the person can change it.
     public var view: ViewName
     public var access: GrantAccess
-    /// The start directory; nil: that of the last pick.
+    /// The start directory. Nil is that of the last pick.
     public var start: URL?
     /// Whether files are picked instead of directories. Each is granted in a directory of its own, where programs can save by a rename.
     public var picksFiles: Bool
@@ -29,7 +29,7 @@ public struct PickRequest: Sendable {
 /// (`DialogPicker`), such as those of GTK and Qt.
 public protocol DirectoryPicker: Sendable {
     /// Returns the grants when the person is done, or empty if nothing was chosen. `.system` if
-    /// there is nobody to ask.
+    /// there is no person to ask.
     func pick(_ request: PickRequest) async throws(GrantError) -> [GrantedDirectory]
 }
 
@@ -62,8 +62,9 @@ public struct DialogPicker: DirectoryPicker {
     /// `show`: shows the dialog and returns the choices, or empty if it was closed.
     public init(_ show: @escaping @Sendable (PickRequest) async -> [URL]) { self.show = show }
 
-    /// Grants all choices or none. A directory that is granted already is returned as it is, one whose grant was revoked is granted again,
-    /// and one whose name is taken in the view gets another name there. The error says which choices cannot be granted.
+    /// Grants all choices or none. A directory that is granted already is returned unchanged. One
+    /// whose grant was revoked is granted again. One whose name is taken in the view gets another
+    /// name there. The error says which choices cannot be granted.
     public func pick(_ request: PickRequest) async throws(GrantError) -> [GrantedDirectory] {
         let urls = await show(request)
         return urls.isEmpty ? [] : try PickedItems(request).grant(urls)

@@ -30,7 +30,7 @@ import GrantSystem
     public var didChange: (@MainActor () -> Void)?
     /// Makes a thumbnail of a document. It is called only by the program's own list.
     public var thumbnail: (@MainActor (Item) async -> Data?)?
-    /// A part of the names to show, ignoring case; empty: all.
+    /// A part of the names to show, ignoring case. Empty shows all.
     public var filter = "" { didSet { if filter != oldValue { show() } } }
 
     private let directories: [GrantedDirectory]
@@ -41,7 +41,7 @@ import GrantSystem
     private var listing: Task<Void, Never>?
     private var isStale = false
 
-    /// `extensions`: those of documents, in lower case; nil: every file that is not hidden.
+    /// `extensions`: those of documents, in lower case. Nil is every file that is not hidden.
     public init(_ directories: [GrantedDirectory], extensions: Set<String>? = nil) {
         (self.directories, self.extensions) = (directories, extensions)
     }

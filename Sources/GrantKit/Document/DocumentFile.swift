@@ -102,8 +102,8 @@ enum DocumentFile {
         var isDirectory: Bool { status.st.st_mode & S_IFMT == S_IFDIR }
     }
 
-    /// Returns what is there now, or nil if nothing is. A link is an error: the caller has resolved
-    /// those that it follows.
+    /// Returns the present file, or nil if there is none. A link is an error: the caller has
+    /// resolved those that it follows.
     private static func old(_ name: [UInt8], in directory: borrowing FileDescriptor) throws(Errno) -> Old? {
         let file: FileDescriptor
         do throws(Errno) {
@@ -134,7 +134,7 @@ enum DocumentFile {
         return true
     }
 
-    /// Gives what was written the old one's attributes.
+    /// Gives the new file the old one's attributes.
     private static func finish(_ name: [UInt8], in directory: borrowing FileDescriptor, like old: Old?) throws(Errno) {
         let written = try FileDescriptor.openAt(directory.number, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
         let kind = try written.status().st.st_mode & S_IFMT
@@ -146,7 +146,8 @@ enum DocumentFile {
         if fsync(written.number) != 0, errno != EINVAL { throw Errno(errno) }
     }
 
-    /// Gives what was written its name. A directory changes places with the old one, which is then removed.
+    /// Gives the new file its name. A directory changes places with the old one, which is then
+    /// removed.
     private static func exchange(
         _ temporary: [UInt8], _ name: [UInt8], in directory: borrowing FileDescriptor, _ old: Old?, isNew: Bool
     ) throws {

@@ -36,7 +36,7 @@ final class DocumentPresentation: NSObject, NSFilePresenter, @unchecked Sendable
     /// Unsaved changes are saved by `savePresentedItemChanges`, which comes before a reader.
     func relinquishPresentedItem(toReader reader: @escaping @Sendable ((@Sendable () -> Void)?) -> Void) { reader(nil) }
 
-    /// The user cannot edit while somebody writes. A save waits for the claim by itself.
+    /// The user cannot edit while another claimant writes. A save waits for the claim by itself.
     func relinquishPresentedItem(toWriter writer: @escaping @Sendable ((@Sendable () -> Void)?) -> Void) {
         ask(
             { document in
@@ -131,7 +131,7 @@ extension UIDocument {
         }
         guard let now else { return }
         if now == seen {
-            // The grant may be restored: try again what could not be saved.
+            // The grant may be restored: try the failed saves again.
             if hasUnsavedChanges, documentState.contains(.savingError) { scheduleAutosave() }
             return
         }

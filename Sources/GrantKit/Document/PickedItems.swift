@@ -6,8 +6,8 @@ import GrantSystem
 
 /// Grants what a person has picked: all of it, or nothing.
 ///
-/// What is granted in the same way already stays as it is. What was granted so and is revoked or has expired is granted again. Anything
-/// else gets a new grant, under a name that is free.
+/// An identical grant is kept. An identical grant that is revoked or has expired is granted again.
+/// Anything else gets a new grant, under a name that is free.
 struct PickedItems {
     private let request: PickRequest
     private let environment: GrantEnvironment
@@ -30,7 +30,7 @@ struct PickedItems {
     }
 
     /// Returns the grants in the order of the URLs, each once. The error names everything that
-    /// cannot be granted. Nothing is then.
+    /// cannot be granted. Then nothing is granted.
     func grant(_ urls: [URL]) throws(GrantError) -> [GrantedDirectory] {
         let proposals = try propose(urls)
         var attempt = 1
@@ -64,7 +64,7 @@ struct PickedItems {
             cause: errors.map { $0.message + ($0.cause.map { ": \($0)" } ?? "") }.joined(separator: "; "), advice: "nothing was granted")
     }
 
-    /// Returns the path on the host of what was picked in a mount.
+    /// Returns the path on the host of an item picked in a mount.
     private func place(_ url: URL) throws(GrantError) -> [UInt8] {
         let path = try FilePath.bytes(url)
         guard let canonical = try? CanonicalPath.resolve(path), ViewPlace(canonical, in: try GrantedPlace.table()) != nil,

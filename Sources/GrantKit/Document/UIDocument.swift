@@ -96,8 +96,9 @@ import GrantSystem
         didSet { if documentState != oldValue { tellState() } }
     }
 
-    /// Posts `stateChangedNotification`. An observer with the main queue would be waited for, so it is posted where that queue is the
-    /// current one: in an asynchronous `main` the main actor runs on another thread.
+    /// Posts `stateChangedNotification`. Posting would wait for an observer with the main queue, so
+    /// it is posted where that queue is the current one: in an asynchronous `main` the main actor
+    /// runs on another thread.
     func tellState() {
         if OperationQueue.current === OperationQueue.main {
             NotificationCenter.default.post(name: UIDocument.stateChangedNotification, object: self)
@@ -122,8 +123,8 @@ import GrantSystem
     /// Sets the contents from the file: `Data`. Called on the main actor, after opening, reverting, or a change by others.
     open func load(fromContents contents: Any, ofType typeName: String?) throws { throw CocoaError(.featureUnsupported) }
 
-    /// Called when a read or save fails that nobody waits for: an autosave, or after a change by
-    /// others. There, a dialog is shown. Here only overrides do something.
+    /// Called when a read or save fails that no caller waits for: an autosave, or after a change by
+    /// others. There, a dialog is shown. Here, only overrides do something.
     open func handleError(_ error: any Error, userInteractionPermitted: Bool) {}
 
     /// Disables editing until `enableEditing`. `documentState` shows it as well.

@@ -90,8 +90,9 @@ final class BusClient: Sendable {
                 _ = cportal_process_received(bus)
                 if result < 0 {
                     let error = BusError(name: BusClient.text(name), text: BusClient.text(text))
-                    // The next call connects anew. That also ends a message that is too large for sd-bus (ENOBUFS), which would block all that follow it, and the wait for
-                    // what others have sent to this connection.
+                    // The next call connects again. That also ends a message that is too large for
+                    // sd-bus (ENOBUFS), which would block all that follow it, and the wait for
+                    // others' messages to this connection.
                     if error.name.isEmpty || [ECONNRESET, ENOTCONN, ENOBUFS, ETIMEDOUT].contains(-result) {
                         cportal_close(bus)
                         connection.bus = nil
@@ -113,7 +114,8 @@ final class BusClient: Sendable {
     /// The unique name of the connection, or nil when there is none now.
     var name: String? { connection.withLock { $0.bus.flatMap { cportal_name($0) }.map { String(cString: $0) } } }
 
-    /// Gives the connection up, because the bus may have dropped messages for it. If signals are followed, the next call fails, so that what was heard is not taken for complete.
+    /// Gives the connection up, because the bus may have dropped messages for it. If signals are
+    /// followed, the next call fails, so that the received signals do not count as complete.
     func giveUp() {
         connection.withLock { connection in
             guard let bus = connection.bus else { return }
@@ -122,8 +124,9 @@ final class BusClient: Sendable {
         }
     }
 
-    /// Acts upon the signals that have come since the last call. It waits for a call that is under way, and reads for half a second at most, so that signals without pause do not
-    /// keep the connection from being used.
+    /// Handles the signals that have come since the last call. It waits for a call that is under
+    /// way, and reads for half a second at most, so that signals without pause do not keep the
+    /// connection from being used.
     func receive() {
         connection.withLock { connection in
             guard let bus = connection.bus else { return }
@@ -131,7 +134,8 @@ final class BusClient: Sendable {
             while Clock.monotonic < deadline {
                 let result = cportal_process(bus)
                 if result > 0 { continue }
-                // The next call fails with the same error, and the one after it connects anew. A new connection here would hide that signals were missed.
+                // The next call fails with the same error, and the one after it connects again. A
+                // new connection here would hide that signals were missed.
                 if result < 0 { return }
                 // A long message comes in parts, for which the bus needs a moment.
                 var entry = pollfd(fd: cportal_descriptor(bus), events: Int16(truncatingIfNeeded: POLLIN), revents: 0)

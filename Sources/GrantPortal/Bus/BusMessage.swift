@@ -35,7 +35,7 @@ struct BusMessage {
     let pointer: OpaquePointer
 
     /// Everything that it carries, from its beginning. Descriptors are copied. E2BIG when it is
-    /// more than that. What is beyond is not looked at.
+    /// more than that. The rest is not read.
     func values(within most: BusLoad) throws(Errno) -> (values: [BusValue], load: BusLoad) {
         var load = BusLoad(calls: 1)
         return (try values(&load, most), load)

@@ -78,10 +78,10 @@ final class BusService: @unchecked Sendable {
     /// The unique name of the connection.
     var name: String? { bus.withLock { cportal_name($0.bus).map { String(cString: $0) } } }
 
-    /// Calls `act` with what a signal carries, and its sender, on the listening thread, under the
-    /// lock. Before `run`. `argument`: what the signal's first value must be. The bus sends no
-    /// others then. Of a signal that carries more than a message may, `act` gets the first values,
-    /// as far as they are within these bounds.
+    /// Calls `act` with a signal's values, and its sender, on the listening thread, under the lock.
+    /// Before `run`. `argument`: the required first value of the signal. The bus sends no others
+    /// then. Of a signal that carries more than a message may, `act` gets the first values, as far
+    /// as they are within these bounds.
     func listen(
         to member: String, about argument: String? = nil, of interface: String, at path: String?, from sender: String?,
         _ act: @escaping ([BusValue], String) -> Void
@@ -173,7 +173,7 @@ final class BusService: @unchecked Sendable {
             pollfd(fd: wake.reading.number, events: Int16(truncatingIfNeeded: POLLIN), revents: 0),
             pollfd(fd: descriptor, events: Int16(truncatingIfNeeded: events), revents: 0),
         ]
-        // Without events to wait for, the bus is left out. `listen` notices its end.
+        // Without events to wait for, the bus is not polled. `listen` notices its end.
         if poll(&entries, events == 0 ? 1 : 2, 1000) < 0, errno != EINTR { throw Errno(errno) }
         guard entries[0].revents != 0 else { return }
         var byte: UInt8 = 0
@@ -199,7 +199,7 @@ final class BusService: @unchecked Sendable {
                     arguments: arguments, load: load))
             return 1
         } catch {
-            guard error == Errno(E2BIG) else { return 0 &- error.rawValue }  // sd-bus says so to the caller.
+            guard error == Errno(E2BIG) else { return 0 &- error.rawValue }  // sd-bus reports that to the caller.
             _ = cportal_refuse(message, PortalError.Kind.limitsExceeded.rawValue, "The message carries too much")
             return 1
         }

@@ -38,7 +38,7 @@ public indirect enum BusValue: Sendable {
         return texts.count == list.count ? texts : nil
     }
 
-    /// The value of a name in what is a dictionary of variants.
+    /// The value of a name in a dictionary of variants.
     func option(_ name: String) -> BusValue? {
         for case .pair(.text(name), let value) in list ?? [] { return value.variant }
         return nil

@@ -1,6 +1,6 @@
 import GrantSystem
 
-/// Who a connection belongs to. All connections of a group share its limits, however many they are.
+/// The owner of a connection. All connections of a group share its limits, however many they are.
 enum CallerGroup: Hashable, Sendable {
     /// What this program does by itself.
     case service
@@ -10,7 +10,7 @@ enum CallerGroup: Hashable, Sendable {
     /// All callers that cannot be identified, together.
     case nobody
 
-    /// What may wait of one group.
+    /// How much work of one group may wait.
     var most: BusLoad {
         switch self {
         case .service: BusLoad(calls: .max, values: .max, bytes: .max, descriptors: .max)
@@ -20,7 +20,7 @@ enum CallerGroup: Hashable, Sendable {
         }
     }
 
-    /// How many workers may be busy for it at a time: a file that is looked at may hang.
+    /// How many workers may be busy for it at a time: a file that a worker opens may hang.
     var workers: Int {
         switch self {
         case .service: 2
@@ -37,20 +37,22 @@ enum CallerGroup: Hashable, Sendable {
         }
     }
 
-    /// So many that whatever hangs for some keeps none from the others.
+    /// Enough that files that hang for some groups leave workers for the others.
     static let allWorkers = owner.workers + confinedWorkers + service.workers
     /// Of all applications together.
     static let confinedWorkers = 4
-    /// What may wait of all applications together.
+    /// How much work of all applications together may wait.
     static let mostConfined = BusLoad(calls: 8192, values: 262_144, bytes: 16_777_216, descriptors: DescriptorShare.most(4096))
-    /// What may wait of connections whose group is not known yet. Beyond that nothing is read from the bus until the next of them is known.
+    /// How much work of connections whose group is not known yet may wait. Beyond that nothing is
+    /// read from the bus until the next of them is known.
     static let mostUnknown = BusLoad(calls: 1024, values: 131_072, bytes: 8_388_608, descriptors: DescriptorShare.most(1024))
 }
 
-/// Work of several senders: in the order of each, one piece of each at a time. Groups of senders have their turns, and so do the senders of a group. A sender of much
-/// work delays only itself, and what does not fit into a group's share is refused.
+/// Work of several senders: in the order of each, one piece of each at a time. Groups of senders
+/// have their turns, and so do the senders of a group. A sender of much work delays only itself,
+/// and work that does not fit into a group's share is refused.
 ///
-/// What comes from a new sender is kept apart until its group is known (`settle`).
+/// Work of a new sender is kept apart until its group is known (`settle`).
 ///
 /// Locking: its own lock, for a look or a change. Below it nothing is taken.
 final class CallQueue<Work: Sendable>: Sendable {
@@ -155,7 +157,8 @@ final class CallQueue<Work: Sendable>: Sendable {
         }
     }
 
-    /// Says which group a new sender belongs to. Returns what does not fit into the group's share.
+    /// Sets the group that a new sender belongs to. Returns the work that does not fit into the
+    /// group's share.
     func settle(_ sender: String, as group: CallerGroup) -> [Work] {
         let (refused, count) = state.withLock { state -> ([Work], Int) in
             guard let pieces = state.unknown.removeValue(forKey: sender) else { return ([], 0) }

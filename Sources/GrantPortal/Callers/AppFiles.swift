@@ -7,7 +7,7 @@ import GrantSystem
 enum AppFiles {
     private enum Reach: Int { case nothing, reading, writing }
 
-    /// Whether the application reaches what lies at the path in this way by itself.
+    /// Whether the application reaches the file at the path in this way by itself.
     static func reaches(_ app: String, _ path: [UInt8], writing: Bool) -> Bool {
         guard DocumentNames.isApp(app), !["/usr", "/app", "/tmp", "/run", "/proc", "/dev"].contains(where: { isBelow(path, $0) }) else {
             return false

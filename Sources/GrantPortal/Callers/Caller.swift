@@ -17,10 +17,10 @@ struct Caller: Sendable {
 
 /// Finds out who calls.
 ///
-/// The bus knows the process, by a pidfd or by a number. One that is held by a pidfd while it is
-/// looked at cannot be another one with that number. That it is the caller, and not one that got
-/// the number when the caller had ended, a pidfd of the bus says, or else the time at which it has
-/// begun.
+/// The bus knows the process, by a pidfd or by a number. A process that is held by a pidfd during
+/// its inspection cannot be another one with that number. Another process may have got the number
+/// after the caller's end. A pidfd of the bus excludes that, or else the time at which the process
+/// has begun.
 struct CallerIdentification: Sendable {
     let bus: BusClient
     let connections: Connections
@@ -109,7 +109,7 @@ enum ProcessDescriptor {
         return pid
     }
 
-    /// The line `Pid:` of what the kernel says of it. 0 and -1 are no process.
+    /// The line `Pid:` of its fdinfo. 0 and -1 mean no process.
     static func number(in text: [UInt8]) -> Int32? {
         let lines = text.split(separator: 0x0A).filter { $0.starts(with: "Pid:".utf8) }
         guard let line = lines.only else { return nil }

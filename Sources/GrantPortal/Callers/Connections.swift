@@ -9,7 +9,8 @@ import GrantSystem
 final class Connections: Sendable {
     private let connections = Lock<[String: Int64]>([:])
 
-    /// Notes a connection, which is there since now at the latest. One that is known already keeps its time.
+    /// Records a connection, which exists since now at the latest. One that is known already keeps
+    /// its time.
     func add(_ name: String) {
         let now = BootClock.now
         connections.withLock { if $0[name] == nil { $0[name] = now } }

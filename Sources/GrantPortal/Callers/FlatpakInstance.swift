@@ -3,13 +3,12 @@ import GrantSystem
 
 /// A run of an application of Flatpak: what `flatpak run` writes of it below $XDG_RUNTIME_DIR/.flatpak, where no application comes.
 ///
-/// An application reaches the bus by a proxy, which is a process of its own with other mounts. Who
-/// calls is told by the proxy's sandbox. Where the application sees its files, by the
-/// application's.
+/// An application reaches the bus by a proxy, which is a process of its own with other mounts. The
+/// proxy's sandbox identifies the caller. The application's sandbox tells where it sees its files.
 enum FlatpakInstance {
-    /// The first process in the sandbox, or nil when nothing says which that is. Where its files
-    /// are may be looked up in its mounts, and nothing is to be believed because of it: it may have
-    /// ended, and another one may have its number.
+    /// The first process in the sandbox, or nil if it is unknown. Its mounts may be used to find
+    /// its files, and must not be trusted for anything else: it may have ended, and another one may
+    /// have its number.
     static func firstProcess(of instance: String) -> Int32? {
         guard let text = try? contents("bwrapinfo.json", of: instance) else { return nil }
         return childPID(in: text)

@@ -38,11 +38,13 @@ struct FileTranslation: Sendable {
 
     /// The mount of documents.
     let documents: DeviceNumber?
-    /// Whether what is open for reading is a proof as well: of file transfers, whose interface does not ask for O_PATH.
+    /// Whether a descriptor open for reading is a proof as well: for file transfers, whose
+    /// interface does not ask for O_PATH.
     var takesOpenFiles = false
 
-    /// `.invalidArgument`, which says nothing of what there is, for all that is no proof: a descriptor that is not O_PATH, or was opened without following links, or is of
-    /// something else, that cannot be read, or that lies where this process does not find it.
+    /// `.invalidArgument`, which does not reveal which files exist, for every descriptor that is
+    /// not a proof. It is not O_PATH, or was opened without following links, or is of something
+    /// else, or cannot be read. Or its file is where this process does not find it.
     func find(_ given: GivenDescriptor, _ kind: Kind, caller: Caller) throws(PortalError) -> Found {
         do throws(Errno) {
             let flags = fcntl(given.descriptor.number, F_GETFL)
@@ -50,7 +52,8 @@ struct FileTranslation: Sendable {
             guard flags >= 0, flags & O_NOFOLLOW == 0, isPath || (takesOpenFiles && flags & O_ACCMODE != O_WRONLY) else {
                 throw Errno(EBADF)
             }
-            // Where it is, before its filesystem is asked anything: what is not on the host as well may be an application's, and never answer.
+            // Its location, before its filesystem is asked anything: a filesystem that is not on
+            // the host as well may be an application's, and never answer.
             let table = try MountTable.current()
             let place = try place(of: given, caller, table)
             guard place.device == documents || table.entries.contains(where: { $0.device == place.device }) else { throw Errno(ENOENT) }
@@ -63,7 +66,8 @@ struct FileTranslation: Sendable {
                 return .inDocuments(place.path.split(separator: 0x2F).map { Array($0) }, status, isWritable: isWritable)
             }
             guard let host = open(place, as: status, table) else { throw Errno(ENOENT) }
-            // A document of a directory shows what lies below it on the host, and not what a sandbox has there instead.
+            // A document of a directory shows the files below it on the host, and not those that a
+            // sandbox has there instead.
             if type == S_IFDIR, !caller.isOwner, hasOwnMounts(below: place, at: host.path, table) { throw Errno(EACCES) }
             return .host(
                 GivenFile(host: host.descriptor, status: status, path: host.path, isWritable: isWritable))
@@ -72,7 +76,7 @@ struct FileTranslation: Sendable {
         }
     }
 
-    /// access(2), with what the mount allows that the descriptor was opened through.
+    /// access(2), limited by the mount that the descriptor was opened through.
     private func may(_ given: GivenDescriptor, _ mode: Int32) -> Bool { access("/proc/self/fd/\(given.descriptor.number)", mode) == 0 }
 
     private struct Place {
@@ -85,18 +89,21 @@ struct FileTranslation: Sendable {
         let mounts: MountTable
     }
 
-    /// Where it is in its filesystem, which is the same in every process that has it mounted: by the mount it was opened through, in this process's table, in the caller's, or in
-    /// that of the application which calls through a proxy, as every application of Flatpak does. The descriptor holds the mount, so whatever table has its number has this mount.
+    /// Its path in its filesystem, which is the same in every process that has it mounted. It comes
+    /// from the mount through which it was opened. This process's table may have that mount, or the
+    /// caller's, or that of the application that calls through a proxy, as every application of
+    /// Flatpak does. The descriptor holds the mount, so a table that has its number has this mount.
     private func place(of given: GivenDescriptor, _ caller: Caller, _ table: MountTable) throws(Errno) -> Place {
         let mount = try MountIdentity(of: given.descriptor)
         let path = try given.descriptor.path()
         // A mount's number is its own in all namespaces. Its device may be another one than its
-        // files' (btrfs). What is found is compared in the end.
+        // files' (btrfs). The file found is compared in the end.
         if let entry = table.entry(id: mount.id), let place = place(path, in: entry, table) { return place }
         for pid in [caller.pid, caller.instance.flatMap { FlatpakInstance.firstProcess(of: $0) }] {
             guard let pid, let theirs = try? SmallFile.mounts(of: pid), let entry = theirs.entry(id: mount.id) else { continue }
             if let place = place(path, in: entry, theirs) { return place }
-            // bubblewrap makes a sandbox's root below this name, and the kernel goes on to say so from outside.
+            // bubblewrap makes a sandbox's root below this name, and the kernel still reports that
+            // name from outside.
             let beneath = Array("/newroot".utf8)
             if MountTable.path(path, isAtOrBelow: beneath), let place = place(Array(path.dropFirst(beneath.count)), in: entry, theirs) {
                 return place
@@ -126,8 +133,8 @@ struct FileTranslation: Sendable {
         }
     }
 
-    /// Opens, without following a link, what lies there by any of this process's mounts, or nil
-    /// unless that is the same file.
+    /// Opens the file at that place through any of this process's mounts, without following a link.
+    /// Nil unless it is the same file.
     private func open(_ place: Place, as status: FileStatus, _ table: MountTable) -> (descriptor: GivenDescriptor, path: [UInt8])? {
         for entry in table.entries where entry.device == place.device && MountTable.path(place.path, isAtOrBelow: entry.root) {
             let below = entry.root == [0x2F] ? place.path : Array(place.path.dropFirst(entry.root.count))
@@ -139,7 +146,7 @@ struct FileTranslation: Sendable {
         return nil
     }
 
-    /// O_PATH of what a path without links leads to.
+    /// Opens a path without links with O_PATH.
     static func open(_ path: [UInt8]) -> GivenDescriptor? {
         guard path.first == 0x2F, !path.contains(0), let root = try? FileDescriptor.open([0x2F], OpenFlags.path | O_DIRECTORY) else {
             return nil

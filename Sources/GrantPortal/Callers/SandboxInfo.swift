@@ -11,7 +11,7 @@ enum SandboxInfo {
     }
 
     /// The sandbox whose root directory the process has, or nil when there is none. EACCES when its
-    /// root cannot be looked at, EBADMSG when it says nothing of use, or something that Flatpak has
+    /// root cannot be read, EBADMSG when its information is useless, or something that Flatpak has
     /// not written: neither means that there is no sandbox. Never waits for a filesystem that may
     /// hang.
     static func sandbox(of pid: Int32) throws(Errno) -> Sandbox? {
@@ -28,7 +28,8 @@ enum SandboxInfo {
         guard try places.answers(found) else { throw Errno(EBADMSG) }
         let text = try SmallFile.contents(of: found)
         guard let sandbox = sandbox(in: text) else { throw Errno(EBADMSG) }
-        // Any program that makes a sandbox can bind a file there. Flatpak's own record of the run is out of every sandbox's reach.
+        // Any program that makes a sandbox can bind a file there. Sandboxes cannot reach Flatpak's
+        // own record of the run.
         guard let known = try? FlatpakInstance.information(of: sandbox.instance), known == text else { throw Errno(EBADMSG) }
         return sandbox
     }
@@ -40,7 +41,8 @@ enum SandboxInfo {
 
         init(of pid: Int32) { self.pid = pid }
 
-        /// What is mounted on the host as well, unless it has a server or a daemon, and a sandbox's own tmpfs.
+        /// Filesystems that are mounted on the host as well, unless they have a server or a daemon,
+        /// and a sandbox's own tmpfs.
         mutating func answers(_ descriptor: borrowing FileDescriptor) throws(Errno) -> Bool {
             let (mount, root) = (try MountIdentity(of: descriptor), try MountIdentity.withoutAsking("/"))
             if mount.isSame(as: root) { return true }

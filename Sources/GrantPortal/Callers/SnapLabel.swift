@@ -9,7 +9,7 @@ enum SnapLabel: Equatable {
     /// Something of snapd's that does not say which snap it is: a program that is on its way into a sandbox, or a name that is none.
     case unclear
 
-    /// By what both say. Those that contradict each other are unclear.
+    /// The result of both labels. Labels that contradict each other are unclear.
     static func of(_ pid: Int32) throws(Errno) -> SnapLabel {
         let groups = try File.contents(of: "/proc/\(pid)/cgroup".utf8)
         var all = [SnapLabel(groups: groups)]

@@ -1,6 +1,6 @@
 import GrantModel
 
-/// What is known of all documents, and of the grants that show them.
+/// The known state of all documents, and of the grants that show them.
 struct DocumentState: Sendable {
     /// A grant of a document: of an application, or of the host, whose name is empty.
     struct Key: Hashable, Sendable {
@@ -12,26 +12,27 @@ struct DocumentState: Sendable {
     private(set) var grants: [Key: Grant] = [:]
     /// Documents by the file that they are of.
     private var byInode: [UInt64: Set<String>] = [:]
-    /// Who has a grant of a document.
+    /// The holders of grants of each document.
     private var apps: [String: Set<String>] = [:]
     /// Which application has made a document since this program began, and how many there are of each.
     private var makers: [String: String] = [:]
     private var made: [String: Int] = [:]
     /// A change of permissions that was not written, or of which it is not known.
     struct Unwritten: Sendable {
-        /// What the permission store had, by what it said last. What it is to have is what the document has.
+        /// The permission store's contents by its last message. It should have the same permissions
+        /// as the document.
         let known: Permissions
-        /// What it may have taken, without having said so.
+        /// Changes that it may have accepted without confirming them.
         var attempt: Permissions?
     }
 
-    /// What the permission store has of these is not to be believed.
+    /// The permission store's entries of these must not be trusted.
     var unwritten: [Key: Unwritten] = [:]
     /// Documents that the permission store has not deleted yet.
     var undeleted: Set<String> = []
     /// Whether permissions are kept by the permission store.
     var hasStore = false
-    /// Whether the permission store is to be read as a whole, and has not been.
+    /// Whether the permission store must be read as a whole, and has not been.
     var isUnread = true
 
     mutating func set(_ document: Document) { documents[document.id] = document }
@@ -62,7 +63,7 @@ struct DocumentState: Sendable {
 
     func countMade(by app: String) -> Int { made[app] ?? 0 }
 
-    /// Whether the permission store has, or should have, what is permitted.
+    /// Whether the permission store has, or should have, the permissions.
     func isKept(_ id: String) -> Bool { hasStore && documents[id]?.isTransient == false }
 
     func host(_ id: String) -> Grant? { grants[Key(app: "", id: id)] }

@@ -3,13 +3,13 @@ import GrantModel
 import GrantSystem
 
 extension Documents {
-    /// What is to become a document, or is one.
+    /// A file that will become a document, or is one.
     enum Addition: Sendable {
         case file(GivenFile)
         case document(DocumentSource)
     }
 
-    /// For whom documents are made, and how.
+    /// The recipients of new documents, and the kind of documents.
     struct Wish: Sendable {
         var flags: AddFlags
         /// The application that is to have them, or empty for none.
@@ -18,7 +18,8 @@ extension Documents {
         let caller: Caller
     }
 
-    /// What was found out of a file while others may change documents: its filesystem may take long, or for ever.
+    /// The data of a file, found while others may change documents: its filesystem may take long,
+    /// or for ever.
     private struct Inspection {
         let addition: Addition
         var proposal: GrantAdministrator.Proposal?
@@ -26,11 +27,11 @@ extension Documents {
         var place: FileStatus?
     }
 
-    /// Everything that is to be changed, found before the first change.
+    /// All changes to make, found before the first change.
     private struct Plan {
         var ids: [String] = []
         var new: [(document: Document, proposal: GrantAdministrator.Proposal)] = []
-        /// Permissions that documents get which were there before.
+        /// Permissions for documents that existed before.
         var more: [(id: String, app: String, permissions: Permissions)] = []
         /// What the caller must have for it.
         var needs: [(source: DocumentSource, permissions: Permissions)] = []
@@ -121,7 +122,7 @@ extension Documents {
         return inspection
     }
 
-    /// Those that there are of what was given.
+    /// The existing documents of the given files.
     private func documents(of inspections: [Inspection]) -> Set<String> {
         var ids: Set<String> = []
         for inspection in inspections {
@@ -142,7 +143,7 @@ extension Documents {
             case .document(let source):
                 let (id, own) = (source.id, permissions(of: wish.caller, by: source))
                 guard state.withLock({ $0.documents[id] != nil }) else { throw PortalError.noDescriptor }
-                // A copy of its own would outlive what is taken away of the first.
+                // A copy of its own would outlive the withdrawal of the first.
                 guard wish.flags.contains(.reuseExisting) else { throw PortalError.noDescriptor }
                 var needed = wish.permissions.intersection([.read, .write]).union(.read)
                 if !wish.app.isEmpty, !wish.permissions.isEmpty, wish.app != wish.caller.app {
@@ -171,8 +172,9 @@ extension Documents {
         }
         guard let proposal = inspection.proposal, let place = inspection.place else { return plan.ids.append("") }
         var gets: [String: Permissions] = [:]
-        // What an application gets of a file that it adds, and so the most that it can give. The
-        // same holds for who gives on a file from an application's part of the mount.
+        // The permissions an application gets for a file that it adds, and so the most that it can
+        // give. The same holds for a caller that gives on a file from an application's part of the
+        // mount.
         var most: Permissions = [.read, .grant]
         if isWritable { most.insert(.write) }
         // A document that is not shared may be deleted by the application that made it.

@@ -5,8 +5,9 @@ import GrantSystem
 
 // What others change: Flatpak's commands in the permission store, grantfs's in the store of grants.
 extension Documents {
-    /// Reads what others have taken away of these documents by now, before anything of them is given on. The right to change is held. `.failed` when a store cannot be read: what
-    /// may have been taken away is not given.
+    /// Reads the permissions that others have taken from these documents by now, before any of them
+    /// is given on. The right to change is held. `.failed` when a store cannot be read: permissions
+    /// that may have been taken away are not given.
     func catchUp(with ids: Set<String>) throws(PortalError) {
         do throws(GrantError) {
             let now = try administrator.store.dataVersion()
@@ -17,8 +18,8 @@ extension Documents {
         for id in ids { _ = try readPermissions(of: id) }
     }
 
-    /// The permission store has announced a change of this document. Reads its entry, and makes the grants agree with that. Returns whether it is a new document, which is to be
-    /// taken over.
+    /// The permission store has announced a change of this document. Reads its entry, and makes the
+    /// grants agree with that. Returns whether it is a new document, which must be taken over.
     func followPermissions(of id: String) -> Bool {
         changingUnlessHandedOver {
             do throws(PortalError) {
@@ -45,7 +46,7 @@ extension Documents {
     }
 
     /// Makes the grants of a document agree with its entry in the permission store. `stored` is nil
-    /// when there is none. Returns whether the document was not known, and is to be taken over. The
+    /// when there is none. Returns whether the document was not known, and must be taken over. The
     /// right to change is held.
     func follow(_ id: String, _ stored: Document?) throws(PortalError) -> Bool {
         switch (state.withLock({ $0.documents[id] }), stored) {
@@ -83,8 +84,8 @@ extension Documents {
         if let failure { throw failure }
     }
 
-    /// Somebody else has changed the store of grants. What was withdrawn there loses its
-    /// permission, what was narrowed the permission to write. What was restored gets them back.
+    /// Another program has changed the store of grants. Withdrawn grants lose their permission,
+    /// narrowed grants the permission to write. Restored grants get them back.
     func followGrants() {
         _ = changingUnlessHandedOver {
             do throws(GrantError) {

@@ -5,8 +5,10 @@ import GrantStore
 import GrantSystem
 
 extension Documents {
-    /// Reads what there is, and makes the grants agree with the permission store: of a permission and a grant the narrower one stands. Nothing is granted. The ids of documents
-    /// that were there before this program come back, for `takeOver`. nil when the permission store does not answer: the permissions are unknown then, and the caller tries again.
+    /// Reads both stores, and makes the grants agree with the permission store: of a permission and
+    /// a grant the narrower one applies. Nothing is granted. Returns the ids of documents that
+    /// existed before this program, for `takeOver`. nil when the permission store does not answer:
+    /// the permissions are unknown then, and the caller tries again.
     func load() throws(GrantError) -> [String]? {
         try changingUnlessHandedOver { () throws(GrantError) -> [String]? in
             state.withLock { $0.isUnread = true }
@@ -26,7 +28,7 @@ extension Documents {
                 }
                 return nil
             }
-            // A permission store that has been there comes back.
+            // A permission store that was running before comes back.
             if kept == nil, state.withLock({ $0.hasStore }) { return nil }
             // Read after the permission store. So a document that is noted as this program's own and has no grant here was removed.
             let grants = try administrator.store.grants().filter { DocumentState.Key($0) != nil }
@@ -58,7 +60,7 @@ extension Documents {
 
     private func take(_ kept: [Document], _ grants: [Grant]) throws(GrantError) -> [String] {
         guard state.withLock({ $0.hasStore }) else { return try agree(grants, with: kept) }
-        // It was read before. Only what has changed since is followed.
+        // It was read before. Only later changes are followed.
         let stored = Dictionary(kept.map { ($0.id, $0) }) { $1 }
         var new: [String] = []
         for id in state.withLock({ Set($0.documents.keys).union($0.undeleted) }).union(stored.keys).sorted() {
@@ -101,7 +103,8 @@ extension Documents {
 
     private func set(_ grants: [Grant]) {
         state.withLock { state in
-            // Others may have grants of their own in these views. Those whose names are no documents' are left alone.
+            // Others may have grants of their own in these views. Those whose names are not
+            // documents' are left alone.
             for grant in grants { if let key = DocumentState.Key(grant), state.documents[key.id] != nil { state.set(grant, for: key) } }
         }
     }
@@ -131,7 +134,8 @@ extension Documents {
         return []
     }
 
-    /// Forgets grants of documents that have ended: transient ones of a session before, and what was taken out of the permission store meanwhile.
+    /// Forgets grants of documents that have ended: transient ones of an earlier session, and
+    /// documents removed from the permission store meanwhile.
     private func removeLeftovers(_ grants: [Grant], _ ids: Set<String>, _ ended: Set<String>) throws(GrantError) {
         let left = grants.filter { grant in
             let name = grant.name.description
@@ -166,9 +170,11 @@ extension Documents {
         }
     }
 
-    /// Makes grants of a document that was there before this program, when what stands at its path lies where it lay then.
+    /// Makes grants of a document that existed before this program, if the file at its path is
+    /// where it was then.
     func takeOver(_ id: String) {
-        // Its filesystem may hang. So the file is looked for without the right to change, which others use meanwhile.
+        // Its filesystem may hang. So the search for the file runs without the right to change,
+        // which others use meanwhile.
         guard let document = notTakenOver(id) else { return }
         do throws(PortalError) {
             guard let file = find(document) else { throw PortalError(.notFound, "it is not where it was when it was made") }
@@ -209,7 +215,8 @@ extension Documents {
         }
     }
 
-    /// Finds the document's file by what the permission store has: its path, and the device and inode of its directory. The desktop's portal does the same.
+    /// Finds the document's file by its entry in the permission store: its path, and the device and
+    /// inode of its directory. The desktop's portal does the same.
     private func find(_ document: Document) -> GivenFile? {
         let isDirectory = document.flags.contains(.directory)
         let directory = isDirectory ? document.path : CanonicalPath.parent(of: document.path)
@@ -221,7 +228,7 @@ extension Documents {
         return GivenFile(host: host, status: own, path: document.path, isWritable: false)
     }
 
-    /// Withdraws and forgets what was made for this session alone. The right to change is held.
+    /// Withdraws and forgets the grants made for this session alone. The right to change is held.
     func endSession() {
         let grants = state.withLock { state in
             state.documents.values.filter(\.isTransient).flatMap { document in

@@ -6,9 +6,9 @@ import Synchronization
 
 /// The documents: what the permission store says of them, and the grants that make it true.
 ///
-/// What gives something is granted first and written into the permission store then. What takes
-/// something away is withdrawn first. A service that is killed in between leaves a grant without a
-/// permission or a permission without a grant. `load` takes both away.
+/// A gift is granted first and then written into the permission store. A removal is withdrawn
+/// first. A service that is killed in between leaves a grant without a permission or a permission
+/// without a grant. `load` takes both away.
 ///
 /// Locking: one change at a time (`turn`), for as long as the stores and the mounts take, or
 /// `state` for a look or a change.
@@ -26,7 +26,7 @@ final class Documents: Sendable {
     static let mostApps = 64
     /// The version of the store of grants that was read last.
     let version = Lock<Int64?>(nil)
-    /// Whether it was said that the permission store does not answer.
+    /// Whether the log has that the permission store does not answer.
     let isSilent = Atomic(false)
     private let turn = Semaphore()
     /// Set while the right to change is held.
@@ -55,8 +55,9 @@ final class Documents: Sendable {
         return try body()
     }
 
-    /// Ends the session: withdraws what was made for it alone, and leaves all changes to the next service from then on. A change under way is completed before that.
-    /// `release`: lets the next service begin. A second call does nothing.
+    /// Ends the session: withdraws the grants made for it alone, and leaves all changes to the next
+    /// service from then on. A change under way is completed before that. `release`: lets the next
+    /// service begin. A second call does nothing.
     func handOver(_ release: () -> Void) {
         turn.wait()
         defer { turn.post() }
@@ -147,21 +148,23 @@ final class Documents: Sendable {
     /// Others may change the same permissions between the permission store's answer and this
     /// service's write, which overwrites that. The permission store announces both, so the
     /// overwritten change is known after the write. The change is then applied to it and written
-    /// once more.
+    /// again.
     func write(_ new: Permissions, insteadOf old: Permissions, of app: String, for id: String) throws(PortalError) {
         guard state.withLock({ $0.isKept(id) }) else { return }
         let key = DocumentState.Key(app: app, id: id)
         let unwritten = state.withLock { $0.unwritten[key] }
         var change = PermissionChange(old: unwritten?.known ?? old, new: new)
         var history = try ask(key, change.old, unwritten?.attempt) { () throws(BusError) in try permissions.follow(key) }
-        // A write that was not answered, and was carried out, has overwritten what was there before it.
+        // A write that was not answered, and was carried out, has overwritten the permissions
+        // before it.
         let isWritten = unwritten?.attempt == history.value
         var result = change.applied(to: isWritten ? history.before : history.value)
         if isWritten { change = PermissionChange(old: history.value, new: result) }
         var made = new
         var failure: PortalError?
         var writes = 0
-        // Whether the next write gives back what somebody else gave and this service has overwritten.
+        // Whether the next write restores a gift of another program that this service has
+        // overwritten.
         var givesBack = isWritten
         while true {
             if result != made {
@@ -182,10 +185,12 @@ final class Documents: Sendable {
             writes += 1
             let decided = history.changes
             history = try ask(key, change.old, result) { () throws(BusError) in try permissions.set(result, of: key) }
-            // What was there immediately before the write is what the change applies to. What somebody wrote after it stands.
+            // The change applies to the permissions immediately before the write. A later write of
+            // another program is kept.
             var wanted = history.value
             if history.value == result {
-                // Since the gift was overwritten somebody has written what was there, which may have been the gift's removal.
+                // Since the gift was overwritten another program has written the same permissions,
+                // which may have been the gift's removal.
                 let isTakenBack = givesBack && history.repeatedBefore > decided
                 wanted = isTakenBack ? change.takenAway(from: history.before) : change.applied(to: history.before)
             }

@@ -3,8 +3,8 @@ import GrantSystem
 
 /// The ids of documents that this program has taken over, or has written into the permission store itself: a file beside the store of grants.
 ///
-/// One of them that has no grant any more was removed, and what the permission store still has of it is to be deleted. Only what is not among them was there before this
-/// program, and is taken over.
+/// A document among them without a grant was removed, and its entry in the permission store must be
+/// deleted. Only documents not among them existed before this program, and are taken over.
 ///
 /// Locking: one lock around the ids and the file.
 final class OwnDocuments: Sendable {
@@ -17,7 +17,7 @@ final class OwnDocuments: Sendable {
     private let directory: String
     private let state = Lock(State())
     private var file: String { directory + "/documents" }
-    /// From so many lines on the file is written anew, with those ids that there are.
+    /// From so many lines on the file is written again, with the existing ids.
     private static let mostLines = 65_536
 
     /// `directory`: of the store of grants.
@@ -65,7 +65,8 @@ final class OwnDocuments: Sendable {
         }
     }
 
-    /// The permission store has forgotten it for good. The file may still have it, which does no harm.
+    /// The permission store has forgotten it permanently. The file may still have it, which does no
+    /// harm.
     func forget(_ id: String) { state.withLock { _ = $0.ids.remove(id) } }
 
     private func replace(with ids: Set<String>) throws(Errno) {

@@ -2,14 +2,15 @@ import GrantSystem
 
 /// A change of an application's permissions that the portal wants in the permission store.
 ///
-/// The permission store cannot change permissions only if they are still what the writer believes. So a change says what is given and what is taken away, and is applied to what
-/// the permission store had immediately before the write.
+/// The permission store has no conditional write. So a change names the permissions given and taken
+/// away, and is applied to the store's permissions immediately before the write.
 struct PermissionChange: Sendable {
     /// What the permission store was believed to have.
     let old: Permissions
     let new: Permissions
 
-    /// What the permissions become when the permission store has `now`. If somebody else has taken something away, that counts as the later change, and nothing is given any more.
+    /// Returns the new permissions if the permission store has `now`. If another program has taken
+    /// something away, that counts as the later change, and nothing is given any more.
     func applied(to now: Permissions) -> Permissions {
         let left = takenAway(from: now)
         return now.isSuperset(of: old.intersection(new)) ? left.union(new.subtracting(old)) : left
@@ -36,8 +37,10 @@ struct PermissionHistory: Sendable {
 
     /// The permission store has announced a change of the document, after which these are the permissions.
     ///
-    /// If they have not changed, somebody has changed another application's permissions, or has written these once more. The second may be the removal of a permission that was
-    /// given a moment ago and that this service has overwritten already. So `before` loses what is not in the permissions now, and the gift is not written again.
+    /// If they have not changed, another program has changed another application's permissions, or
+    /// has written these again. The second may be the removal of a permission that was given a
+    /// moment ago and that this service has overwritten already. So `before` loses the permissions
+    /// that are not there now, and the gift is not written again.
     mutating func hear(_ new: Permissions) {
         changes += 1
         guard new == value else { return see(new) }
@@ -58,7 +61,8 @@ struct PermissionHistory: Sendable {
 final class PermissionHistories: Sendable {
     private let histories = Lock<[DocumentState.Key: PermissionHistory]>([:])
 
-    /// Begins a history with what the permission store has answered, or adds the answer to the one that there is.
+    /// Begins a history with the permission store's answer, or adds the answer to the existing
+    /// history.
     func follow(_ key: DocumentState.Key, _ value: Permissions) -> PermissionHistory {
         histories.withLock { histories in
             histories[key, default: PermissionHistory(value)].see(value)

@@ -4,7 +4,7 @@ import GrantBookmarks
 import GrantModel
 import GrantSystem
 
-// From what a caller gives to what becomes a document.
+// Finds the file for a document from a caller's arguments.
 extension DocumentPortal {
     func add(_ given: [GivenDescriptor], _ wish: Documents.Wish) throws(PortalError) -> [String] {
         let kind: FileTranslation.Kind = wish.flags.contains(.exportDirectory) ? .directory : .file
@@ -13,11 +13,12 @@ extension DocumentPortal {
         return try documents.add(additions, wish)
     }
 
-    /// The file that a descriptor is of, or the document. `.invalidArgument` for all that is no proof.
+    /// The file that a descriptor is of, or the document. `.invalidArgument` for a descriptor that
+    /// proves nothing.
     func addition(
         _ given: GivenDescriptor, _ kind: FileTranslation.Kind, _ caller: Caller, takesOpenFiles: Bool = false
     ) throws(PortalError) -> Documents.Addition {
-        // Another daemon may have made the mount anew by now.
+        // Another daemon may have made a new mount by now.
         let mounted = try? Mountpoint(canonical: mount.path).mounted()
         let translation = FileTranslation(documents: mounted?.device, takesOpenFiles: takesOpenFiles)
         switch try translation.find(given, kind, caller: caller) {
@@ -26,7 +27,8 @@ extension DocumentPortal {
         }
     }
 
-    /// What lies in the mount of documents is the document itself, or, in one that is a directory, a file of the host.
+    /// A file in the mount of documents is the document itself, or, in one that is a directory, a
+    /// file of the host.
     private func shown(
         _ names: ArraySlice<[UInt8]>, _ status: FileStatus, _ isWritable: Bool, _ caller: Caller
     ) throws(PortalError) -> Documents.Addition {
@@ -56,8 +58,10 @@ extension DocumentPortal {
             GivenFile(host: host, status: there, path: path, isWritable: isWritable && own.contains(.write), source: source))
     }
 
-    /// O_PATH of a file of the host in the directory of a document, by what the mount of documents shows of it. The host may have renamed that directory, or mounted something
-    /// over it, while the mount goes on to show it: then the result is nil, and what stands in its place is not used.
+    /// Opens with O_PATH a file of the host in the directory of a document, as the mount of
+    /// documents shows it. The host may have renamed that directory, or mounted something over it,
+    /// while the mount goes on to show it: then the result is nil, and the object in its place is
+    /// not used.
     private func file(_ names: ArraySlice<[UInt8]>, in directory: Bookmark, shownAs status: FileStatus) -> GivenDescriptor? {
         guard let top = BookmarkResolver().openAtRecordedPath(directory),
             // As the mount, which enters no other filesystem either.
@@ -85,7 +89,7 @@ extension DocumentPortal {
             return ""
         }
         do throws(Errno) {
-            // Never what a link leads to, and never over what is there.
+            // Never a link's target, and never over an existing file.
             _ = try FileDescriptor.openAt(
                 directory.host.descriptor.number, name.bytes, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NOCTTY, mode: 0o666)
         } catch {
@@ -98,7 +102,7 @@ extension DocumentPortal {
         return try documents.add([.file(file)], wish).first ?? ""
     }
 
-    /// The document of what stands at a path of the host.
+    /// The document of the file at a path of the host.
     func lookup(_ path: [UInt8], _ caller: Caller) throws(PortalError) -> String? {
         guard path.first == 0x2F else { throw PortalError(.invalidArgument, "The path is not absolute") }
         let opened: FileDescriptor

@@ -1,7 +1,7 @@
 import GrantSystem
 import Synchronization
 
-/// What is known of messages that the bus may have dropped.
+/// Tracks messages that the bus may have dropped.
 final class BusLosses: Sendable {
     /// Whether it is not known which connections there are.
     let isUnsure = Atomic(false)
@@ -11,11 +11,13 @@ final class BusLosses: Sendable {
     fileprivate let isUnknown = Atomic(false)
 }
 
-/// The bus keeps messages for a connection that does not read them, up to a limit (`max_outgoing_bytes`), and drops signals beyond it without a word. Anybody on the bus can send so
-/// much to this service that it misses what was taken away in the permission store, or which connections there are. So it looks how much the bus has had waiting for each of its
-/// connections, gives up those that had too much, and reads everything again.
+/// The bus keeps messages for a connection that does not read them, up to a limit
+/// (`max_outgoing_bytes`), and drops signals beyond it without a word. Any client of the bus can
+/// send so much to this service that it misses removals in the permission store, or which
+/// connections there are. So it looks how much the bus has had waiting for each of its connections,
+/// gives up those that had too much, and reads everything again.
 extension DocumentPortal {
-    /// dbus-daemon's limit is 127 MiB unless it is configured; the session's is 1 GB.
+    /// dbus-daemon's limit is 127 MiB unless it is configured. The session's is 1 GB.
     private static let mostWaiting: UInt64 = 64 << 20
 
     /// One worker at a time calls this.
@@ -27,7 +29,8 @@ extension DocumentPortal {
             load()
         }
         guard let waiting = hasHadTooMuch(bus.name) else { return losses.isBehind.store(false, ordering: .relaxed) }
-        // A new connection loses the calls that wait on the former one, so they have some time. What was dropped is found out no sooner.
+        // A new connection loses the calls that wait on the former one, so they have some time.
+        // Losses are not found earlier.
         guard waiting == 0 || losses.isBehind.exchange(true, ordering: .relaxed) else { return }
         losses.isBehind.store(false, ordering: .relaxed)
         bus.renew()

@@ -1,7 +1,7 @@
 import GrantModel
 import GrantSystem
 
-// The methods: what comes in, and what goes out.
+// The methods: their arguments and their results.
 extension DocumentPortal {
     func answer(_ call: BusCall, _ bus: BusService) {
         do throws(PortalError) {
@@ -15,7 +15,7 @@ extension DocumentPortal {
     private typealias Result = (types: String, values: [BusValue])
 
     private func result(of call: BusCall, _ bus: BusService) throws(PortalError) -> Result {
-        // The mount's path is no secret, so the caller need not be identified.
+        // The mount's path is not a secret, so the caller need not be identified.
         if call.member == "GetMountPoint" { return ("ay", [.path(mount.path)]) }
         let caller = try callers.identify(call.sender)
         do throws(PortalError) {
@@ -151,7 +151,7 @@ extension DocumentPortal {
 
     private func info(_ id: String) throws(PortalError) -> Result {
         let found = documents.state.withLock { state in state.documents[id].map { ($0, state.path(of: id) ?? $0.path) } }
-        // The name of the error is the one that programs know.
+        // The name of the error is that of the existing portal, which programs expect.
         guard let (document, path) = found else { throw PortalError(.invalidArgument, "Invalid ID passed") }
         let apps = document.permissions.sorted { $0.key < $1.key }
         return ("aya{sas}", [.path(path), .list(apps.map { .pair(.text($0.key), .texts($0.value.words)) })])
@@ -164,7 +164,7 @@ extension DocumentPortal {
         }
     }
 
-    /// Documents of which the caller has no permission are left out, like those that do not exist.
+    /// Documents without a permission of the caller are omitted, like those that do not exist.
     private func paths(of ids: [String], _ caller: Caller) -> BusValue {
         var seen: Set<String> = []
         return .list(

@@ -92,7 +92,7 @@ extension DocumentPortal {
         return try texts(paths)
     }
 
-    /// A path that is no UTF-8 cannot be told in this interface.
+    /// A path that is not UTF-8 cannot be told in this interface.
     private func texts(_ paths: [[UInt8]]) throws(PortalError) -> [String] {
         var result: [String] = []
         for path in paths {

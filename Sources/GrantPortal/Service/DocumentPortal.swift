@@ -16,9 +16,10 @@ public final class DocumentPortal: @unchecked Sendable {
     public struct Mount: Sendable {
         /// Absolute, canonical.
         public let path: [UInt8]
-        /// Says that this service is going to show documents by it, so that a service that ends leaves it as it is.
+        /// Announces that this service will show documents by it, so that a service that ends does
+        /// not unmount it.
         let join: @Sendable () throws(GrantError) -> Void
-        /// Makes it, unless it is there. Returns when it answers.
+        /// Makes it, unless it exists. Returns when it answers.
         let start: @Sendable () throws(GrantError) -> Void
         let end: @Sendable () -> Void
         /// Returns when it has ended, or after a second. Whether it has.
@@ -35,9 +36,10 @@ public final class DocumentPortal: @unchecked Sendable {
         case call(BusCall)
         case permissionsChanged(String)
         case grantsChanged
-        /// What the permission store has announced is to be taken from the bus, and what the bus has dropped is to be found out.
+        /// Signals of the permission store must be taken from the bus, and signals that the bus has
+        /// dropped must be found.
         case hear
-        /// The permission store is to be read as a whole.
+        /// The permission store must be read as a whole.
         case load
         case takeOver(String)
     }
@@ -49,7 +51,7 @@ public final class DocumentPortal: @unchecked Sendable {
     // one sender is done in order, so each kind that may take long has its own.
     /// Changes that others have made.
     private static let others = "others"
-    /// Files of documents that were there before, which may hang.
+    /// Files of documents that existed before, which may hang.
     private static let found = "found"
     /// Reading the permission store as a whole, which may be slow.
     private static let loading = "loading"
@@ -80,13 +82,14 @@ public final class DocumentPortal: @unchecked Sendable {
         arrivals = CallerIdentification(bus: BusClient(), connections: connections)
     }
 
-    /// Serves until `end` is called, until another service takes the name, or until the bus has gone, which is an error (`.system`). Then it withdraws what was made for the
-    /// session, and ends the mount. `.alreadyExists` when another service has the name and keeps it, `.unsupported` when there is no bus. `ready` is called when calls are
-    /// answered.
+    /// Serves until `end` is called, until another service takes the name, or until the bus has
+    /// gone, which is an error (`.system`). Then it withdraws the grants made for the session, and
+    /// ends the mount. `.alreadyExists` when another service has the name and keeps it,
+    /// `.unsupported` when there is no bus. `ready` is called when calls are answered.
     public func run(replaces: Bool, ready: () -> Void) throws(GrantError) {
         let bus = try connect(replaces: replaces)
         self.bus = bus
-        // Before the former service ends, so that what is open by the mount stays open.
+        // Before the former service ends, so that files open through the mount stay open.
         try mount.join()
         guard let lock = try takeOver(bus) else { return }
         // Nothing is shown before the permissions are known.
@@ -219,7 +222,7 @@ public final class DocumentPortal: @unchecked Sendable {
             guard name.hasPrefix(":") else { return }
             if owner.isEmpty { connectionEnded(name) } else { connections.add(name) }
         }
-        // What is there already. What comes and goes from now on is heard of.
+        // Existing connections. Later ones are announced by signals.
         lookAtConnections(bus)
         try bus.listen(to: "NameLost", of: daemon, at: nil, from: daemon) { [unowned self] values, sender in
             guard sender == daemon, values.first?.text == Self.name, let bus = self.bus else { return }
@@ -248,7 +251,7 @@ public final class DocumentPortal: @unchecked Sendable {
         }
     }
 
-    /// Looks at what has come, gone and changed while there was no connection to the bus.
+    /// Finds the changes made while there was no connection to the bus.
     private func lookAgain(_ bus: BusService) {
         say(.warning, "what others have sent blocked the connection to the bus, and there is another one")
         lookAtConnections(bus)
@@ -318,7 +321,8 @@ public final class DocumentPortal: @unchecked Sendable {
         }
     }
 
-    /// Looks four times a second whether somebody else has changed the grants, and every two seconds whether something is still to be asked of the permission store.
+    /// Checks four times a second whether another program has changed the grants, and every two
+    /// seconds whether the permission store must still be asked.
     private func follow() {
         let store = documents.administrator.store
         var last = try? store.dataVersion()

@@ -3,7 +3,7 @@ import GrantSystem
 
 /// Files that a program holds out for another one to take: by drag and drop, or copy and paste.
 ///
-/// The files are held by descriptors, so that what is taken is what was held out.
+/// The files are held by descriptors, so that the receiver gets exactly the offered files.
 final class FileTransfers: Sendable {
     struct Transfer: Sendable {
         let key: String
@@ -77,7 +77,7 @@ final class FileTransfers: Sendable {
     /// False when it had ended already.
     func end(_ key: String) -> Bool { transfers.withLock { $0.removeValue(forKey: key) != nil } }
 
-    /// Ends the transfers of a connection that is gone. There is no one left to be told.
+    /// Ends the transfers of a connection that is gone. No receiver is left to notify.
     func endAll(of owner: String) { transfers.withLock { $0 = $0.filter { $0.value.owner.name != owner } } }
 }
 
@@ -89,6 +89,7 @@ enum DescriptorShare {
         return Int(truncatingIfNeeded: min(limit.rlim_cur, 1 << 20))
     }()
 
-    /// That many, and no more than an eighth of what this process may have: five kinds of holders take their share.
+    /// That many, and no more than an eighth of this process's limit: five kinds of holders take
+    /// their share.
     static func most(_ count: Int) -> Int { min(count, max(16, limit / 8)) }
 }

@@ -9,7 +9,7 @@ import GrantSystem
 /// It is a record lock (fcntl(2)), because the kernel says which process holds one. Each bus has a byte of the same file. Nothing else may open this file, because closing it
 /// would end the lock. It cannot be opened for reading: a program that can only read this directory must not be able to lock it.
 ///
-/// Locking: none; the kernel's.
+/// Locking: none. The kernel's.
 final class ServiceLock: Sendable {
     static let name = "portals"
     private let file: FileDescriptor
@@ -49,7 +49,7 @@ final class ServiceLock: Sendable {
         return request.l_pid > 0 ? .service(request.l_pid) : .invisible
     }
 
-    /// Kills the process if it is still the one that holds the lock.
+    /// Kills the process if it still holds the lock.
     func end(_ pid: pid_t) {
         // The handle comes first: when the number is still the holder's after that, the handle is of the holder, or of a process that has ended.
         guard let process = try? ProcessHandle(pid), holder == .service(pid) else { return }
