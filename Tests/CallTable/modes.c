@@ -1,4 +1,5 @@
-// What each bit of a mode allows to its owner, to the group and to others: files and directories, one line for each.
+// The rights that each bit of a mode gives to the owner, to the group and to others, for files and
+// directories. One line a bit.
 #include "table.h"
 #include <dirent.h>
 
