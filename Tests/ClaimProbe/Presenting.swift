@@ -11,7 +11,7 @@ import GrantSystem
 /// - `cut` breaks its connections, and `quit` ends it.
 /// - `exec FILE` runs another program, which keeps the connections, and then closes the file.
 ///
-/// A file named after the first four is made once they are in effect.
+/// `hold`, `answering`, `twice` and `failing` may name a file, which is made once they are in effect.
 final class ProbePresenter: Sendable {
     private let state = Lock((manner: "answering", held: [PresenterRequest]()))
 

@@ -1,5 +1,4 @@
-// FileExerciser [--seed N] [--seconds S | --operations N] [--size BYTES] [--behind FILE] [--without
-// OPERATION] FILE
+// FileExerciser [--seed N] [--seconds S | --operations N] [--size BYTES] [--behind FILE] [--without OPERATION] FILE
 // Exits with 0 and one line if every read returned the written data. Otherwise it prints the
 // difference, the seed, and the last operations, and exits with 1.
 #include "exerciser.h"
