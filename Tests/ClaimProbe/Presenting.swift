@@ -9,7 +9,7 @@ import GrantSystem
 /// - `twice` answers at once, two times.
 /// - `failing` answers that the request failed.
 /// - `cut` breaks its connections, and `quit` ends it.
-/// - `exec FILE` runs another program, which keeps the connections, and then closes the file.
+/// - `exec FILE` runs another program, which keeps the connections. Its execve(2) closes FILE.
 ///
 /// `hold`, `answering`, `twice` and `failing` may name a file, which is made once they are in effect.
 final class ProbePresenter: Sendable {
