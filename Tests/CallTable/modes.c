@@ -1,5 +1,5 @@
-// The rights that each bit of a mode gives to the owner, to the group and to others, for files and
-// directories. One line a bit.
+// The rights that the bits of a mode give to the owner, to the group and to others. Each mode has one
+// line for a file and one for a directory.
 #include "table.h"
 #include <dirent.h>
 

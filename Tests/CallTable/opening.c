@@ -1,6 +1,6 @@
 #include "table.h"
 
-// Opens, prints the type of the opened object, closes.
+// Opens, records the attributes of the opened object, closes.
 static int open_with(const char *path, int flags, mode_t mode) {
     int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, mode);
     if (fd < 0) return errno;
