@@ -16,7 +16,7 @@ static int do_copied_other_page(struct probe *p) { return touch(p->map_copied, 5
 static int do_locked(struct probe *p) { return touch(p->map_locked, 0); }
 static int do_text(struct probe *p) {
     int result = touch(p->map_exec, 0);
-    return result == WRONG ? DONE : result;  // it is a program there, not the pattern
+    return result == WRONG ? DONE : result;  // here it is a program, not the pattern
 }
 static int do_msync(struct probe *p) { return !p->map_write ? SKIPPED : RESULT(msync(p->map_write, FILE_SIZE, MS_SYNC)); }
 static int do_map_anew(struct probe *p) {
@@ -97,7 +97,7 @@ const struct access lock_accesses[] = {
     {"fd-locked", "fcntl-ofd-unlock", AFTER_OPEN, false, do_ofd_unlk},
     {"fd-locked", "flock", AFTER_REFUSED, false, do_flock},
     {"fd-locked", "flock-unlock", AFTER_OPEN, false, do_funlock},
-    // The protocol has no locks on directories: the kernel keeps them to itself, and they show nothing.
+    // FUSE has no locks on directories. The kernel keeps them to itself, and they show nothing.
     {"dirfd", "flock", AFTER_OPEN, false, do_flock_directory},
     {NULL, NULL, NULL, false, NULL},
 };

@@ -129,7 +129,7 @@ static int do_chdir(struct probe *p) {
     return result;
 }
 static int do_watch(struct probe *p) { return RESULT(inotify_add_watch(p->inotify_fd, in(p, "sub"), IN_CREATE)); }
-// The watch that was there before, changed: the path is walked again.
+// Changes the existing watch, for which the kernel walks the path again.
 static int do_watch_again(struct probe *p) { return RESULT(inotify_add_watch(p->inotify_fd, in(p, "listed"), IN_ALL_EVENTS)); }
 static int do_connect(struct probe *p) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};

@@ -38,7 +38,7 @@ static int do_preadv2(struct probe *p) {
     struct iovec part = {buffer, PAGE};
     return check_pattern(buffer, preadv2(p->read_fd, &part, 1, 0, 0), 0);
 }
-// RWF_NOWAIT asks for cached pages alone: the first way to find what the kernel forgot to forget.
+// RWF_NOWAIT reads only cached pages, so it shows first whether the kernel missed an invalidation.
 static int do_preadv2_nowait(struct probe *p) {
     struct iovec part = {buffer, PAGE};
     ssize_t n = preadv2(p->read_fd, &part, 1, 0, RWF_NOWAIT);
@@ -151,13 +151,13 @@ static int do_open_by_handle(struct probe *p) {
     close(fd);
     return result;
 }
-// A read that is done, and the descriptor let go: closing never fails. The descriptor is opened again for the next round.
-// The pipe is the kernel's, which asks the filesystem for nothing once it is open.
+// The pipe belongs to the kernel, which sends the filesystem no request once it is open.
 static int do_fifo(struct probe *p) {
     char byte = 'x';
     if (write(p->fifo_fd, &byte, 1) != 1) return errno;
     return read(p->fifo_fd, &byte, 1) == 1 && byte == 'x' ? DONE : errno;
 }
+// close(2) never fails, even for a refused descriptor, which is opened again for the next round.
 static int do_close(struct probe *p) {
     if (p->close_fd < 0) return SKIPPED;
     int result = RESULT(close(p->close_fd));

@@ -4,7 +4,8 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-// The smallest ring that works, by raw system calls: one request at a time. The read descriptor is registered with it.
+// The smallest ring that works, by raw system calls, with one request at a time. The read
+// descriptor is registered with it.
 static struct {
     bool tried;
     int fd;

@@ -6,7 +6,7 @@
 #include <sys/uio.h>
 #include <sys/xattr.h>
 
-// Every write puts the bytes where they already are, so that rounds can be repeated and contents compared.
+// Every write repeats the bytes of the file, so that rounds can be repeated and contents compared.
 static unsigned char buffer[PAGE] __attribute__((aligned(4096)));
 
 static void *bytes_at(size_t offset) {

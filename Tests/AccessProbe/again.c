@@ -4,19 +4,22 @@
 #include <sys/utsname.h>
 #include <sys/wait.h>
 
-// Whoever asks again at once for what is refused. In children by fork(), because nothing else hands a mapping on; each makes one system call at a time and nothing else.
+// A process that repeats a refused access without a pause. It is a child by fork(2), because only
+// fork(2) inherits a mapping. Each child makes one system call at a time and nothing else.
 
-// Whether the kernel is that version or later.
+// Whether the kernel has this version or a later one.
 static bool is_since(int major, int minor) {
     struct utsname name;
     int here[2] = {0, 0};
     return uname(&name) || sscanf(name.release, "%d.%d", &here[0], &here[1]) != 2 || here[0] > major || (here[0] == major && here[1] >= minor);
 }
 
-// Before Linux 6.9 madvise with MADV_POPULATE_READ goes on for ever with what cannot be read (631426ba1d45).
+// Before Linux 6.9 madvise(2) with MADV_POPULATE_READ never returns for an unreadable page
+// (631426ba1d45).
 bool populating_ends(void) { return is_since(6, 9); }
 
-// In a process of its own, which is ended after some seconds where the call does not end by itself: KILLED.
+// Runs the call in a child, which is killed after some seconds if the call does not return. The
+// result is then KILLED.
 int populate(void *address, size_t length) {
     pid_t child = fork();
     if (child < 0) return errno;
@@ -32,7 +35,8 @@ int populate(void *address, size_t length) {
 
 static void go_on(int fd, void *map, bool maps) {
     char byte;
-    // From Linux 6.19 on a refused read that fills pages is EIO: docs/conformance.md, “What differs”.
+    // Since Linux 6.19 a refused read that fills pages fails with EIO: docs/conformance.md, “What
+    // differs”.
     bool loses_errors = is_since(6, 19);
     for (;;) {
         int result = maps ? RESULT(madvise(map, PAGE, MADV_POPULATE_READ)) : RESULT(pread(fd, &byte, 1, 0));
@@ -41,8 +45,8 @@ static void go_on(int fd, void *map, bool maps) {
     }
 }
 
-// again FILE read|populate: opens and maps it; after a line asks for its first page without a pause, until the next line. Says how it ended: “SIGKILL” for the end that it was given,
-// or what it got that was no refusal.
+// again FILE read|populate: opens and maps the file. After a line it reads its first page without a pause, until the next line. It prints
+// how the attempts ended: “SIGKILL” for its own signal, or the first result that was not a refusal.
 int run_again(const char *file, const char *how) {
     int fd = open(file, O_RDONLY | O_CLOEXEC);
     void *map = fd < 0 ? MAP_FAILED : mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
@@ -56,7 +60,7 @@ int run_again(const char *file, const char *how) {
     if (child == 0) go_on(fd, map, !strcmp(how, "populate"));
     puts("begun");
     fflush(stdout);
-    // Whether or not there is a line: it must not outlive this process.
+    // Kills the child at the end of input too, because it must not outlive this process.
     char *told = fgets(line, sizeof line, stdin);
     int status = 0;
     kill(child, SIGKILL);

@@ -1,4 +1,5 @@
-// call NAME ARGUMENT…: one system call, and the name of its errno; for what shell tools hide behind fallbacks.
+// call NAME ARGUMENT…: makes one system call and prints the name of its errno. Shell tools hide
+// some calls behind fallbacks.
 #include "probe.h"
 #include <sys/statfs.h>
 #include <sys/xattr.h>

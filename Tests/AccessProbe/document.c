@@ -35,7 +35,8 @@ static void report(int index) {
     if (index == 0) printf(" cwd=%s", result_name(listing(".")));
 }
 
-// document FILE...: opens and maps each, and stands in the first one's directory. For each line it reads it says what all that gives by now. The files begin with an “a”.
+// document FILE...: opens and maps each file, and changes to the first one's directory. For each
+// line it prints the present results of all these accesses. Each file begins with an “a”.
 int run_document(int count, char **paths) {
     if (count > MOST) count = MOST;
     catch_bus();

@@ -1,7 +1,8 @@
 #include "probe.h"
 #include <pthread.h>
 
-// Operations on a source that is going to hang: everything is opened before, and done when a line comes.
+// Operations on a source that is about to hang. All files are opened first, and the operations
+// begin after a line.
 
 enum { MAX_LATE = 512, STEP = 1 << 20 };
 
@@ -44,13 +45,14 @@ static int opened_before(const char *operation, const char *path) {
     return fd;
 }
 
-// late OPERATION PATH [THREADS]: prepares, says "ready", waits for a line, does it in so many threads (each at another
-// MiB of the file), and says the result of each.
+// late OPERATION PATH [THREADS]: prepares, prints "ready", and waits for a line. Each thread then
+// does the operation at another MiB of the file, and its result is printed.
 int run_late(const char *operation, const char *path, int threads) {
     static struct late all[MAX_LATE];
     static pthread_t ids[MAX_LATE];
     if (threads < 1 || threads > MAX_LATE) return 2;
-    // Each with an open file of its own, as different programs have: the kernel reads ahead for each open file by itself.
+    // Each thread has its own open file, like separate programs, because the kernel reads ahead for
+    // each open file separately.
     static int fds[MAX_LATE];
     for (int i = 0; i < threads; i++) fds[i] = opened_before(operation, path);
     puts("ready");

@@ -1,6 +1,7 @@
-// Threads that use a directory in every way at once, while somebody revokes and restores it. Standard input steers:
-// “revoked” and “granted” set what must be true of the operations that begin and end after it (each is answered “ok”),
-// “stop” ends it with one JSON line for each thread.
+// Threads that use a directory in every way at once, while a test revokes and restores it. Standard
+// input steers them. “revoked” and “granted” set the rule for the operations that begin and end
+// afterwards, and each is answered with “ok”. “stop” ends the program, which prints one JSON line
+// for each thread.
 #include "probe.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,14 +10,15 @@
 
 static _Atomic unsigned epoch;  // odd while revoked
 static _Atomic bool stopping;
-// Daemons die meanwhile: what may not be done twice, and may have been done, is EIO then.
+// Daemons die meanwhile. An operation that must not be repeated, and may have been done, then fails
+// with EIO.
 static bool daemons_die;
 
 struct worker {
     const char *name;
     int (*operation)(struct probe *, struct worker *);
     struct probe *probe;
-    const char *file;  // held open, or mapped; again after each restore
+    const char *file;  // held open or mapped, opened again after each restore
     int flags;
     bool mapped;
     int fd;
@@ -113,7 +115,7 @@ static uint64_t now(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-// Takes hold of the worker's file anew: what it held before a revocation stays refused for ever.
+// Opens the worker's file again: a descriptor from before a revocation is refused for ever.
 static bool take_hold(struct worker *w) {
     if (!w->file) return true;
     int fd = open(in(w->probe, w->file), w->flags | O_CLOEXEC);
@@ -141,7 +143,7 @@ static void *work(void *argument) {
             w->succeeded++;
             if (before == after && before % 2) w->leaked++;
         } else if ((before % 2 == 0 || before != after) && w->operation == op_rename && result == ENOENT) {
-            w->number++;  // the rename before this one was refused, and took place all the same
+            w->number++;  // the previous rename was refused, but took place
         } else if (daemons_die && result == EIO && (w->operation == op_rename || w->operation == op_create)) {
             w->interrupted++;
         } else {

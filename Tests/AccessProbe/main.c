@@ -36,7 +36,7 @@ static void try_everything(struct probe *p) {
         for (const struct access *a = tables[t]; a->kind; a++) report(a, a->attempt(p));
 }
 
-// Lets everything go: close never fails, whatever was refused before.
+// Closes everything. close(2) never fails, even after a refused access.
 static void close_everything(struct probe *p) {
     const struct {
         const char *name;

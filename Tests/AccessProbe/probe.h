@@ -1,5 +1,5 @@
-// The probe: a program that holds every kind of handle below a directory and tries every kind of access with them.
-// Tests run it below a mount before a revocation, after it, and after the restore; and natively, for comparison.
+// The probe: a program that holds every kind of handle below a directory and tries every kind of access with them. Tests run it below a
+// mount before a revocation, after it, and after the restore. They also run it natively, for comparison.
 #pragma once
 #include <dirent.h>
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 enum { FILE_SIZE = 65536, PAGE = 4096, LISTED = 20, NAMES = 64 };
 
-// Results that are no errno.
+// Results other than an errno.
 enum { DONE = 0, BUS = -1, SKIPPED = -2, WRONG = -3, KILLED = -4 };
 
 struct probe {
@@ -35,12 +35,12 @@ struct probe {
     struct file_handle *handle;
 };
 
-// What the access must give once the scope is revoked.
+// The required result of the access once the scope is revoked.
 #define AFTER_REFUSED "EACCES"
 #define AFTER_BUS "SIGBUS"
-#define AFTER_FAILS "FAIL"  // any failure will do
+#define AFTER_FAILS "FAIL"  // any failure
 #define AFTER_WORKS "OK"    // close, unlock, a program's own memory, a FIFO's pipe
-#define AFTER_OPEN "ANY"    // nothing in the protocol reaches it, and it gives no content
+#define AFTER_OPEN "ANY"    // FUSE has no request for it, and it reveals no content
 
 struct access {
     const char *held, *kind, *after;

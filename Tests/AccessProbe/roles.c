@@ -17,7 +17,8 @@ static void wait_for_line(void) {
     if (!fgets(line, sizeof line, stdin)) exit(0);
 }
 
-// lock FILE fcntl|ofd|flock try|wait: takes an exclusive lock, says the result, and holds it until a line comes.
+// lock FILE fcntl|ofd|flock try|wait: takes an exclusive lock, prints the result, and holds it
+// until a line comes.
 int run_lock(int count, char **arguments) {
     (void)count;
     int fd = open(arguments[0], O_RDWR | O_CLOEXEC);
@@ -34,8 +35,8 @@ int run_lock(int count, char **arguments) {
     return 0;
 }
 
-// ranges FILE fcntl|ofd: for each line `try|wait|free START` does that with ten bytes from there, and says the result; `waiting` first
-// when it may wait.
+// ranges FILE fcntl|ofd: each line `try|wait|free START` locks or unlocks ten bytes from START, and
+// the result is printed. A line that may wait prints `waiting` first.
 int run_ranges(const char *file, const char *kind) {
     int fd = open(file, O_RDWR | O_CLOEXEC);
     if (fd < 0) fail(file);
@@ -52,8 +53,8 @@ int run_ranges(const char *file, const char *kind) {
     return 0;
 }
 
-// dirty FILE: stores 'Z' into every page of a shared mapping and never syncs it. After a line it tries to store 'Y' as
-// well, and says what the synchronisation gives.
+// dirty FILE: stores 'Z' into every page of a shared mapping and never syncs it. After a line it
+// tries to store 'Y' as well, and prints the result of msync(2).
 int run_dirty(const char *file) {
     int fd = open(file, O_RDWR | O_CLOEXEC);
     struct stat st;
@@ -70,7 +71,7 @@ int run_dirty(const char *file) {
     return 0;
 }
 
-// swap A B: exchanges the two names for as long as nobody writes a line, without a pause.
+// swap A B: exchanges the two names without a pause, until a line comes.
 int run_swap(const char *left, const char *right) {
     say("ready");
     struct pollfd input = {0, POLLIN, 0};
@@ -80,7 +81,8 @@ int run_swap(const char *left, const char *right) {
     return 0;
 }
 
-// connect SOCKET: what a stranger sees: the errno of connect, "closed" when the other side hangs up, "open" when it waits.
+// connect SOCKET: prints what a stranger sees: the errno of connect(2), "closed" when the other
+// side hangs up, "open" when it waits.
 int run_connect(const char *path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
@@ -96,7 +98,7 @@ int run_connect(const char *path) {
     return 0;
 }
 
-// seekdir DIR: every position that readdir gave leads back to the entry after it.
+// seekdir DIR: checks that every position from readdir(3) leads back to the entry after it.
 int run_seekdir(const char *path) {
     DIR *dir = opendir(path);
     if (!dir) fail(path);
@@ -126,7 +128,7 @@ int run_seekdir(const char *path) {
     return 0;
 }
 
-// stuck FILE: opens and reads a file that may never answer; says how it ended.
+// stuck FILE: opens and reads a file that may never reply, and prints the result.
 int run_stuck(const char *file) {
     say("ready");
     char bytes[PAGE];
@@ -137,7 +139,8 @@ int run_stuck(const char *file) {
     return 0;
 }
 
-// refused FILE: opens it, waits for a line, changes it in ways that only the daemon can refuse, says both results, and closes it.
+// refused FILE: opens it, waits for a line, changes it in ways that only the daemon can refuse,
+// prints both results, and closes it.
 int run_refused(const char *file) {
     int fd = open(file, O_RDWR | O_CLOEXEC);
     if (fd < 0) fail(file);
@@ -150,7 +153,7 @@ int run_refused(const char *file) {
     return 0;
 }
 
-// peek FILE: holds it open and mapped; for each line `map` or `read` says what its first byte is by that way.
+// peek FILE: holds it open and mapped. Each line `map` or `read` prints its first byte by that way.
 int run_peek(const char *file) {
     int fd = open(file, O_RDONLY | O_CLOEXEC);
     volatile unsigned char *map = fd < 0 ? MAP_FAILED : mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);

@@ -55,7 +55,8 @@ static void make_program(int dir, uid_t uid, gid_t gid) {
     close(to);
 }
 
-// Everything that `run` needs, made directly in the granted directory so that no mount has seen it.
+// Makes all files that `run` needs, directly in the granted directory, so that no mount has seen
+// them.
 int set_up(const char *dir, uid_t uid, gid_t gid) {
     int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root < 0 || fchown(root, uid, gid) || fchmod(root, 0755)) fail(dir);
@@ -89,7 +90,7 @@ static int opened(struct probe *p, const char *name, int flags) {
     return fd;
 }
 
-// The same file as `fd`, come through a socket from another place.
+// The same file as `fd`, received through a socket.
 static int passed(int fd) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair)) fail("socketpair");
@@ -112,7 +113,7 @@ static unsigned char *mapped(struct probe *p, const char *name, int protection, 
     int fd = opened(p, name, (protection & PROT_WRITE) && !(flags & MAP_PRIVATE) ? O_RDWR : O_RDONLY);
     unsigned char *address = mmap(NULL, FILE_SIZE, protection, flags, fd, 0);
     close(fd);
-    if (address == MAP_FAILED && errno == ENODEV) return NULL;  // its rows are then skipped, which is no match for OK
+    if (address == MAP_FAILED && errno == ENODEV) return NULL;  // its rows are skipped, which never equals OK
     if (address == MAP_FAILED) fail(name);
     return address;
 }
@@ -133,7 +134,8 @@ static void map_everything(struct probe *p) {
         touch(p->map_private, offset);
         store(p->map_write, offset);
     }
-    // Where memory may not be locked the row is left out, rather than passed on an unlocked page.
+    // If memory may not be locked, the row is skipped, because an unlocked page would pass it
+    // wrongly.
     if (p->map_locked && mlock(p->map_locked, PAGE)) p->map_locked = NULL;
 }
 
@@ -141,7 +143,7 @@ static void warm(struct probe *p) {
     unsigned char buffer[FILE_SIZE];
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         int fd = open(in(p, files[i]), O_RDONLY | O_CLOEXEC);
-        if (fd < 0) continue;  // “unlinked” is gone by now
+        if (fd < 0) continue;  // “unlinked” no longer exists
         if (read(fd, buffer, sizeof buffer) < 0) fail(files[i]);
         struct stat st;
         fstat(fd, &st);

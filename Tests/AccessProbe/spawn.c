@@ -21,7 +21,8 @@ int run_program(const char *path, const char *argument) {
     return WEXITSTATUS(status) == 0 ? DONE : WRONG;
 }
 
-// A program that runs from the granted directory: it answers each byte with a byte for as long as its text is there.
+// A program that runs from the granted directory. It answers each byte with a byte for as long as
+// its text can be read.
 int text_child(void) {
     char byte;
     if (write(1, "r", 1) != 1) return 1;

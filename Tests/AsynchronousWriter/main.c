@@ -1,6 +1,8 @@
 // AsynchronousWriter FILE WRITES [READERS]
-// Writes to FILE past the cache, asynchronously (io_submit(2) on a descriptor with O_DIRECT), while threads read it through the cache. After each write
-// has completed it is read through the cache, and must be what was written. Prints how many reads gave something older, and exits with 1 if any did.
+// Writes to FILE past the cache, asynchronously (io_submit(2) on a descriptor with O_DIRECT), while
+// threads read it through the cache. After a write has completed, a read through the cache must
+// return the written data. Prints the number of reads that returned older data, and exits with 1 if
+// there were any.
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/aio_abi.h>
@@ -17,7 +19,8 @@
 enum { BLOCK = 64 << 10, BLOCKS = 4, READERS_AT_MOST = 16 };
 static const char *path;
 static atomic_bool ended;
-/// The number that the last completed write of each block has written all over it. What is read later is no lower.
+/// The number that the last completed write of each block stored throughout the block. A later read
+/// must not return a lower one.
 static _Atomic uint64_t completed[BLOCKS];
 static atomic_ulong old, reads;
 

@@ -1,6 +1,9 @@
-// callers CALL PATH COUNT: so many threads that each make one call on PATH with their number in the place of %d: truncate (to one byte), empty (to
-// nothing), open (for writing), nonblock (the same with O_NONBLOCK), read, stat or directory (open it). "ready" when all have begun. A line: it says how many
-// have ended so far. The line "all": it waits for all, and says how many ended how, as "OK 3 EACCES 2".
+// callers CALL PATH COUNT: starts COUNT threads that each make one call on PATH, in which %d is
+// replaced by the thread's number.
+// CALL is truncate (to one byte), empty (truncate to nothing), open (for writing), nonblock (the
+// same with O_NONBLOCK), read, stat or directory (open it). It prints "ready" when all have begun.
+// After a line it prints how many have ended so far. After the line "all" it waits for all, and
+// prints how many ended with each result, as "OK 3 EACCES 2".
 #include "attacker.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-// copy FROM TO BYTES: copies in one call of copy_file_range(2) and prints how many bytes that were.
+// copy FROM TO BYTES: copies in one call of copy_file_range(2) and prints the number of bytes
+// copied.
 #include "attacker.h"
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// flight FILE: has a descriptor of a file nowhere but on its way through a socket (SCM_RIGHTS), where no table of /proc shows it, and says at each
-// line that comes whether it can be read once it has arrived.
+// flight FILE: keeps a descriptor of a file only in flight in a socket (SCM_RIGHTS), where no table of /proc shows it.
+// After each line it receives the descriptor and prints whether it can read the file.
 #include "attacker.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,8 @@
-// held-listing MEMORY DIRECTORY...: lists each directory into memory that does not come, so that the kernel keeps the lock of the directory, or of a page of
-// its cached listing, for as long as this program lives. MEMORY: a file whose filesystem does not give its pages, or "userfaultfd".
-// "unlisted" before it: the directories are not listed beforehand, so the kernel does not know their entries.
+// held-listing MEMORY DIRECTORY...: lists each directory into memory that never becomes available.
+// The kernel then keeps the lock of the directory, or of a page of its cached listing, for the
+// lifetime of this program.
+// MEMORY is "userfaultfd", or a file whose filesystem does not supply its pages. If the first word
+// is "unlisted", the directories are not listed first, so the kernel does not know their entries.
 #include "attacker.h"
 #include <dirent.h>
 #include <errno.h>
@@ -33,7 +35,7 @@ static void *hold(void *data) {
     return NULL;
 }
 
-// The text of a file of /proc/self/task/THREAD, or NULL where the kernel has none of that name.
+// The text of a file of /proc/self/task/THREAD, or NULL if the kernel has no file of that name.
 static const char *said_of(pid_t thread, const char *name, char *text, size_t size) {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%d/%s", thread, name);
@@ -45,11 +47,12 @@ static const char *said_of(pid_t thread, const char *name, char *text, size_t si
     return text;
 }
 
-// Whether a thread is in getdents64(2) and sleeps there.
+// Whether a thread sleeps in getdents64(2).
 static int is_held(pid_t thread) {
     char text[1024];
     if (said_of(thread, "syscall", text, sizeof text)) return strcmp(text, "running\n") != 0 && atol(text) == SYS_getdents64;
-    // User Mode Linux does not say in which call a thread is. This one sleeps in no other, but for the moment in which a page of the program comes.
+    // User Mode Linux does not report the call of a thread. This thread sleeps in no other call,
+    // except for the moment of a page fault of the program.
     for (int look = 0; look < 5; look++) {
         const char *stat = said_of(thread, "stat", text, sizeof text), *state = stat ? strrchr(stat, ')') : NULL;
         if (!state || (state[2] != 'S' && state[2] != 'D')) return 0;
@@ -58,7 +61,7 @@ static int is_held(pid_t thread) {
     return 1;
 }
 
-// Memory of which nobody ever fills a page: userfaultfd(2).
+// Memory whose pages no process ever supplies: userfaultfd(2).
 static char *unfilled(size_t size) {
     int device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
     int fd = device < 0 ? -1 : ioctl(device, USERFAULTFD_IOC_NEW, O_CLOEXEC);
@@ -90,7 +93,7 @@ int attack_held_listing(int count, char **arguments) {
     struct lister *listers = calloc((size_t)directories, sizeof *listers);
     char *small = malloc(SMALL);
     for (int i = 0; i < directories; i++) {
-        // What is listed twice is answered from the kernel's cache, where it keeps one.
+        // The second listing comes from the kernel's cache, if it has one.
         for (int turn = 0; turn < 2 && !is_unlisted; turn++) {
             int fd = open(arguments[i + 1], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
             if (fd < 0) attack_failed(arguments[i + 1]);
@@ -110,6 +113,6 @@ int attack_held_listing(int count, char **arguments) {
     }
     attack_ready();
     while (attack_wait()) {}
-    // The threads may never come back; the end of the process ends what they wait for.
+    // The threads may never return. The end of the process ends their waits.
     _exit(0);
 }

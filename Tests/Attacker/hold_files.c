@@ -1,5 +1,8 @@
-// hold_files PATH THREADS HOW: so many threads, each with a table of descriptors of its own, as processes have, open PATH again and again until it is refused: HOW is file, directory, or kept, which makes files PATH/N,
-// opens each with O_PATH and removes it. "ready", how many are held, and why it ended. A line: they let go, and it says "gone".
+// hold_files PATH THREADS HOW: starts THREADS threads, each with its own table of descriptors, like
+// processes. Each opens PATH until that is refused. HOW is file, directory, or kept. kept makes
+// files PATH/N, opens each with O_PATH and removes it.
+// It prints "ready", the number of descriptors held, and the error that ended it. After a line it
+// closes them and prints "gone".
 #include "attacker.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +39,7 @@ static void *hold(void *number) {
     error_at_end = errno;
     total += count;
     sem_post(&done);
-    // Let go: with the thread its table ends.
+    // The table of descriptors ends with the thread.
     sem_wait(&go);
     return NULL;
 }
@@ -53,7 +56,7 @@ int attack_hold_files(int count, char **arguments) {
     if (many > 64) return 2;
     sem_init(&done, 0, 0);
     sem_init(&go, 0, 0);
-    // One after the other, so that each ends by what is left for it.
+    // The threads run in sequence, so that each takes what the limits still allow.
     for (long i = 0; i < many; i++) {
         if ((errno = pthread_create(&threads[i], NULL, hold, (void *)i))) attack_failed("pthread_create");
         sem_wait(&done);

@@ -1,5 +1,5 @@
-// in-exec FILE [HELD]: waits for a line, and runs another program then. FILE is closed by that: for as long as its filesystem does not answer the kernel
-// lets nobody look at this process. HELD is open meanwhile, and in the other program.
+// in-exec FILE [HELD]: waits for a line, then runs another program. execve(2) closes FILE. While FILE's filesystem does
+// not reply, the kernel lets no process inspect this one. HELD is open meanwhile, and stays open in the other program.
 #include "attacker.h"
 #include <fcntl.h>
 #include <unistd.h>

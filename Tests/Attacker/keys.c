@@ -16,7 +16,8 @@ static void say(const char *what, long result) {
     printf("%s: %s\n", what, result == -1 ? strerror(errno) : "done");
 }
 
-/// keys start DESCRIPTION SECRET COMMAND...: becomes the command, in a new session keyring with a key; its number is in $ATTACKER_KEY.
+/// keys start DESCRIPTION SECRET COMMAND...: runs the command in a new session keyring with a key.
+/// $ATTACKER_KEY is the key's number.
 static int start(int count, char **arguments) {
     if (count < 3) return 2;
     if (keyctl(KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0) == -1) attack_failed("a session keyring");
@@ -29,7 +30,7 @@ static int start(int count, char **arguments) {
     attack_failed(arguments[2]);
 }
 
-/// keys look DESCRIPTION: says of each way to a key whether it leads there.
+/// keys look DESCRIPTION: prints for each way to a key whether it succeeds.
 static int look(const char *description) {
     const char *number = getenv("ATTACKER_KEY");
     if (!number) return 2;

@@ -1,8 +1,10 @@
-// late CALL DIRECTORY: a thread of the lowest priority makes one call on a processor that other threads keep busy, so that it processes
-// the reply late. At the first line the thread makes its call, at the second one the processor gets busy, and at the third one it is
-// idle again, and what the thread finds out about the file by then is printed: “OK”, the name of an error, or “SIGBUS”.
-// CALL: `link`, `chmod`, `truncate` and `fstat` of “file”; `lookup` of “unknown”; `create`, `mkdir` and `symlink` of “new”;
-// `list` of the directory, where “unknown” is looked for then; `fault` of a page of “file”.
+// late CALL DIRECTORY: a thread of the lowest priority makes one call on a processor that other
+// threads keep busy, so that it processes the reply late. At the first line the thread makes its
+// call, at the second one the processor gets busy, and at the third one it is idle again. Then the
+// thread inspects the file and prints the result: “OK”, the name of an error, or “SIGBUS”.
+// CALL is `link`, `chmod`, `truncate` or `fstat` of “file”, `lookup` of “unknown”, or `create`,
+// `mkdir` or `symlink` of “new”. `list` lists the directory and then looks up “unknown”. `fault`
+// reads a page of “file”.
 #include "attacker.h"
 #include <dirent.h>
 #include <errno.h>
@@ -22,7 +24,7 @@
 enum { BUSY_THREADS = 8 };
 static const char *call;
 static int directory, file;
-// What the call has told of, and is looked for by its name.
+// The name that the call has reported, and that is looked up afterwards.
 static const char *told;
 static sem_t asked;
 static atomic_bool stopped;
@@ -49,7 +51,7 @@ static const char *fault(void) {
     return *page ? "OK" : "other";
 }
 
-// Makes the call. Returns its result; the descriptor by which to look is `file` then.
+// Makes the call and returns its result. `file` is then the descriptor to inspect.
 static int make_call(void) {
     struct stat status;
     if (!strcmp(call, "link")) return linkat(directory, "file", directory, "new", 0);

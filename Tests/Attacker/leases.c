@@ -1,5 +1,5 @@
-// leases PATH COUNT [read]: takes a lease for writing, or for reading, on each of the files PATH with their number in the place of %d, and keeps it when
-// somebody comes. A line: it gives all of them back and says "given".
+// leases PATH COUNT [read]: takes a write lease, or a read lease, on each of COUNT files. %d in PATH is replaced by the
+// file's number. It ignores the signals that break a lease. After a line it removes all leases and prints "given".
 #include "attacker.h"
 #include <fcntl.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ int attack_leases(int count, char **arguments) {
         snprintf(path, sizeof path, arguments[0], i);
         files[i] = open(path, reads ? O_RDONLY : O_RDWR | O_CREAT, 0666);
         char byte;
-        // Only the files of which the kernel has pages are of interest to a withdrawal.
+        // A revocation is concerned only with files that have pages in the kernel.
         if (files[i] >= 0) (void)!pread(files[i], &byte, 1, 0);
         if (files[i] < 0 || fcntl(files[i], F_SETLEASE, reads ? F_RDLCK : F_WRLCK)) attack_failed(path);
     }

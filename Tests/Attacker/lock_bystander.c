@@ -1,5 +1,5 @@
-// lock-bystander FILE ROUNDS: how long somebody else's open, read and close of FILE take. For every line on standard input one measurement of so
-// many rounds; prints the median and the worst in microseconds.
+// lock-bystander FILE ROUNDS: measures the open, read and close of FILE by an uninvolved process. Each line on standard
+// input starts one measurement of ROUNDS rounds. It prints the median and the worst time in microseconds.
 #include "attacker.h"
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,6 +1,8 @@
-// lock-chain FILE COUNT: so many open file descriptions of FILE, each with a byte locked, each but the last waiting for the next one's: a chain
-// that whoever looks for circles has to follow. Prints how many wait, and of those who do not, with which errno how many were refused. A line
-// on standard input prints the same again.
+// lock-chain FILE COUNT: makes COUNT open file descriptions of FILE, each with a locked byte. Each
+// but the last waits for the byte of the next one, so that a deadlock check must follow the whole
+// chain.
+// It prints how many wait, and how many were refused with which errno. A line on standard input
+// prints the same again.
 #include "attacker.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -56,7 +58,7 @@ int attack_lock_chain(int count, char **arguments) {
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 16384 + 16384);
     int threads = 0;
-    // From the end of the chain, so that each one that comes makes it longer at its beginning.
+    // From the end of the chain, so that each new waiter extends it at its beginning.
     for (long place = held - 2; place >= 0; place--) {
         pthread_t thread;
         if (pthread_create(&thread, &attributes, wait_for_next, (void *)place) != 0) break;
@@ -68,6 +70,6 @@ int attack_lock_chain(int count, char **arguments) {
     attack_ready();
     say(threads);
     while (attack_wait()) say(threads);
-    // Without a word to each: the kernel lets go of all.
+    // The kernel releases all locks at exit.
     _exit(0);
 }

@@ -1,5 +1,5 @@
-// lock-many DIRECTORY COUNT: makes so many files in a directory, opens them and locks a byte of each (POSIX). Prints how many it has, and why it
-// got no more.
+// lock-many DIRECTORY COUNT: makes COUNT files in a directory, opens them and locks a byte of each
+// (POSIX). Prints the number of locks, and the error that ended it.
 #include "attacker.h"
 #include <errno.h>
 #include <fcntl.h>

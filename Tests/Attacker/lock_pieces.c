@@ -1,5 +1,5 @@
-// lock-pieces FILE COUNT: one owner locks every second byte of FILE. Prints how many pieces it got, and why not more. Then, for every line on standard
-// input, unlocks every second byte of a lock of all that lies behind, and says how often it could.
+// lock-pieces FILE COUNT: one owner locks every second byte of FILE. It prints the number of pieces, and the error that ended it. After
+// each line on standard input it locks all bytes behind them, unlocks every second one, and prints the number of unlocks.
 #include "attacker.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@ int attack_lock_pieces(int count, char **arguments) {
     attack_ready();
     while (attack_wait()) {
         off_t behind = (off_t)1 << 40;
-        // The whole becomes pieces by what is taken out of it.
+        // Each unlocked byte splits the lock of the whole range.
         int all = set(fd, F_UNLCK, 0, 0) == 0 && set(fd, F_WRLCK, behind, 0) == 0, cut = 0;
         errno = 0;
         while (all && cut < wanted && set(fd, F_UNLCK, behind + 1 + (off_t)cut * 2, 1) == 0) cut++;

@@ -1,5 +1,5 @@
-// mapping FILE HOW: maps FILE, touches its first page, and after each line says what touching the pages gives: OK or SIGBUS, the first page and the
-// second. HOW: private, shared, mergeable (KSM) or locked.
+// mapping FILE HOW: maps FILE and touches its first page. After each line it touches the first and the second page, and
+// prints OK or SIGBUS for each. HOW: private, shared, mergeable (KSM) or locked.
 #include "attacker.h"
 #include <fcntl.h>
 #include <setjmp.h>

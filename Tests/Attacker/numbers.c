@@ -1,5 +1,5 @@
-// numbers DIRECTORY...: makes every call on every name in the directories with numbers at their limits, and goes on whatever they say. It does no
-// harm to files but those in there.
+// numbers DIRECTORY...: makes every call on every name in the directories with numbers at their
+// limits, and ignores the results. It harms no files outside them.
 #include "attacker.h"
 #include <dirent.h>
 #include <fcntl.h>
@@ -51,7 +51,7 @@ static void read_and_write(int fd) {
         note(posix_fadvise(fd, offsets[i], offsets[OFFSETS - 1 - i], POSIX_FADV_WILLNEED));
         for (int j = 0; j < OFFSETS; j++) {
             note(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offsets[i], offsets[j]));
-            // What would really be allocated is refused or small.
+            // The filesystem refuses large allocations, so only small ones are made.
             if (offsets[j] <= 4096 || offsets[j] > INT64_MAX / 2) note(fallocate(fd, FALLOC_FL_KEEP_SIZE, offsets[i], offsets[j]));
             off_t from = offsets[i], to = offsets[j];
             note(copy_file_range(fd, &from, fd, &to, 4096, 0));
@@ -59,7 +59,7 @@ static void read_and_write(int fd) {
             note(copy_file_range(fd, &from, fd, &to, SIZE_MAX, 0));
         }
     }
-    // The last byte that a file can have: where does its hole begin?
+    // Writes the last byte that a file can have, so that the search for its hole reaches the limit.
     note(pwrite(fd, data, 1, INT64_MAX - 1));
     seek(fd);
     note(ftruncate(fd, 100));
@@ -128,7 +128,7 @@ static void list(int fd) {
 }
 
 static void control(int fd) {
-    // Again and again: a filesystem may say another number each time.
+    // Repeated, because a filesystem may return another number each time.
     for (int i = 0; i < 24; i++) {
         int flags = 0;
         struct fsxattr more = {0};
@@ -167,7 +167,7 @@ static void make(int directory) {
     static const dev_t devices[] = {0, 1, UINT32_MAX, UINT64_MAX, INT64_MAX};
     for (int t = 0; t < 9; t++)
         for (int d = 0; d < 5; d++) {
-            // No device that stands for one: it would be another's.
+            // No number of a real device, which would belong to another driver.
             if ((types[t] == S_IFCHR || types[t] == S_IFBLK) && d < 2) continue;
             note(mknodat(directory, "p-plainmade", types[t] | 07777, devices[d]));
             note(unlinkat(directory, "p-plainmade", 0));
@@ -204,13 +204,13 @@ static void try_directory(const char *path) {
     make(directory);
     DIR *stream = opendir(path);
     if (!stream) attack_failed(path);
-    // What is there now: names come and go.
+    // The present names: names come and go.
     char names[256][256];
     int count = 0;
     for (struct dirent *entry; count < 256 && (entry = readdir(stream));)
         if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) snprintf(names[count++], 256, "%.255s", entry->d_name);
     closedir(stream);
-    // Also where a listing fails because of one name in it.
+    // Names to try if one bad name makes the listing fail.
     static const char *const some[] = {"f-plain", "f-control", "f-random"};
     for (int i = 0; i < 3; i++)
         if (faccessat(directory, some[i], F_OK, 0) == 0) try_name(directory, some[i]);

@@ -1,6 +1,8 @@
-// outlive FILE KIND...: holds something of a file over the end of its mount's daemon, and says what it can do with it at each line that comes.
-// KIND: `map` a shared mapping that was stored to, `fd` a descriptor, `cwd` the file's directory, `thread` a descriptor that only a thread with a
-// table of its own has. What it stored and wrote is in the file's first bytes: “stored” and, at 4096, “written”.
+// outlive FILE KIND...: holds handles of a file beyond the death of its mount's daemon. After each
+// line it prints the results of using them.
+// KIND: `map` a shared mapping that was stored to, `fd` a descriptor, `cwd` the file's directory,
+// `thread` a descriptor that only a thread with its own table has. It stores “stored” into the
+// file's first bytes and writes “written” at 4096.
 #include "attacker.h"
 #include <errno.h>
 #include <fcntl.h>

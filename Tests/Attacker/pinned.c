@@ -1,7 +1,12 @@
-// pinned FILE PLACE SOURCE COUNT [lease | run]: has COUNT reads past the cache from SOURCE, whose filesystem does not answer, go to a shared mapping
-// of FILE from PLACE on, which is then unmapped, and closed for writing. The pages stay pinned, and each answered read makes them dirty, when nobody can
-// write them back. After a line it maps FILE again, by a file that it has had open for reading, and says how many pages show what was there. It says “answered” when all reads are.
-// With “lease” it has a lease for reading, which it gives up after the second line; with “run” a process that runs from FILE until then.
+// pinned FILE PLACE SOURCE COUNT [lease | run]: starts COUNT direct reads from SOURCE into a shared
+// mapping of FILE at PLACE. SOURCE's filesystem does not reply. The mapping is then unmapped and
+// FILE closed for writing.
+// The pages stay pinned. Each completed read makes them dirty when no descriptor is left to write
+// them back.
+// After a line it maps FILE again by a descriptor that was open for reading, and prints how many
+// pages show the former bytes. It prints “answered” when all reads have completed. With “lease” it
+// holds a read lease and removes it after the second line. With “run” a process runs from FILE
+// until then.
 #include "attacker.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -54,7 +59,7 @@ int attack_pinned(int count, char **arguments) {
         pthread_t thread;
         if ((errno = pthread_create(&thread, &small, read_source, NULL))) attack_failed("pthread_create");
     }
-    // The reads pin their pages before they are sent; whoever started this looks for the requests.
+    // The reads pin their pages before they are sent. The test looks for the requests.
     puts("reading");
     fflush(stdout);
     if (!attack_wait()) return 0;
@@ -66,7 +71,7 @@ int attack_pinned(int count, char **arguments) {
     if (count == 5 && !strcmp(arguments[4], "run")) {
         char *words[] = {"sleep", "600", NULL};
         if ((errno = posix_spawn(&process, arguments[0], NULL, NULL, words, NULL))) attack_failed("posix_spawn");
-        // It has loaded what it needs when it sleeps.
+        // The program has loaded all its pages when it sleeps.
         usleep(300000);
     }
     attack_ready();

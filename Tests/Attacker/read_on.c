@@ -1,5 +1,7 @@
-// read-on FILE PAGES read|map: has FILE, of which each page begins with “a”, open for writing, and reads beginnings of pages in no order, by read(2) or
-// by a mapping, until a line comes. Then it says how many beginnings it has read, how many were something else, and how many attempts were refused.
+// read-on FILE PAGES read|map: opens FILE, in which each page begins with “a”, for writing. Until a
+// line comes it reads beginnings of pages in no order, by read(2) or by a mapping.
+// Then it prints how many beginnings it has read, how many differed from “a”, and how many attempts
+// were refused.
 #include "attacker.h"
 #include <fcntl.h>
 #include <poll.h>
@@ -29,7 +31,7 @@ int attack_read_on(int count, char **arguments) {
     signal(SIGBUS, caught);
     unsigned number = 1;
     volatile long read_so_far = 0, wrong = 0, refused = 0;
-    // All of it is cached before anything is revoked.
+    // Fills the cache before a test revokes anything.
     for (long page = 0; page < pages; page++) {
         char byte;
         if (pread(file, &byte, 1, page * PAGE) != 1) attack_failed("read");

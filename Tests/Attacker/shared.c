@@ -1,4 +1,4 @@
-// What programs share without any file: abstract sockets, shared memory and queues.
+// Channels that programs share without any file: abstract sockets, shared memory and queues.
 #include "attacker.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -17,12 +17,12 @@
 static socklen_t address_of(struct sockaddr_un *address, const char *name) {
     memset(address, 0, sizeof *address);
     address->sun_family = AF_UNIX;
-    // A NUL in front: abstract.
+    // A leading NUL makes the name abstract.
     snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "%s", name + 1);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name));
 }
 
-/// shared serve NAME KEY: has one of each until its input ends. NAME begins with a slash.
+/// shared serve NAME KEY: makes one of each until its input ends. NAME begins with a slash.
 static int serve(const char *name, key_t key) {
     struct sockaddr_un address;
     socklen_t length = address_of(&address, name);
@@ -40,7 +40,7 @@ static int serve(const char *name, key_t key) {
     return 0;
 }
 
-/// shared look NAME KEY: says which of them it has reached.
+/// shared look NAME KEY: prints which of them it has reached.
 static int look(const char *name, key_t key) {
     struct sockaddr_un address;
     socklen_t length = address_of(&address, name);
@@ -49,7 +49,7 @@ static int look(const char *name, key_t key) {
     printf("queue: %s\n", mq_open(name, O_RDWR) == (mqd_t)-1 ? "no" : "yes");
     printf("file: %s\n", shm_open(name, O_RDWR, 0) == -1 ? "no" : "yes");
     printf("memory: %s\n", shmget(key, 1, 0) == -1 ? "no" : "yes");
-    // Its own it can have.
+    // Names of its own succeed.
     char own[64];
     snprintf(own, sizeof own, "/own%d", getpid());
     length = address_of(&address, own);

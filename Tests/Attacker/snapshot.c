@@ -1,4 +1,4 @@
-// Somebody who may write to the directory that a snapshot of root's is made in.
+// A user who may write to the directory in which root makes a snapshot.
 #include "attacker.h"
 #include <dirent.h>
 #include <errno.h>
@@ -20,7 +20,8 @@ static int make_directory(int at, const char *name) {
     return made;
 }
 
-// "bait" in the parent: names that also stand where the climber is to be led, and a directory that takes long to be emptied.
+// "bait" in the parent has the names to which the removal must be led, and a directory that takes
+// long to empty.
 static int make_bait(int parent, int turn, int count, char **victims) {
     int bait = make_directory(parent, "bait");
     for (int part = 0; part < 2; part++) {
@@ -41,7 +42,7 @@ static int make_bait(int parent, int turn, int count, char **victims) {
     return bait;
 }
 
-// Whether somebody else has another way to end it than by its input: a line or its end.
+// Whether the test has sent a line or closed the input, polled while the attack runs.
 static int is_told(void) {
     struct pollfd input = {.fd = 0, .events = POLLIN};
     return poll(&input, 1, 0) != 0;
@@ -61,9 +62,11 @@ static int find_staging(int parent, char *name, size_t size) {
     return found;
 }
 
-/// snapshot PARENT SNAPSHOT ELSEWHERE TURN VICTIM...: puts a directory of its own in the place of the snapshot that is being made in PARENT, makes a SNAPSHOT
-/// there so that it fails, and moves what is being removed to ELSEWHERE, where VICTIMs are that are not its own. With ELSEWHERE "-" its directory is
-/// only put there, to be published. Prints "exchanged", "moved".
+/// snapshot PARENT SNAPSHOT ELSEWHERE TURN VICTIM...: exchanges a directory of its own with the
+/// unfinished snapshot in PARENT. It makes SNAPSHOT there, so that the snapshot fails.
+/// Then it moves the directory under removal to ELSEWHERE, which contains VICTIMs of another user.
+/// With ELSEWHERE "-" it only exchanges the directory, so that it is published. It prints
+/// "exchanged" and "moved".
 int attack_snapshot(int count, char **arguments) {
     if (count < 4) return 2;
     const char *snapshot = arguments[1];
@@ -90,7 +93,8 @@ int attack_snapshot(int count, char **arguments) {
         attack_wait();
         return 0;
     }
-    // What is removed first is on its way: the rest, with whoever is in it, goes elsewhere.
+    // Once the first files are removed, the removal is inside the directory, which then moves
+    // elsewhere.
     for (char first[32], last[32];;) {
         snprintf(first, sizeof first, "f0");
         snprintf(last, sizeof last, "f%d", BAIT_FILES - 1);

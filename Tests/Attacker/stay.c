@@ -1,6 +1,8 @@
-// stay DIRECTORY NAME LATER: has a directory as its working directory, and a file in it open and mapped, and goes on using them wherever they are moved.
-// For each line it says what that gives: the name of an errno, SIGBUS or OK for the working directory's attributes, its listing, opening NAME
-// and LATER from it, opening what an O_PATH descriptor of NAME leads to, reading and writing by the open file, loading by the mapping.
+// stay DIRECTORY NAME LATER: has a directory as its working directory, and a file in it open and
+// mapped. It goes on using them wherever they are moved.
+// For each line it prints the results, each an errno's name, SIGBUS or OK: the working directory's
+// attributes, its listing, opening NAME and LATER from it, reopening an O_PATH descriptor of NAME,
+// reading and writing by the open file, loading by the mapping.
 #include "attacker.h"
 #include <dirent.h>
 #include <errno.h>

@@ -1,4 +1,5 @@
-// What another command's look for left-behind views does at its worst moment: it takes the lock of every file that nobody has locked.
+// The worst case of another command's search for left-behind views: it takes the lock of every
+// unlocked file.
 #include "attacker.h"
 #include <dirent.h>
 #include <errno.h>
@@ -10,7 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/// sweep DIRECTORY: takes locks of files run-… there until its input ends, and says how many it got.
+/// sweep DIRECTORY: takes the locks of files run-… there until its input ends, and prints how many
+/// it got.
 int attack_sweep(int count, char **arguments) {
     if (count != 1) return 2;
     int directory = open(arguments[0], O_RDONLY | O_DIRECTORY);
@@ -25,7 +27,7 @@ int attack_sweep(int count, char **arguments) {
             int file = openat(directory, entry->d_name, O_RDWR | O_NOFOLLOW);
             if (file == -1) continue;
             struct stat status;
-            // One that has lost its name since it was opened is nobody's any more.
+            // A file whose name was removed after the open belongs to no view.
             if (flock(file, LOCK_EX | LOCK_NB) == 0 && fstat(file, &status) == 0 && status.st_nlink > 0) {
                 got++;
                 usleep(2000);

@@ -1,4 +1,5 @@
-// A program that puts input into the terminal that it was given, for whoever reads there afterwards: ioctl_tty(2).
+// A program that pushes input into the terminal that it was given, for the next program that reads
+// there: ioctl_tty(2).
 #include "attacker.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +9,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/// terminal start COMMAND...: becomes the command, with a terminal of nobody's session as its standard input.
+/// terminal start COMMAND...: runs the command with a terminal that belongs to no session as its
+/// standard input.
 static int start(char **command) {
     int master = posix_openpt(O_RDWR | O_NOCTTY);
     if (master == -1 || grantpt(master) == -1 || unlockpt(master) == -1) attack_failed("a terminal");
@@ -20,11 +22,11 @@ static int start(char **command) {
 
 /// terminal push: takes the terminal for its own session, and pushes a byte into it.
 static int push(void) {
-    // Nobody else's session has it.
+    // No other session has the terminal.
     setsid();
     printf("take: %s\n", ioctl(0, TIOCSCTTY, 0) == -1 ? strerror(errno) : "done");
     printf("push: %s\n", ioctl(0, TIOCSTI, "x") == -1 ? strerror(errno) : "done");
-    // The upper half of a request is not looked at by the kernel.
+    // The kernel ignores the upper half of a request.
     printf("long: %s\n", ioctl(0, TIOCSTI | 1UL << 32, "x") == -1 ? strerror(errno) : "done");
     // TIOCL_PASTESEL
     printf("paste: %s\n", ioctl(0, TIOCLINUX, "\3") == -1 ? strerror(errno) : "done");

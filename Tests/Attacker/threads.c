@@ -1,4 +1,5 @@
-// threads COUNT: has COUNT threads, each with a stack of its own, of which the first ends. Nothing of a mount is held.
+// threads COUNT: has COUNT threads, each with its own stack, of which the first ends. It holds
+// nothing of a mount.
 #include "attacker.h"
 #include <errno.h>
 #include <pthread.h>

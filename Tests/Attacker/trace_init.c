@@ -1,4 +1,4 @@
-// A program that stops the first process of its PID namespace by tracing it, and goes: ptrace(2).
+// A program that stops the first process of its PID namespace by tracing it, and exits: ptrace(2).
 #include "attacker.h"
 #include <errno.h>
 #include <stdio.h>
@@ -15,11 +15,12 @@ static int trace(const char *what, long request, long pid) {
     return result == 0;
 }
 
-/// trace-init: says of each way whether it leads there. What it traces first is stopped, and left so.
+/// trace-init: prints for each way whether it succeeds. The first process that it traces is
+/// stopped, and stays stopped.
 int attack_trace_init(int count, char **arguments) {
     (void)count, (void)arguments;
     int holds = trace("attach", PTRACE_ATTACH, 1) + trace("wide", PTRACE_ATTACH, (long)(1UL << 32 | 1)) + trace("seize", PTRACE_SEIZE, 1);
-    // The stop takes a moment to come.
+    // The stop takes effect after a moment.
     if (holds) usleep(200000);
     return 7;
 }

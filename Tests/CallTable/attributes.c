@@ -107,7 +107,7 @@ static int change_to(const char *path) {
     return result;
 }
 static int list(const char *path) {
-    // opendir(3) looks at the path by itself.
+    // opendir(3) inspects the path itself.
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *stream = fd < 0 ? NULL : fdopendir(fd);
     if (!stream) return errno;

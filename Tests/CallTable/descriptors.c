@@ -1,4 +1,5 @@
-// Calls by descriptor and what limits them: leases, pipes, advice, mappings, ranges, the file size limit, listings that go on, mount points.
+// Calls by descriptor and their limits: leases, pipes, advice, mappings, ranges, the file size
+// limit, continued listings, mount points.
 #include "table.h"
 #include <dirent.h>
 #include <signal.h>

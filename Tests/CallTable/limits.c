@@ -1,11 +1,12 @@
-// What ends at a limit, and what a running program forbids.
+// Calls that reach a limit, and calls that a running program forbids.
 #include "table.h"
 #include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
-// More than any filesystem of a usual limit takes; where there is none, it is not reached.
+// More links than a filesystem with a usual limit allows. A filesystem without a limit allows them
+// all.
 enum { LINKS = 65100 };
 
 static void print_links(void) {
@@ -81,7 +82,8 @@ void print_limits(void) {
         if (mknod("timed", S_IFREG | 0600, 0)) fail("timed");
         int result = TRY(utimensat(AT_FDCWD, "timed", both, 0));
         if (stat("timed", &status)) fail("timed");
-        // What ext4 has no room for it cuts off; with write-back the kernel goes by its own time of change, which FUSE lets be anything.
+        // ext4 cuts off times that it cannot store. With write-back the kernel uses its own time of
+        // change, and FUSE allows any value.
         bool fits = seconds[i] >= -2147483648 && seconds[i] <= 15032385535;
         struct timespec time = fits ? status.st_mtim : status.st_atim;
         printf("limits: time %ld: %d, %lld.%09ld\n", seconds[i], result, (long long)time.tv_sec, time.tv_nsec);

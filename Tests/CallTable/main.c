@@ -1,5 +1,5 @@
-// CallTable [--sample N] DIRECTORY: prints the table (or each Nth case of it) for an empty directory, as root. Compare what it prints in
-// two places.
+// CallTable [--sample N] DIRECTORY: prints the table (or each Nth case of it) for an empty
+// directory, as root. Compare the output of two directories.
 #include "table.h"
 #include <grp.h>
 
@@ -12,7 +12,8 @@ static const struct identity {
     int groups;
 } identities[] = {{"root", 0, 0, 0}, {"user", USER, USER, 0}, {"member", 1234, 1234, 1}};
 
-// The effective user alone, so that it can go back: what access(2) goes by is the real one, so that changes as well.
+// Changes the effective user only, so that it can go back. access(2) checks the real user, so that
+// one changes as well.
 static void become(const struct identity *who) {
     gid_t group = GROUP;
     if (setgroups((size_t)who->groups, &group) || setresgid(who->gid, who->gid, 0) || setresuid(who->uid, who->uid, 0)) fail("setresuid");
@@ -23,8 +24,8 @@ static void return_to_root(void) {
 
 static void become_one(int who) { become(&identities[who]); }
 
-// A write from a wrong address by somebody who is not the owner clears set-id bits before it fails. FUSE sends the same request for that as
-// for chown(2) of neither, by which nobody is to clear them, and the write that would follow does not come (docs/conformance.md).
+// A write from a wrong address by a user other than the owner clears set-id bits before it fails. FUSE sends the same request for it as for
+// a chown(2) of neither, which must not clear them, and never the write that would follow (docs/conformance.md).
 static bool is_ruled_out(const struct identity *who, const struct call *call, const char *situation) {
     return who->groups && strcmp(call->name, "wrong addresses and offsets") == 0 && strcmp(situation, "setid") == 0;
 }
@@ -55,7 +56,7 @@ int main(int count, char **arguments) {
         fprintf(stderr, "usage, as root: %s [--sample N] DIRECTORY\n", arguments[0]);
         return 2;
     }
-    // One deeper, so that `..` is ours as well.
+    // One directory deeper, so that `..` is also part of the test.
     if (chdir(arguments[count - 1]) || mkdir("tree", 0777) || chdir("tree")) fail(arguments[count - 1]);
     make_tree();
     for (size_t i = 0; i < sizeof identities / sizeof *identities; i++)

@@ -1,4 +1,5 @@
-// What each bit of a mode allows to its owner, to the group and to others: files and directories, one line for each.
+// The rights that the bits of a mode give to the owner, to the group and to others. Each mode has one
+// line for a file and one for a directory.
 #include "table.h"
 #include <dirent.h>
 

@@ -1,6 +1,6 @@
 #include "table.h"
 
-// Opens, says what was opened, closes.
+// Opens, records the attributes of the opened object, closes.
 static int open_with(const char *path, int flags, mode_t mode) {
     int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, mode);
     if (fd < 0) return errno;
@@ -61,7 +61,8 @@ static int bad_addresses(const char *path) {
     close(fd);
     return 0;
 }
-// While it is open for writing it cannot be run; that it is a program is not looked at before.
+// A file open for writing cannot be run. The kernel checks this before it checks that the file is a
+// program.
 static int run_while_written(const char *path) {
     if (chmod(path, 0755)) return errno;
     int fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);

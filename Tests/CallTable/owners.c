@@ -1,4 +1,5 @@
-// Who may rename, remove, own and mark what: sticky and set-gid directories, owners, groups, set-id bits. One line a case.
+// The rights of each user to rename, remove, own and mark objects: sticky and set-gid directories,
+// owners, groups, set-id bits. One line a case.
 #include "table.h"
 #include <grp.h>
 
@@ -39,7 +40,8 @@ static void print_sticky(void) {
                     printf(" removed %d\n", AS(USER, false, removed("s/a", *kind)));
                     clear_tree();
                 }
-    // A directory that goes elsewhere gets another `..`, which takes the right to write it.
+    // A directory that moves to another parent gets another `..`, which needs write permission for
+    // the directory.
     for (int owner = 1; owner < 3; owner++)
         for (int mode = 0; mode < 3; mode++) {
             make_directory("s", 0777, 0, 0);

@@ -1,5 +1,5 @@
-// Every call that takes a path, with every kind of path, as several users: what each gives, one line a case. What it must give is
-// not written here: the same table of a directory beside the mount is what it is compared with.
+// Every call that takes a path, with every kind of path, as several users. Each case prints its result on one line. The
+// expected results are those of the same table for a directory beside the mount.
 #pragma once
 #include <errno.h>
 #include <fcntl.h>
@@ -17,16 +17,16 @@ enum { USER = 65534, GROUP = 4242 };
 
 struct call {
     const char *name;
-    int (*run)(const char *path);  // 0, or the errno; may set `detail`
-    bool changes;                  // the tree is made anew after it has succeeded
+    int (*run)(const char *path);  // 0, or the errno. May set `detail`
+    bool changes;                  // the tree is made again after the call has succeeded
 };
 
 extern const struct call opening_calls[], naming_calls[], attribute_calls[], looking_calls[];
-extern char detail[256];  // what a call gave besides its errno
+extern char detail[256];  // a call's results besides its errno
 
 #define TRY(call) ((call) < 0 ? errno : 0)
 
-// tree.c: what the paths lead to
+// tree.c: the objects to which the paths lead
 extern const char *const situations[];
 const char *path_of(const char *situation);  // the special ones are made here
 void make_tree(void);

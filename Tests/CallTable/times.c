@@ -1,4 +1,5 @@
-// Which times each call sets: of what it works on, and of the directory. One line a call, letters for what changed.
+// The times that each call sets, of its object and of the directory. One line a call, with a letter
+// for each changed time.
 #include "table.h"
 #include <sys/mman.h>
 #include <sys/xattr.h>
@@ -45,7 +46,8 @@ static void neither(void) { struct timespec both[] = {{0, UTIME_OMIT}, {0, UTIME
 static void refused(void) { (void)!mkdir("d/f", 0700); (void)!rmdir("d"); (void)!link("d/f", "d/f"); }
 static void look(void) { struct stat status; (void)!stat("d/f", &status); close(open("d/f", O_RDONLY | O_CLOEXEC)); }
 
-// Not truncate(2) to the same size: with write-back FUSE changes times only where the size does (docs/conformance.md).
+// truncate(2) to the same size is missing: with write-back FUSE changes times only if the size
+// changes (docs/conformance.md).
 static const struct { const char *name; void (*run)(void); } calls[] = {
     {"write", write_it}, {"write of nothing", write_nothing}, {"write behind the end", append_it},
     {"ftruncate to the same size", cut_same},
@@ -70,7 +72,7 @@ void print_times(void) {
         if (write(fd, "12345678", 8) != 8 || fsync(fd)) fail("d/f");
         struct stat before[2], after[2];
         if (fstat(fd, &before[0]) || stat("d", &before[1])) fail("stat");
-        // Longer than the clock's ticks that filesystems go by.
+        // Longer than one tick of the clock that filesystems use.
         nanosleep(&(struct timespec){0, 12000000}, NULL);
         calls[i].run();
         if (fstat(fd, &after[0]) || stat("d", &after[1])) fail("stat");

@@ -49,7 +49,7 @@ static void make_directory(const char *path, mode_t mode, uid_t owner, gid_t gro
 
 void make_tree(void) {
     umask(022);
-    // These stay when the tree is cleared.
+    // These attributes remain when the tree is cleared.
     if (chown(".", 0, 0) || chmod(".", 0777) || chown("..", 0, 0) || chmod("..", 0755)) fail(".");
     removexattr(".", "user.new"), removexattr("..", "user.new");
     make_file("file", 0644, 0, 0);
@@ -106,11 +106,11 @@ static int add_one(const char *path, const struct stat *status, int kind, struct
     char target[256];
     ssize_t length = S_ISLNK(status->st_mode) ? readlink(path, target, sizeof target) : 0;
     if (length > 0) mix(&hash, target, (size_t)length);
-    sum += hash;  // the order in which they are listed is nobody's promise
+    sum += hash;  // the order of a listing is not promised
     return 0;
 }
 
-// Names, types, modes, owners, links, sizes of everything, as one number.
+// Names, types, modes, owners, links and sizes of all objects, as one number.
 uint64_t digest(void) {
     sum = 0;
     if (nftw(".", add_one, 16, FTW_PHYS)) fail("looking at the tree");

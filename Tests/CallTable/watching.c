@@ -1,4 +1,5 @@
-// What inotify(7) tells a watcher of each change: of a directory, of two files in it, of one to move things to. One line a change.
+// The events that inotify(7) reports for each change: of a directory, of two files in it, of a
+// directory to move things to. One line a change.
 #include "table.h"
 #include <sys/inotify.h>
 #include <sys/sendfile.h>

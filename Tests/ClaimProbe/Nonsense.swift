@@ -5,7 +5,8 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// Asks the daemon of the store's mount to hand it over, and to write what it knows to this file; prints its answer.
+/// Asks the daemon of the store's mount to hand over, and to write its state to this file. Prints
+/// its reply.
 func takeOver(into path: String) throws {
     let store = try GrantStore(directory: CommandLine.arguments[1], create: false)
     let deadline = Clock.deadline(seconds: 20)
@@ -19,14 +20,15 @@ func takeOver(into path: String) throws {
     }
 }
 
-/// Says to the daemon of the store's mount what no presenter says, on a connection for each, and prints what becomes of it.
+/// Sends the daemon of the store's mount messages that no presenter sends, each on its own
+/// connection, and prints the outcome.
 func talkNonsense(_ path: [UInt8]) throws {
     let store = try GrantStore(directory: CommandLine.arguments[1], create: false)
     let record = try store.mounts()[0]
     func session() throws -> SessionClient {
         try SessionClient(socket: record.socket, directory: store.runDirectory, deadline: Clock.deadline(seconds: 10))
     }
-    /// What comes next; nil when the connection was ended.
+    /// The next message, or nil if the connection was ended.
     func next(_ client: SessionClient) -> SessionNews? {
         for _ in 0..<5_000 {
             do { if let news = try client.next() { return news } } catch { return nil }
@@ -71,7 +73,7 @@ func talkNonsense(_ path: [UInt8]) throws {
     for _ in 0..<2_001 where !isEnded { isEnded = next(crowded) == nil }
     print("too many: \(isEnded ? "ended" : "taken")")
 
-    // Whoever says that it takes for ever gets a minute.
+    // A presenter with unlimited patience gets a minute.
     let slow = try session()
     try slow.send(.present(PresentRequest(number: 1, path: path, purpose: nil, patienceMilliseconds: .max)))
     _ = next(slow)

@@ -2,9 +2,16 @@
 import GrantAdministration
 import GrantSystem
 
-/// A presenter that says what it hears. Lines tell it how to answer: `hold` nothing from now on, `answer` all that was held, `answering` at once
-/// again, `twice` at once and once more, `failing` that it could not, each with a file that is made when it is so. `cut` breaks its connections, `quit` ends it, `exec`
-/// with a file runs another program, which keeps the connections, and upon which the file is closed.
+/// A presenter that prints what it receives. Lines set how it answers from then on.
+///
+/// - `hold` answers nothing, and `answer` answers all held requests.
+/// - `answering` answers at once.
+/// - `twice` answers at once, two times.
+/// - `failing` answers that the request failed.
+/// - `cut` breaks its connections, and `quit` ends it.
+/// - `exec FILE` runs another program, which keeps the connections. Its execve(2) closes FILE.
+///
+/// `hold`, `answering`, `twice` and `failing` may name a file, which is made once they are in effect.
 final class ProbePresenter: Sendable {
     private let state = Lock((manner: "answering", held: [PresenterRequest]()))
 
@@ -31,7 +38,7 @@ final class ProbePresenter: Sendable {
             default:
                 let words = line.split(separator: " ").map(String.init)
                 state.withLock { $0.manner = words[0] }
-                // Whoever asks from now on finds it so.
+                // Requests that arrive from now on are answered in this way.
                 if words.count > 1 { close(open(words[1], O_WRONLY | O_CREAT, 0o600)) }
             }
         }
@@ -39,7 +46,7 @@ final class ProbePresenter: Sendable {
     }
 
     private func hear(_ request: PresenterRequest) {
-        // Held before it is said: `answer` may come at once.
+        // Held before it is printed, because `answer` may come at once.
         let manner = state.withLock { state in
             if state.manner == "hold" { state.held.append(request) }
             return state.manner
@@ -81,7 +88,8 @@ final class ProbePresenter: Sendable {
         execv("/bin/sleep", &words)
     }
 
-    /// Ends every connection of this process, as a daemon does that has had enough of it.
+    /// Ends every connection of this process, as a daemon does to a presenter that breaks the
+    /// rules.
     private func cut() {
         for descriptor in Int32(3)..<256 {
             var status = stat()
@@ -92,13 +100,14 @@ final class ProbePresenter: Sendable {
     }
 }
 
-/// As many presenters of one item; says how many questions were answered, when asked.
+/// Starts `count` presenters of one item. Prints the number of answered requests for each line of
+/// input.
 func presentMany(_ path: [UInt8], _ count: Int) {
     let (coordination, answered) = (coordinator(), Lock(0))
     var presentations: [Presentation] = []
     for _ in 0..<count {
-        // As long as anybody may take: on a busy machine a thousand answers do not come within the usual five seconds.
-        // And again where the daemon stands for longer than a presenter waits for it.
+        // The longest allowed time: on a busy machine a thousand replies take longer than the usual five seconds.
+        // Repeated, because the daemon may be blocked for longer than a presenter waits for it.
         var one: Presentation?
         for _ in 0..<5 where one == nil {
             one = try? Presentation(

@@ -4,15 +4,18 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-// Claims of a program of its own, for the tests: `ClaimProbe STORE many PATH COUNT`, `ClaimProbe STORE script`, and presenters:
-// `ClaimProbe STORE present PATH PATIENCE PURPOSE`, `ClaimProbe STORE presenters PATH COUNT`, `ClaimProbe STORE nonsense PATH`, `ClaimProbe STORE take-over FILE`. And what works on files and knows of
-// no claims: `ClaimProbe - load DIRECTORY THREADS`, `ClaimProbe - map FILE`.
+// Claims of a separate program for the tests:
+// `ClaimProbe STORE many PATH COUNT`, `ClaimProbe STORE script`.
+// Presenters: `ClaimProbe STORE present PATH PATIENCE PURPOSE`, `ClaimProbe STORE presenters PATH COUNT`,
+// `ClaimProbe STORE nonsense PATH`, `ClaimProbe STORE take-over FILE`.
+// Programs that use files without claims: `ClaimProbe - load DIRECTORY THREADS`, `ClaimProbe - map FILE`.
 
 setvbuf(stdout, nil, _IOLBF, 0)
 let words = CommandLine.arguments
 guard words.count >= 3 else { exit(2) }
 
-// A thousand claims are a thousand connections, and what starts the tests may give less than that, such as the kernel's own 1,024.
+// A thousand claims need a thousand connections, and the starter of the tests may allow fewer, such
+// as the kernel's own 1,024.
 var descriptors = rlimit()
 if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &descriptors) == 0 {
     descriptors.rlim_cur = max(descriptors.rlim_cur, min(descriptors.rlim_max, 65536))
@@ -24,7 +27,7 @@ func coordinator() -> FileCoordination {
     return FileCoordination(GrantAdministrator(store: store))
 }
 
-/// What the threads of `many` have done.
+/// The results of the threads of `many`.
 struct Tally: Sendable {
     var waiting: Set<Int> = []
     var inside = 0
@@ -34,8 +37,8 @@ struct Tally: Sendable {
     var errors: Set<Int32> = []
 }
 
-/// One thread for each of `count` claims for writing, all of which wait for this one. Few ask at once: a daemon is given ten seconds to say
-/// that there is something to wait for, so the fewer the slower the machine is.
+/// Starts one thread for each of `count` claims for writing, all of which wait for this one. Few ask at once, and fewer
+/// on a slower machine, because a daemon has only ten seconds to report that a claim must wait.
 func many(_ path: [UInt8], _ count: Int) throws {
     let coordination = coordinator()
     let own = try coordination.claim([.writing(path)])
@@ -70,10 +73,13 @@ func many(_ path: [UInt8], _ count: Int) throws {
     print("\(end.done) done, \(end.most) at once, \(end.failed) failed" + (end.failed > 0 ? ", error numbers \(end.errors.sorted())" : ""))
 }
 
-/// Lines: `read PATH`, `write PATH…`, each answered with `granted` or the error; `end` gives the last one back; `lost` waits for its loss. `peek` reads
-/// what is there, saved or not, `soon` waits for a fifth of a second; `as PURPOSE` names the purpose of what follows.
+/// Makes claims by lines: `read PATH` and `write PATH…` are each answered with `granted` or the
+/// error. `end` ends the last claim, and `lost` waits for its loss.
+/// `peek` reads the present data, saved or not. `soon` waits for a fifth of a second. `as PURPOSE`
+/// sets the purpose of the claims that follow.
 func script() {
-    // On a machine that is so many times slower (TestSupport's `Machine.slowness`) tests wait longer as well.
+    // On a machine that is several times slower (TestSupport's `Machine.slowness`) the patience
+    // grows by the same factor.
     let patience = 20 * max(1, getenv("GRANTFS_SLOWNESS").flatMap { Double(String(cString: $0)) } ?? 1)
     let coordination = coordinator()
     var claims: [Claim] = []
@@ -102,7 +108,8 @@ func script() {
     }
 }
 
-/// Changes files in every way until its input ends: writes all of one over, appends, saves by renaming, makes and removes.
+/// Changes files in every way until its input ends: overwrites all of a file, appends, saves by
+/// renaming, makes and removes.
 func load(_ directory: String, _ threads: Int) throws {
     let (isOver, results) = (Lock(false), Lock((done: 0, errors: [Int32](), ended: 0)))
     for number in 0..<threads {
@@ -141,7 +148,7 @@ func load(_ directory: String, _ threads: Int) throws {
     results.withLock { print("\($0.errors.count) errors \(Set($0.errors).sorted())") }
 }
 
-/// Maps a file for writing; each line is a byte that is stored at its beginning.
+/// Maps a file for writing. Each line is a byte that is stored at its beginning.
 func map(_ path: String) {
     let file = open(path, O_RDWR)
     let memory = mmap(nil, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)!

@@ -22,10 +22,12 @@ private func failure(_ text: String) -> GrantError? {
 }
 
 @Suite struct ArgumentParserTests {
-    @Test(arguments: [
-        "grant --view v --read-only /d", "grant /d --read-only --view=v", "--view v grant --read-only /d",
-        "--view=v --read-only grant /d", "grant --view v --read-only -- /d",
-    ])
+    @Test(
+        "Options may precede or follow the command",
+        arguments: [
+            "grant --view v --read-only /d", "grant /d --read-only --view=v", "--view v grant --read-only /d",
+            "--view=v --read-only grant /d", "grant --view v --read-only -- /d",
+        ])
     func optionsMayStandAnywhere(_ line: String) throws {
         let arguments = try parse(words(line))
         #expect(arguments.command == "grant")
@@ -35,57 +37,67 @@ private func failure(_ text: String) -> GrantError? {
         #expect(!arguments.wantsJSON)
     }
 
-    @Test func twoDashesEndTheOptions() throws {
+    @Test("`--` ends the options")
+    func twoDashesEndTheOptions() throws {
         let arguments = try parse(words("revoke -- --json -x --"))
         #expect(arguments.operands == words("--json -x --"))
         #expect(!arguments.wantsJSON)
     }
 
-    @Test func aDashAloneIsNoOption() throws {
+    @Test("A lone `-` is an operand")
+    func aDashAloneIsNoOption() throws {
         #expect(try parse(words("revoke -")).operands == [Array("-".utf8)])
     }
 
-    @Test func aValueMayLookLikeAnOptionOrBeEmpty() throws {
+    @Test("An option's value may look like an option or be empty")
+    func aValueMayLookLikeAnOptionOrBeEmpty() throws {
         #expect(try parse(words("grant /d --name --json")).bytes("name") == Array("--json".utf8))
         #expect(try parse(words("grant /d --name=")).bytes("name") == [])
         #expect(try parse(words("grant /d --name=a=b,c")).bytes("name") == Array("a=b,c".utf8))
     }
 
-    @Test func theLastOneCountsAndRepeatedOnesAreKept() throws {
+    @Test("The last value of an option counts, and a repeatable option keeps all")
+    func theLastOneCountsAndRepeatedOnesAreKept() throws {
         #expect(try parse(words("list --view a --view b")).text("view") == "b")
         #expect(try parse(words("mount v d -o a,b -oc --options=d")).options["options"] == words("a,b c d"))
     }
 
-    @Test func lettersMayBeJoined() throws {
+    @Test("Short options can be joined")
+    func lettersMayBeJoined() throws {
         let arguments = try parse(words("mount v d -fo ro"))
         #expect(arguments.has("foreground"))
         #expect(arguments.options["options"] == words("ro"))
         #expect(try parse(words("mount -foro v d")).options["options"] == words("ro"))
     }
 
-    @Test func bytesAreKeptAsTheyAre() throws {
+    @Test("Argument bytes are kept, and an option's text that is not UTF-8 fails")
+    func bytesAreKeptAsTheyAre() throws {
         let arguments = try parse([Array("grant".utf8), [0x2F, 0xFF, 0x0A], Array("--name=".utf8) + [0xFE]])
         #expect(arguments.operands == [[0x2F, 0xFF, 0x0A]])
         #expect(arguments.bytes("name") == [0xFE])
         #expect(throws: GrantError.self) { try arguments.text("name") }
     }
 
-    @Test(arguments: [
-        ("", "a command is missing"), ("lst", "unknown command “lst” (did you mean “list”?)"),
-        ("list extra", "“extra” is one word too many"),
-        ("grant", "DIR is missing"), ("mount v", "MOUNTPOINT is missing"), ("list --viw x", "unknown option “--viw” for list"),
-        ("list --viw x", "did you mean “--view”?"), ("list --path x", "unknown option “--path” for list"),
-        ("--path x list", "unknown option “--path” for list"), ("list --json=yes", "--json takes no value"),
-        ("list --view", "--view needs a value"), ("list -x", "unknown option “-x” for list"), ("mount v d -o", "-o needs a value"),
-        ("--nonsense", "unknown option “--nonsense”"), ("revoke --pat x", "did you mean “--path”?"),
-    ])
+    @Test(
+        "An error of the argument parser names the wrong word and exits with 2",
+        arguments: [
+            ("", "a command is missing"), ("lst", "unknown command “lst” (did you mean “list”?)"),
+            ("list extra", "“extra” is one word too many"),
+            ("grant", "DIR is missing"), ("mount v", "MOUNTPOINT is missing"), ("list --viw x", "unknown option “--viw” for list"),
+            ("list --viw x", "did you mean “--view”?"), ("list --path x", "unknown option “--path” for list"),
+            ("--path x list", "unknown option “--path” for list"), ("list --json=yes", "--json takes no value"),
+            ("list --view", "--view needs a value"), ("list -x", "unknown option “-x” for list"), ("mount v d -o", "-o needs a value"),
+            ("--nonsense", "unknown option “--nonsense”"), ("revoke --pat x", "did you mean “--path”?"),
+        ])
     func whatIsWrongIsNamed(_ line: String, _ words: String) throws {
         let error = try #require(failure(line))
         #expect(error.description.contains(words), "\(error)")
         #expect(error.exitStatus == 2)
     }
 
-    @Test(arguments: CommandLineProgram.declaration.commands.map(\.name))
+    @Test(
+        "Every command has a help text with `--store` in lines of at most 80 columns",
+        arguments: CommandLineProgram.declaration.commands.map(\.name))
     func everyCommandHasHelpAndAStore(_ name: String) throws {
         let parser = ArgumentParser(program: CommandLineProgram.declaration)
         for line in ["\(name) --help", "help \(name)", "--help \(name)", "\(name) -h", "\(name) --help --wrong", "\(name) a b c d --help"] {
@@ -101,7 +113,8 @@ private func failure(_ text: String) -> GrantError? {
         }
     }
 
-    @Test func theHelpBeginsWithFiveCommandsAndHasEachOnce() {
+    @Test("The help begins with the five everyday commands and has each command once")
+    func theHelpBeginsWithFiveCommandsAndHasEachOnce() {
         let program = CommandLineProgram.declaration
         let text = HelpText.program(program)
         let lines = text.components(separatedBy: "\n")
@@ -118,7 +131,7 @@ private func failure(_ text: String) -> GrantError? {
         #expect(program.groups.flatMap(\.commands).allSatisfy { program.command(named: $0) != nil })
     }
 
-    @Test(arguments: [("ls", "list"), ("rm x", "remove"), ("umount x", "unmount")])
+    @Test("`ls`, `rm` and `umount` are aliases of commands", arguments: [("ls", "list"), ("rm x", "remove"), ("umount x", "unmount")])
     func commandsHaveTheNamesThatOthersGiveThem(_ line: String, _ name: String) throws {
         guard case .run(let command, _) = try ArgumentParser(program: CommandLineProgram.declaration).parse(words(line)) else {
             Issue.record("\(line) does nothing")
@@ -127,7 +140,8 @@ private func failure(_ text: String) -> GrantError? {
         #expect(command.name == name)
     }
 
-    @Test(arguments: ["-r", "--ro", "--read-only"]) func readOnlyHasShortWords(_ word: String) throws {
+    @Test("`-r`, `--ro` and `--read-only` mean read-only", arguments: ["-r", "--ro", "--read-only"])
+    func readOnlyHasShortWords(_ word: String) throws {
         guard case .run(_, let arguments) = try ArgumentParser(program: CommandLineProgram.declaration).parse(words("grant \(word) x"))
         else {
             Issue.record("no command")
@@ -136,7 +150,8 @@ private func failure(_ text: String) -> GrantError? {
         #expect(arguments.has("read-only"))
     }
 
-    @Test func helpAndVersionNeedNoCommand() throws {
+    @Test("`--help` and `--version` need no command")
+    func helpAndVersionNeedNoCommand() throws {
         let parser = ArgumentParser(program: CommandLineProgram.declaration)
         guard case .help(nil) = try parser.parse(words("--help")), case .version = try parser.parse(words("--version")) else {
             Issue.record("neither help nor version")
@@ -149,7 +164,8 @@ private func failure(_ text: String) -> GrantError? {
     }
 
     /// Before the command, all commands decide together whether an option takes a value.
-    @Test func anOptionMeansTheSameInEveryCommand() {
+    @Test("An option takes a value in all commands or in none")
+    func anOptionMeansTheSameInEveryCommand() {
         let program = CommandLineProgram.declaration
         var known: [String: Bool] = [:]
         // The words after these options decide their meaning before the command.

@@ -16,6 +16,7 @@ import Testing
     }
 
     @Test(
+        "Completion offers the matching words",
         arguments: [
             (["unm"], ["unmount"]), (["revoke", ""], ["docs", "site", "my files"]), (["revoke", "docs", "s"], ["site"]),
             (["revoke", "--view", ""], ["default", "web"]), (["revoke", "--view", "web", ""], ["site"]),
@@ -29,20 +30,24 @@ import Testing
         #expect(words(line) == expected ?? words([""]))
     }
 
-    @Test func hiddenCommandsAndOptionsAreNotOffered() throws {
+    @Test("Completion offers no hidden command or option")
+    func hiddenCommandsAndOptionsAreNotOffered() throws {
         let commands = try #require(words([""]))
         #expect(commands.contains("grant") && !commands.contains("look") && !commands.contains("complete"))
         let options = try #require(words(["mount", "--"]))
         #expect(options.contains("--foreground") && !options.contains("--ready-fd"))
     }
 
-    @Test(arguments: [(["grant", ""], Completion.Answer.directories), (["mount", "web", ""], .directories)])
+    @Test(
+        "Completion leaves directories to the shell",
+        arguments: [(["grant", ""], Completion.Answer.directories), (["mount", "web", ""], .directories)])
     func whatTheShellKnowsIsLeftToIt(_ line: [String], _ expected: Completion.Answer) {
         #expect(Completion(program: CommandLineProgram.declaration).answer(to: line) { _, _, _ in [] } == expected)
     }
 
     /// If one fails, `make manual` regenerates the page.
-    @Test func theManualSaysWhatIsDeclared() throws {
+    @Test("The manual page has the declared synopsis and options")
+    func theManualSaysWhatIsDeclared() throws {
         let page = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../docs/man/grantfs.1").standardized
         let text = try String(contentsOf: page, encoding: .utf8)
         #expect(text.contains(ManualText.synopsis(of: CommandLineProgram.declaration)))

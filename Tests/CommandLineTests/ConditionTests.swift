@@ -6,7 +6,8 @@ import Testing
 @Suite struct ConditionTests {
     private static let script = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../.ci/test-skips").standardized.path
 
-    @Test func theScriptFindsWhatTheTestsFind() throws {
+    @Test("`test-skips` finds the same conditions as the tests")
+    func theScriptFindsWhatTheTestsFind() throws {
         func word(_ value: Bool) -> String { value ? "yes" : "no" }
         let lines = try Command.run([ConditionTests.script, "--conditions"], within: 30).orThrow().lines
         #expect(
@@ -17,7 +18,8 @@ import Testing
     }
 
     /// From the sources, so that a new condition is counted without a line of its own.
-    @Test func itReadsTheConditionsOfTheTests() throws {
+    @Test("`test-skips` reads the conditions from the test sources")
+    func itReadsTheConditionsOfTheTests() throws {
         let text = try Command.run(["env", "-u", "GRANTFS_LONG_TESTS", ConditionTests.script], within: 30).orThrow().text
         #expect(text.contains("GRANTFS_LONG_TESTS is not set: "), "\(text)")
         let parts = text.split(separator: " ")

@@ -13,12 +13,14 @@ import Testing
 
     private func numbers(_ ring: EventRing, after mark: EventMark?) -> [UInt64] { ring.after(mark).events.map(\.event.number) }
 
-    @Test func whoBeginsGetsNothingThatWasBefore() {
+    @Test("A new watcher of an event ring gets no earlier events")
+    func whoBeginsGetsNothingThatWasBefore() {
         let (events, hasMissed) = ring(10).after(nil)
         #expect(events.isEmpty && !hasMissed)
     }
 
-    @Test func whoComesBackMissesNothing() {
+    @Test("A returning watcher of an event ring gets every event since its mark")
+    func whoComesBackMissesNothing() {
         var ring = ring(10)
         let mark = ring.mark
         #expect(mark.number == 10 && numbers(ring, after: mark).isEmpty)
@@ -28,7 +30,8 @@ import Testing
         #expect(numbers(ring, after: EventMark(epoch: ring.epoch, number: 109)) == [110])
     }
 
-    @Test func moreThanIsKeptIsSaidToBeMissed() throws {
+    @Test("An event ring reports the events missed beyond its capacity")
+    func moreThanIsKeptIsSaidToBeMissed() throws {
         var ring = ring(1)
         let mark = ring.mark
         for _ in 0..<3 * EventRing.capacity { _ = ring.add(.claimWaits, [], pid: 3) }
@@ -42,14 +45,16 @@ import Testing
         #expect(ring.after(EventMark(epoch: ring.epoch, number: first - 2)).hasMissed)
     }
 
-    @Test func aNumberOfAnotherMountIsNone() {
+    @Test("A mark of another mount makes an event ring report missed events")
+    func aNumberOfAnotherMountIsNone() {
         let (old, new) = (ring(50), ring(3))
         let (events, hasMissed) = new.after(old.mark)
         #expect(hasMissed && events.count == 3)
     }
 
     /// A client says where it was, and may say anything.
-    @Test func anyNumberIsAnswered() {
+    @Test("An event ring answers any event number")
+    func anyNumberIsAnswered() {
         var ring = ring(10)
         for number in [0, 1, UInt64.max - 1, .max] { _ = ring.after(EventMark(epoch: ring.epoch, number: number)) }
         #expect(numbers(ring, after: EventMark(epoch: ring.epoch, number: .max)).isEmpty)

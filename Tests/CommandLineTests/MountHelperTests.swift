@@ -14,15 +14,17 @@ import Testing
         return (output.text.split(separator: "|").map(String.init), output.status)
     }
 
-    @Test(arguments: [
-        (["v", "/d"], ["mount", "--", "v", "/d"]),
-        (["v", "/d", "-o", "rw,a b"], ["mount", "--options=rw,a b", "--", "v", "/d"]),
-        (["v", "/d", "-sfnv", "-o", "rw"], ["mount", "--sloppy", "--fake", "--options=rw", "--", "v", "/d"]),
-        (["-n", "-o", "a", "v", "-ob", "/d", "-s"], ["mount", "--sloppy", "--options=a,b", "--", "v", "/d"]),
-        (["v", "/d", "-t", "fuse.grantfs"], ["mount", "--", "v", "/d"]),
-        (["-nv", "--", "-v", "/d"], ["mount", "--", "-v", "/d"]),
-        (["my view", "/d\ne"], ["mount", "--", "my view", "/d\ne"]),
-    ])
+    @Test(
+        "The words of mount(8) are passed to `grantfs mount`",
+        arguments: [
+            (["v", "/d"], ["mount", "--", "v", "/d"]),
+            (["v", "/d", "-o", "rw,a b"], ["mount", "--options=rw,a b", "--", "v", "/d"]),
+            (["v", "/d", "-sfnv", "-o", "rw"], ["mount", "--sloppy", "--fake", "--options=rw", "--", "v", "/d"]),
+            (["-n", "-o", "a", "v", "-ob", "/d", "-s"], ["mount", "--sloppy", "--options=a,b", "--", "v", "/d"]),
+            (["v", "/d", "-t", "fuse.grantfs"], ["mount", "--", "v", "/d"]),
+            (["-nv", "--", "-v", "/d"], ["mount", "--", "-v", "/d"]),
+            (["my view", "/d\ne"], ["mount", "--", "my view", "/d\ne"]),
+        ])
     func whatMountPassesReachesTheCommand(_ words: [String], _ expected: [String]) throws {
         let result = try run(words)
         #expect(result.words == expected)
@@ -43,7 +45,9 @@ import Testing
         #expect(try run([real + "/other", real], in: place).words == ["mount", "--", real + "/other", real])
     }
 
-    @Test(arguments: [[], ["v"], ["v", "/d", "x"], ["v", "/d", "-q"], ["v", "/d", "-o"], ["v", "/d", "-N", "1"]])
+    @Test(
+        "The mount helper refuses wrong words with status 1",
+        arguments: [[], ["v"], ["v", "/d", "x"], ["v", "/d", "-q"], ["v", "/d", "-o"], ["v", "/d", "-N", "1"]])
     func wrongWordsAreRefused(_ words: [String]) throws {
         let result = try run(words)
         #expect(result.words.isEmpty)
@@ -51,7 +55,7 @@ import Testing
     }
 
     /// 1 means wrong words to mount(8), 32 that the mount failed.
-    @Test(arguments: [(1, 32), (2, 1), (3, 32), (134, 2)] as [(Int32, Int32)])
+    @Test("The mount helper maps the exit status to that of mount(8)", arguments: [(1, 32), (2, 1), (3, 32), (134, 2)] as [(Int32, Int32)])
     func theStatusIsOneThatMountKnows(_ status: Int32, _ expected: Int32) throws {
         #expect(try run(["v", "/d"], status: status).status == expected)
     }

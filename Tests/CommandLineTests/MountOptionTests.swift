@@ -10,37 +10,44 @@ private func options(_ lists: String..., sloppy: Bool = false) throws(GrantError
 }
 
 @Suite struct MountOptionTests {
-    @Test func nothingIsTheDefault() throws {
+    @Test("Neutral mount options equal the defaults")
+    func nothingIsTheDefault() throws {
         #expect(try options("") == MountOptions())
         #expect(try options("defaults,rw,nosuid,nodev,default_permissions") == MountOptions())
         #expect(try options("user,noauto,nofail,_netdev,x-systemd.automount,x-gvfs-show,X-mount.mkdir=0755,x-a=b") == MountOptions())
     }
 
-    @Test func eachIsRead() throws {
+    @Test("Each mount option is read")
+    func eachIsRead() throws {
         let all = try options("ro,allow_other,suid,dev,noexec,noatime,nodiratime,submounts,cache=exclusive,store=/a b")
         #expect(all.readOnly && all.allowOther && all.allowSetID && all.allowDevices && all.noExecute && all.noAccessTime && all.submounts)
         #expect(all.noDirectoryAccessTime && all.cache == .exclusive)
         #expect(all.store == "/a b")
     }
 
-    @Test func theLastOneCounts() throws {
+    @Test("The last of contradicting mount options counts")
+    func theLastOneCounts() throws {
         #expect(try options("ro,rw") == MountOptions())
         #expect(try options("rw", "ro").readOnly)
         #expect(try options("suid,dev,noexec,noatime,nodiratime", "nosuid,nodev,exec,atime,diratime") == MountOptions())
     }
 
-    @Test func commasCanBeEscaped() throws {
+    @Test("Escaped commas and backslashes belong to a mount option's value")
+    func commasCanBeEscaped() throws {
         #expect(try options("store=/a\\,b\\\\c,ro").store == "/a,b\\c")
     }
 
-    @Test func remountIsNoticed() throws {
+    @Test("The mount option `remount` is recognised")
+    func remountIsNoticed() throws {
         var parser = MountOptionParser()
         try parser.read("ro,nosuid,nodev,relatime,remount,user_id=0,group_id=0,default_permissions,max_read=1")
         #expect(parser.isRemount)
         #expect(parser.options.readOnly)
     }
 
-    @Test(arguments: ["foo", "cache", "cache=", "cache=all", "store=", "store", "store=relative", "ro=1", "allow_othre", "sync"])
+    @Test(
+        "An unknown or invalid mount option is named and fails with status 2",
+        arguments: ["foo", "cache", "cache=", "cache=all", "store=", "store", "store=relative", "ro=1", "allow_othre", "sync"])
     func whatIsUnknownIsNamed(_ word: String) throws {
         let error = #expect(throws: GrantError.self) { try options("rw,\(word)") }
         let name = try #require(word.split(separator: "=").first)
@@ -48,7 +55,8 @@ private func options(_ lists: String..., sloppy: Bool = false) throws(GrantError
         #expect(error?.description.contains(name) == true)
     }
 
-    @Test func sloppyPassesOverWhatIsUnknown() throws {
+    @Test("A sloppy mount ignores unknown options but no invalid value")
+    func sloppyPassesOverWhatIsUnknown() throws {
         #expect(try options("foo,bar=1,ro", sloppy: true).readOnly)
         #expect(throws: GrantError.self) { try options("cache=all", sloppy: true) }
     }

@@ -8,7 +8,8 @@ import Testing
 @Suite struct SandboxBarrierTests {
     private func end(of barrier: SandboxBarrier) -> Int32 { fcntl(barrier.file.number, F_DUPFD_CLOEXEC, 3) }
 
-    @Test func whoReadsGoesOnWhenItIsReleased() throws {
+    @Test("The reader of a released sandbox barrier gets end of file")
+    func whoReadsGoesOnWhenItIsReleased() throws {
         let barrier = try SandboxBarrier()
         let file = end(of: barrier)
         defer { close(file) }
@@ -20,7 +21,8 @@ import Testing
         #expect(read(file, &byte, 1) == 0)
     }
 
-    @Test func whoReadsFailsWhenItIsNotReleased() throws {
+    @Test("The reader of an unreleased sandbox barrier fails with ECONNRESET")
+    func whoReadsFailsWhenItIsNotReleased() throws {
         var barrier: SandboxBarrier? = try SandboxBarrier()
         let file = end(of: try #require(barrier))
         defer { close(file) }
@@ -29,7 +31,10 @@ import Testing
         #expect(read(file, &byte, 1) == -1 && errno == ECONNRESET)
     }
 
-    @Test(.enabled(if: Machine.hasSandboxes, "needs bubblewrap"), arguments: [true, false])
+    @Test(
+        "bubblewrap starts the program only after the barrier is released",
+        .enabled(if: Machine.hasSandboxes, "needs bubblewrap"),
+        arguments: [true, false])
     func bubblewrapBeginsNothingUnlessItIsReleased(isReleased: Bool) throws {
         var barrier: SandboxBarrier? = try SandboxBarrier()
         let words = ["bwrap", "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--ro-bind-data", "3", "/tmp/file", "--", "true"]

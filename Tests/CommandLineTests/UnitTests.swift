@@ -40,14 +40,16 @@ import Testing
         return try run("systemd-analyze", words + [directory + "/grantfs@.service"], in: directory)
     }
 
-    @Test(.enabled(if: isThere, "systemd-analyze is not installed")) func systemdFindsNothingWrongWithTheUnits() throws {
+    @Test("`systemd-analyze` accepts the mount units", .enabled(if: isThere, "systemd-analyze is not installed"))
+    func systemdFindsNothingWrongWithTheUnits() throws {
         for (kind, words) in [("system", ["verify", "--man=no"]), ("user", ["--user", "verify", "--man=no"])] {
             let result = try analyze(kind, words)
             #expect(result.status == 0 && result.text.isEmpty, "\(kind): \(result.text)")
         }
     }
 
-    @Test(.enabled(if: isThere, "systemd-analyze is not installed")) func systemdFindsNothingWrongWithTheServiceOfRootsStore() throws {
+    @Test("`systemd-analyze` accepts the units of the system service", .enabled(if: isThere, "systemd-analyze is not installed"))
+    func systemdFindsNothingWrongWithTheServiceOfRootsStore() throws {
         try inDirectory { directory in
             try FileManager.default.createSymbolicLink(atPath: directory + "/grantfs", withDestinationPath: "/bin/true")
             let names = ["grantfs-system@.service", "grantfs-system.socket"]
@@ -62,12 +64,14 @@ import Testing
     }
 
     /// Threshold in tenths. The rest is open because a mount that all users see needs it.
-    @Test(.enabled(if: isThere, "systemd-analyze is not installed")) func theDaemonHasLittleThatItDoesNotNeed() throws {
+    @Test("The exposure score of the system unit stays below the threshold", .enabled(if: isThere, "systemd-analyze is not installed"))
+    func theDaemonHasLittleThatItDoesNotNeed() throws {
         let result = try analyze("system", ["security", "--offline=yes", "--threshold=50"])
         #expect(result.status == 0, "\(result.text.split(separator: "\n").last ?? "")")
     }
 
     @Test(
+        "The sysusers and tmpfiles files create the user and its directories",
         .enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/systemd-sysusers"), "systemd-sysusers is not installed"),
         .enabled(if: geteuid() == 0, "needs root"))
     func systemdMakesTheUserAndTheDirectories() throws {
@@ -87,7 +91,8 @@ import Testing
     }
 
     /// With a mount namespace of the service's own, no other process would see its mount.
-    @Test(arguments: ["system", "user"]) func noUnitHasAMountNamespaceOfItsOwn(_ kind: String) throws {
+    @Test("No mount unit has a mount namespace of its own", arguments: ["system", "user"])
+    func noUnitHasAMountNamespaceOfItsOwn(_ kind: String) throws {
         let unit = try String(contentsOfFile: "\(Self.units)/\(kind)/grantfs@.service", encoding: .utf8)
         let settings = unit.split(separator: "\n").filter { !$0.hasPrefix("#") }.map { String($0.prefix { $0 != "=" }) }
         let unsharing = [

@@ -1,8 +1,10 @@
-// Feeds bytes to everything that reads bytes of others: messages to and from daemons, bookmarks, requests to a probe helper and its answers. The first byte
-// says which. What can be read must give the same bytes when it is written, read and written again; whatever else the bytes are, it must be refused
-// and not end the process.
+// Feeds bytes to every decoder of foreign data: messages to and from daemons, bookmarks, requests
+// to a probe helper and its answers. The first byte selects the decoder.
+// A value that can be decoded must give the same bytes when it is encoded, decoded and encoded
+// again. All other bytes must be refused without an end of the process.
 //
-// Built with -DFUZZING it is libFuzzer's program (.ci/fuzz); otherwise it reads the files and directories that it is given, once.
+// Built with -DFUZZING it is libFuzzer's program (.ci/fuzz). Otherwise it reads the files and
+// directories in its arguments once.
 import GrantControl
 import Glibc
 import GrantAdministration
@@ -32,7 +34,7 @@ func tryMessage<Message: WireMessage>(_: Message.Type, _ bytes: [UInt8]) {
     if let message = try? Message.decode(bytes) { check((try? Message.decode(message.encoded))?.encoded, message.encoded) }
 }
 
-/// What has no version before it, and need not fill the bytes.
+/// Tries a format that has no leading version and may leave bytes unused.
 func tryChoice<Choice: WireChoice>(_: Choice.Type, _ bytes: [UInt8]) {
     guard let first = readAndWritten(Choice.self, bytes) else { return }
     check(readAndWritten(Choice.self, first), first)

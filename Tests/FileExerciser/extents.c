@@ -1,4 +1,4 @@
-// fallocate's modes and copy_file_range: changes that move or remove what lies in the kernel's cache.
+// fallocate's modes and copy_file_range: changes that move or remove data in the kernel's cache.
 #include "exerciser.h"
 #include <linux/falloc.h>
 
@@ -8,7 +8,7 @@ static struct operation *self(void (*run)(struct exerciser *)) {
     return operation;
 }
 
-// Runs fallocate; false when the filesystem does not have the mode.
+// Runs fallocate. Returns false if the filesystem does not support the mode.
 static bool allocate(struct exerciser *e, void (*run)(struct exerciser *), int mode, size_t offset, size_t length) {
     note(e, self(run)->name, offset, length);
     if (fallocate(e->fd, mode, (off_t)offset, (off_t)length) == 0) return true;
@@ -82,7 +82,7 @@ static void copy(struct exerciser *e) {
     if (!choose_read(e, &from, &length)) return;
     size_t to = draw(e, e->limit);
     if (length > e->limit - to) length = e->limit - to;
-    // The two may not overlap (EINVAL).
+    // The ranges may not overlap (EINVAL).
     if (from < to + length && to < from + length) length = from < to ? to - from : from - to;
     if (length == 0) return;
     note(e, "copy_file_range", from, length);

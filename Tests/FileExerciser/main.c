@@ -1,6 +1,6 @@
 // FileExerciser [--seed N] [--seconds S | --operations N] [--size BYTES] [--behind FILE] [--without OPERATION] FILE
-// Exits with 0 and one line when everything read was what had been written. Otherwise it says what differed, the seed, and the
-// last operations, and exits with 1.
+// Exits with 0 and one line if every read returned the written data. Otherwise it prints the
+// difference, the seed, and the last operations, and exits with 1.
 #include "exerciser.h"
 #include <getopt.h>
 #include <time.h>
@@ -106,7 +106,7 @@ int main(int count, char **arguments) {
         struct operation *operation = choose(&e);
         if (!operation->refused) operation->run(&e);
     }
-    // Once more, all of it, by a fresh descriptor, and behind the mount.
+    // A last comparison of the whole file, by a new descriptor and behind the mount.
     open_all(&e);
     reads[0].run(&e);
     whole[1].run(&e);

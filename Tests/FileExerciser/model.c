@@ -30,13 +30,14 @@ bool choose_read(struct exerciser *e, size_t *offset, size_t *length) {
 }
 
 void choose_write(struct exerciser *e, size_t *offset, size_t *length) {
-    // Mostly inside or just past the end; sometimes far away, which leaves a hole.
+    // Mostly inside the file or just past its end. Sometimes far away, which leaves a hole.
     size_t reach = draw(e, 4) ? (e->size + BLOCK < e->limit ? e->size + BLOCK : e->limit) : e->limit;
     *offset = draw(e, reach);
     size_t longest = draw(e, 3) ? 3 * BLOCK : e->limit / 4;
     *length = 1 + draw(e, longest);
     if (*length > e->limit - *offset) *length = e->limit - *offset;
-    // Each write has bytes of its own, so that what is stale shows; the number of the operation is among them.
+    // Each write has its own bytes, so that stale data shows. The number of the operation is among
+    // them.
     for (size_t i = 0; i < *length; i++) e->buffer[i] = (unsigned char)((e->operation * 131u) ^ (*offset + i) ^ ((*offset + i) >> 8)) | 1;
 }
 

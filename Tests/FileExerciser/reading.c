@@ -8,7 +8,7 @@ static void read_plain(struct exerciser *e) {
     size_t offset, length;
     if (!choose_read(e, &offset, &length)) return;
     note(e, "pread", offset, length);
-    // Asked for more than there is: what comes ends where the file does.
+    // Asks for more than the file has. The data must end at the end of the file.
     ssize_t count = pread(e->fd, e->buffer, length + BLOCK > e->limit ? length : length + BLOCK, (off_t)offset);
     if (count < 0) fail_errno(e, "pread");
     size_t there = e->size - offset, asked = length + BLOCK > e->limit ? length : length + BLOCK;
@@ -37,7 +37,7 @@ static void read_mapped(struct exerciser *e) {
     unsigned char *map = mmap(NULL, length + offset - page, PROT_READ, draw(e, 2) ? MAP_SHARED : MAP_PRIVATE, e->fd, (off_t)page);
     if (map == MAP_FAILED) fail_errno(e, "mmap");
     expect(e, "mapped bytes", map + (offset - page), offset, length);
-    // What lies behind the end in its page is zero.
+    // The bytes behind the end in its page are zero.
     if (offset + length == e->size)
         for (size_t i = e->size; i & (BLOCK - 1); i++)
             if (map[i - page]) fail(e, "bytes behind the end in the last mapped page");
@@ -60,7 +60,7 @@ static void read_vector(struct exerciser *e) {
 static void read_spliced(struct exerciser *e) {
     size_t offset, length;
     if (!choose_read(e, &offset, &length)) return;
-    if (length > 32768) length = 32768;  // less than a pipe holds
+    if (length > 32768) length = 32768;  // less than the size of a pipe
     note(e, "splice", offset, length);
     int ends[2];
     if (pipe2(ends, O_CLOEXEC)) fail_errno(e, "pipe");
@@ -79,7 +79,7 @@ static void read_spliced(struct exerciser *e) {
     expect(e, "spliced bytes", e->buffer, offset, length);
 }
 
-// Data is never said to be a hole; what is said to be a hole reads as zeroes.
+// SEEK_HOLE never reports data as a hole. A reported hole reads as zeroes.
 static void seek_hole(struct exerciser *e) {
     if (e->size == 0) return;
     off_t at = (off_t)draw(e, e->size);

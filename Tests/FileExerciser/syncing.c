@@ -1,7 +1,7 @@
-// Syncing, opening anew, and the comparison with the file behind the mount.
+// Syncing, opening again, and the comparison with the file behind the mount.
 #include "exerciser.h"
 
-// After a sync, whoever looks beside the mount sees what was written.
+// After a sync, a process beside the mount sees the written data.
 static void compare_behind(struct exerciser *e) {
     if (!e->behind) return;
     int fd = open(e->behind, O_RDONLY | O_CLOEXEC);

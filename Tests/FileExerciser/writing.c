@@ -1,4 +1,4 @@
-// Ways to write, each put into the model as well.
+// Ways to write, each repeated in the model.
 #include "exerciser.h"
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -38,7 +38,7 @@ static void write_mapped(struct exerciser *e) {
     wrote(e, e->buffer, offset, length);
 }
 
-// A private mapping's changes are its own.
+// Changes of a private mapping must not reach the file.
 static void write_private(struct exerciser *e) {
     size_t offset, length;
     if (!choose_read(e, &offset, &length)) return;

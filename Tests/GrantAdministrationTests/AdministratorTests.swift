@@ -7,7 +7,8 @@ import Testing
 @testable import GrantAdministration
 
 @Suite struct AdministratorTests {
-    @Test func aGrantIsListedWithWhereItIs() throws {
+    @Test("A listed grant has its path and state")
+    func aGrantIsListedWithWhereItIs() throws {
         let bench = try Bench()
         let grant = try bench.grant("docs")
         let listed = try bench.administrator.list()
@@ -18,7 +19,8 @@ import Testing
         #expect(!listed[0].isStale)
     }
 
-    @Test func aMovedDirectoryIsFoundAndOneThatIsGoneIsUnavailable() throws {
+    @Test("A grant of a removed directory is listed as unavailable at its recorded path")
+    func aMovedDirectoryIsFoundAndOneThatIsGoneIsUnavailable() throws {
         let bench = try Bench()
         try bench.grant("docs")
         try FileManager.default.moveItem(atPath: bench.root + "/docs", toPath: bench.root + "/papers")
@@ -33,7 +35,8 @@ import Testing
         #expect(gone.path == Array((bench.root + "/docs").utf8))
     }
 
-    @Test func revokedAndExpiredOnesAreListedOnDemand() throws {
+    @Test("Revoked and expired grants are listed only on request")
+    func revokedAndExpiredOnesAreListedOnDemand() throws {
         let bench = try Bench()
         let first = try bench.grant("a")
         try bench.grant("b", expires: Instant(seconds: 1))
@@ -45,7 +48,8 @@ import Testing
         #expect(try bench.administrator.list().count == 3)
     }
 
-    @Test func revokingIsIdempotentAndRemovingForgets() throws {
+    @Test("A second revocation has no effect, and a removal frees the name")
+    func revokingIsIdempotentAndRemovingForgets() throws {
         let bench = try Bench()
         let grant = try bench.grant("a")
         #expect(try bench.administrator.revoke([grant]).map(\.grant.state) == [.revoked])
@@ -55,7 +59,8 @@ import Testing
         try bench.grant("a")
     }
 
-    @Test func aGrantIsChanged() throws {
+    @Test("The access, name and expiry of a grant can be changed")
+    func aGrantIsChanged() throws {
         let bench = try Bench()
         let grant = try bench.grant("a")
         let name = try GrantName(chosen: Array("z".utf8))
@@ -66,7 +71,8 @@ import Testing
         #expect(try bench.administrator.set(grant, access: nil, name: nil, expires: .some(nil)).grant.expires == nil)
     }
 
-    @Test func aSelectorIsANameOrAnID() throws {
+    @Test("A grant is selected by its name, its ID or the start of its ID")
+    func aSelectorIsANameOrAnID() throws {
         let bench = try Bench()
         let grant = try bench.grant("a")
         let other = try bench.grant("b", as: "a", view: "second")
@@ -88,7 +94,8 @@ import Testing
         }
     }
 
-    @Test func aNameThatPosesAsAnIDDoesNotHideIt() throws {
+    @Test("A name equal to an ID does not hide the grant with that ID")
+    func aNameThatPosesAsAnIDDoesNotHideIt() throws {
         let bench = try Bench()
         let grant = try bench.grant("a")
         let poser = try bench.grant("b", as: grant.id.description)
@@ -102,7 +109,8 @@ import Testing
         try bench.administrator.grants(reaching: Array((bench.root + "/" + path).utf8)).map(\.name.description).sorted()
     }
 
-    @Test func parentsAndChildrenReachADirectory() throws {
+    @Test("A path selects the grants of its parents and children")
+    func parentsAndChildrenReachADirectory() throws {
         let bench = try Bench()
         try bench.grant("a", as: "parent")
         try bench.grant("a/b", as: "itself", view: "second")
@@ -115,7 +123,8 @@ import Testing
         #expect(try names(bench, "") == ["child", "itself", "neighbour", "parent"])
     }
 
-    @Test func linksAndRenamesAreSeenThrough() throws {
+    @Test("A path selects its grants through links and renames")
+    func linksAndRenamesAreSeenThrough() throws {
         let bench = try Bench()
         try bench.grant("a/b", as: "itself")
         try FileManager.default.createSymbolicLink(atPath: bench.root + "/link", withDestinationPath: bench.root + "/a")
@@ -128,7 +137,8 @@ import Testing
 }
 
 @Suite struct PlacementTests {
-    @Test func theStoreIsNotGranted() throws {
+    @Test("The store and its parents cannot be granted")
+    func theStoreIsNotGranted() throws {
         let bench = try Bench()
         for name in ["store", "store/run", "."] {
             let error = #expect(throws: GrantError.self) { try bench.grant(name, as: "x") }
@@ -137,7 +147,8 @@ import Testing
         #expect(try bench.store.grants().isEmpty)
     }
 
-    @Test func placesAreComparedWithinTheirFilesystem() throws {
+    @Test("Places are compared by their position in their filesystem")
+    func placesAreComparedWithinTheirFilesystem() throws {
         let table = MountTable(
             parsing: Array(
                 """
@@ -178,7 +189,8 @@ import Testing
         #expect(String(decoding: reached.first { $0.device?.minor == 2 }?.pathInFilesystem ?? [], as: UTF8.self) == "/other")
     }
 
-    @Test func aMountpointIsPreparedOrRefused() throws {
+    @Test("A mountpoint is prepared or refused with a reason")
+    func aMountpointIsPreparedOrRefused() throws {
         let bench = try Bench()
         let view = ViewName.standard
         try bench.grant("docs")
@@ -209,7 +221,8 @@ import Testing
     }
 
     /// A command that has a mount of its own is not to wait for directories and mounts of others.
-    @Test func aTemporaryMountpointIsPreparedWithoutALookAtAnybodysDirectory() throws {
+    @Test("A temporary mountpoint is prepared without a probe of directories")
+    func aTemporaryMountpointIsPreparedWithoutALookAtAnybodysDirectory() throws {
         let bench = try Bench()
         try bench.grant("docs")
         let empty = try Mountpoint(Array(try bench.directory("empty").utf8))

@@ -8,7 +8,8 @@ import Testing
 @testable import GrantAdministration
 
 @Suite struct ChangeBroadcastTests {
-    @Test func everyMountOfTheViewIsAsked() throws {
+    @Test("A change asks every mount of its view")
+    func everyMountOfTheViewIsAsked() throws {
         let bench = try Bench()
         let handlers = [Confirming(), Confirming(), Confirming()]
         let servers = try handlers.indices.map { index in
@@ -26,7 +27,8 @@ import Testing
         #expect(handlers[0].asked.withLock { $0.last } == .apply(grants: [grant.id], timeoutMilliseconds: 10_000))
     }
 
-    @Test func aMountThatDoesNotConfirmIsNamedAndTheRecordStays() throws {
+    @Test("A change names the unconfirmed mount, and the revocation stays recorded")
+    func aMountThatDoesNotConfirmIsNamedAndTheRecordStays() throws {
         let bench = try Bench()
         let grant = try bench.grant("a")
         let (good, slow) = (Confirming(), Confirming(confirms: false))
@@ -67,7 +69,8 @@ import Testing
         #expect(access("\(bench.store.runDirectory)/a", F_OK) == 0, "and can be asked")
     }
 
-    @Test func aDeadDaemonNeedsNoConfirmationAndIsForgotten() throws {
+    @Test("A dead daemon needs no confirmation and is forgotten")
+    func aDeadDaemonNeedsNoConfirmationAndIsForgotten() throws {
         let bench = try Bench()
         let grant = try bench.grant("a")
         let own = try #require(ProcessIdentity.own)
@@ -84,7 +87,8 @@ import Testing
     }
 
     /// In another PID namespace the number is meaningless, but a daemon that answers is alive.
-    @Test func aDaemonThatAnswersIsAliveWhateverItsNumber() throws {
+    @Test("A daemon that answers counts as alive despite its recorded PID")
+    func aDaemonThatAnswersIsAliveWhateverItsNumber() throws {
         let bench = try Bench()
         let grant = try bench.grant("a")
         let server = try ControlServer(directory: bench.store.runDirectory, name: "s", handler: Confirming(confirms: false))
@@ -94,7 +98,8 @@ import Testing
         #expect(change.mounts.map(\.confirmed) == [false])
     }
 
-    @Test func aDaemonThatStartsIsWaitedFor() throws {
+    @Test("A change waits for a daemon that is starting")
+    func aDaemonThatStartsIsWaitedFor() throws {
         let bench = try Bench()
         let grant = try bench.grant("a")
         _ = try bench.register(socket: "late")
@@ -112,7 +117,8 @@ import Testing
         server.withLock { $0 }?.stop()
     }
 
-    @Test func statusTellsOfWhoDoesNotAnswer() throws {
+    @Test("`status` names the reason for a silent daemon")
+    func statusTellsOfWhoDoesNotAnswer() throws {
         let bench = try Bench()
         _ = try bench.register(socket: "none")
         let reports = try bench.administrator.status(timeout: 0.1)
@@ -125,7 +131,8 @@ import Testing
 @Suite struct HolderTests {
     /// The search uses the device, so any filesystem will do: this process holds files on that of
     /// its own directory. On btrfs, /proc/PID/maps shows another device than the subvolume's.
-    @Test func aProcessIsFoundByWhatItHolds() throws {
+    @Test("A process is found by its open file and its mapping")
+    func aProcessIsFoundByWhatItHolds() throws {
         let bench = try Bench()
         let path = bench.root + "/held\n"
         #expect(FileManager.default.createFile(atPath: path, contents: Data(repeating: 1, count: 4096)))
@@ -144,12 +151,14 @@ import Testing
         #expect(!own.command.isEmpty)
     }
 
-    @Test func nothingIsHeldOfADeviceThatIsNotThere() {
+    @Test("A device that does not exist has no holders")
+    func nothingIsHeldOfADeviceThatIsNotThere() {
         let device = DeviceNumber(major: 4095, minor: 77)
         #expect(Holder.search(of: [device], until: .max).holders.isEmpty)
     }
 
-    @Test func whoeverThereIsNoTimeToLookAtIsNamedAsSuch() throws {
+    @Test("Processes that are not inspected in time are reported as unseen")
+    func whoeverThereIsNoTimeToLookAtIsNamedAsSuch() throws {
         let device = try DeviceNumber.withoutAsking("/")
         let search = Holder.search(of: [device], until: Clock.monotonic)
         #expect(!search.unseen.isEmpty && search.unseen.allSatisfy(\.wasSkipped))

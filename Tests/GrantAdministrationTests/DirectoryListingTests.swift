@@ -5,7 +5,8 @@ import Testing
 @testable import GrantAdministration
 
 @Suite struct DirectoryListingTests {
-    @Test func directoriesAndLinksAreToldApartAndLinksAreNotFollowed() throws {
+    @Test("A directory listing separates directories and links and follows no link")
+    func directoriesAndLinksAreToldApartAndLinksAreNotFollowed() throws {
         let base = NSTemporaryDirectory() + "grantfs-listing-\(UUID())"
         defer { try? FileManager.default.removeItem(atPath: base) }
         for name in ["a", ".b", "日"] {
@@ -26,7 +27,8 @@ import Testing
         #expect(listing.linksToDirectories(probe: .inProcess) == [Array("to-a".utf8)])
     }
 
-    @Test func whatCannotBeListedSaysWhy() {
+    @Test("A failed directory listing names its cause")
+    func whatCannotBeListedSaysWhy() {
         for (path, cause) in [("/nowhere/at/all", "No such file or directory"), ("/dev/null", "Not a directory")] {
             let error = #expect(throws: GrantError.self) { try DirectoryListing.of(Array(path.utf8), probe: .inProcess) }
             #expect(error?.cause == cause)

@@ -32,7 +32,8 @@ import Testing
         ]
     }
 
-    @Test func readAsTheyWereWritten() {
+    @Test("Messages of the probe are read back unchanged")
+    func readAsTheyWereWritten() {
         for question in questions {
             var writer = BinaryWriter()
             question.write(to: &writer)
@@ -49,7 +50,8 @@ import Testing
         }
     }
 
-    @Test func areNothingWhenTheyWereCut() {
+    @Test("A truncated message of the probe is refused")
+    func areNothingWhenTheyWereCut() {
         for question in questions {
             var writer = BinaryWriter()
             question.write(to: &writer)
@@ -69,7 +71,8 @@ import Testing
     }
 
     /// A helper that says nothing, ends at once, or does not exist.
-    @Test func areAnsweredWhateverTheHelperDoes() throws {
+    @Test("Questions to a failing probe helper are answered")
+    func areAnsweredWhateverTheHelperDoes() throws {
         let bench = try Bench()
         let directory = Array(try bench.directory("a").utf8)
         for arguments in [["sh", "-c", "exit 1"], ["sh", "-c", "printf '\\0\\0\\0\\1x' >&3"]] {
@@ -83,7 +86,8 @@ import Testing
     }
 
     /// A helper that is at work for longer than a filesystem may take, and then answers: it had no processor, perhaps.
-    @Test func areAnsweredByAHelperThatIsLateForNoFilesystem() throws {
+    @Test("The late answer of a probe helper counts unless a filesystem hangs")
+    func areAnsweredByAHelperThatIsLateForNoFilesystem() throws {
         let bench = try Bench()
         let directory = Array(try bench.directory("a").utf8)
         var writer = BinaryWriter()
@@ -102,7 +106,8 @@ import Testing
         }
     }
 
-    @Test func aPathIsMadePlainByItsWordsAlone() {
+    @Test("A path is made canonical by its words alone")
+    func aPathIsMadePlainByItsWordsAlone() {
         for (given, plain) in [("/", "/"), ("/a//b/./c/", "/a/b/c"), ("/a/../../b", "/b"), ("/a/b/..", "/a")] {
             #expect(CanonicalPath.plain(Array(given.utf8)) == Array(plain.utf8))
         }

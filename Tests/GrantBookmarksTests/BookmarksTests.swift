@@ -17,7 +17,8 @@ import Testing
         }
     }
 
-    @Test func ofACanonicalPathWhateverLeadsThere() throws {
+    @Test("A bookmark has the canonical path of its directory")
+    func ofACanonicalPathWhateverLeadsThere() throws {
         make(scratch.path + "/a")
         #expect(symlink("a", scratch.path + "/link") == 0)
         let made = try BookmarkResolver().bookmark(directory: (scratch.path + "/./link/../a//").utf8)
@@ -28,7 +29,8 @@ import Testing
         #expect(try bookmark("/").path == [0x2F])
     }
 
-    @Test func withWhatIsAboveItAndWhoMadeIt() throws {
+    @Test("A bookmark records the ancestors and the creator")
+    func withWhatIsAboveItAndWhoMadeIt() throws {
         make(scratch.path + "/up")
         make(scratch.path + "/up/a")
         let made = try bookmark(scratch.path + "/up/a")
@@ -42,7 +44,8 @@ import Testing
         #expect(renewed?.origin?.ancestors == Array(origin.ancestors.dropFirst()))
     }
 
-    @Test func notOfWhatIsNoDirectoryOrNotThere() throws {
+    @Test("A bookmark of a file or of a missing path is refused")
+    func notOfWhatIsNoDirectoryOrNotThere() throws {
         #expect(FileManager.default.createFile(atPath: scratch.path + "/file", contents: nil))
         #expect(mkfifo(scratch.path + "/fifo", 0o644) == 0)
         for (name, cause) in [
@@ -56,7 +59,8 @@ import Testing
         for path in [[], [0x2F, 0], Array(repeating: 0x2F, count: 5000)] as [[UInt8]] { #expect(refusal(path)?.code == .invalidDirectory) }
     }
 
-    @Test func notOfWhatMayNotBeRead() throws {
+    @Test("A bookmark of an unreadable directory is refused")
+    func notOfWhatMayNotBeRead() throws {
         make(scratch.path + "/closed")
         chmod(scratch.path + "/closed", 0o311)
         var error: GrantError?
@@ -79,7 +83,8 @@ import Testing
         """
     let table = MountTable(parsing: Array(TheMountTable.text.utf8))
 
-    @Test func readsEveryLineThatIsOne() {
+    @Test("The mount table parses every valid line")
+    func readsEveryLineThatIsOne() {
         #expect(table.entries.map(\.id) == [22, 27, 40, 41, 42])
         #expect(table.entry(id: 22)?.type == "proc")
         let entry = table.entry(id: 40)
@@ -92,14 +97,16 @@ import Testing
         #expect(table.entry(id: 41)?.source == [])
     }
 
-    @Test func findsTheMountOfAPath() {
+    @Test("The mount table finds the mount of a path")
+    func findsTheMountOfAPath() {
         #expect(table.entry(mountpoint: Array("/mnt".utf8))?.id == 42)
         #expect(table.entry(holding: Array("/mnt/x".utf8))?.id == 42)
         #expect(table.entry(holding: Array("/mntx".utf8))?.id == 27)
         #expect(table.entry(holding: Array("/".utf8))?.id == 27)
     }
 
-    @Test func isThereForThisProcess() throws {
+    @Test("The mount table has the mounts of this process")
+    func isThereForThisProcess() throws {
         let current = try MountTable.current()
         #expect(current.entry(mountpoint: [0x2F]) != nil)
         #expect(current.entry(holding: Array("/proc/self".utf8))?.type == "proc")
@@ -115,7 +122,8 @@ func asUser(_ body: () -> Void) {
 }
 
 @Suite struct AUUIDOfALink {
-    @Test func isReadWhateverTheFilesystemsForm() {
+    @Test("Long and short disk UUIDs are read, and malformed ones are refused")
+    func isReadWhateverTheFilesystemsForm() {
         #expect(DiskLinks.bytes(uuid: "00112233-4455-6677-8899-aabbccddeeff")?.count == 16)
         #expect(DiskLinks.bytes(uuid: "1A2B-3c4d") == [0x1A, 0x2B, 0x3C, 0x4D])
         for text in ["", "-", "1", "zz", "+1", "1A2B-3C4D-1A2B-3C4D-1A2B-3C4D-1A2B-3C4D-FF", "é1"] {
@@ -127,7 +135,8 @@ func asUser(_ body: () -> Void) {
 @Suite struct AFilesystemIsTheSame {
     let whole = FilesystemIdentity(uuid: [1], type: "ext4", fsid: 7)
 
-    @Test func byItsUUIDOrElseByWhatComesFromIt() {
+    @Test("A filesystem is identified by its UUID or its fsid")
+    func byItsUUIDOrElseByWhatComesFromIt() {
         #expect(whole.isSame(as: FilesystemIdentity(uuid: [1], type: "ext3", fsid: 7)))
         #expect(!whole.isSame(as: FilesystemIdentity(uuid: [2], type: "ext4", fsid: 7)))
         #expect(whole.isSame(as: FilesystemIdentity(uuid: [], type: "ext4", fsid: 7)))
@@ -136,13 +145,15 @@ func asUser(_ body: () -> Void) {
         #expect(!whole.isSame(as: FilesystemIdentity(uuid: [1], type: "ext4", bootID: "boot", fsid: 7)))
     }
 
-    @Test func butNotAnotherSubvolume() {
+    @Test("Another subvolume of the same volume is another filesystem")
+    func butNotAnotherSubvolume() {
         let other = FilesystemIdentity(uuid: [1], type: "btrfs", fsid: 8)
         #expect(whole.isSameVolume(as: other))
         #expect(!whole.isSame(as: other))
     }
 
-    @Test func orByWhatIsMountedWhereNothingElseTells() {
+    @Test("A filesystem without UUID and fsid is identified by its source")
+    func orByWhatIsMountedWhereNothingElseTells() {
         let host = FilesystemIdentity(uuid: [], type: "fuse.sshfs", source: [1])
         #expect(host.isSame(as: host))
         #expect(!host.isSame(as: FilesystemIdentity(uuid: [], type: "fuse.sshfs", source: [2])))

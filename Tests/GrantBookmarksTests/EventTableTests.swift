@@ -97,7 +97,10 @@ private final class Ground {
         "<!-- made by TheTableOfEvents: GRANTFS_WRITE_TABLE=1 make test ARGS='--filter TheTableOfEvents' -->", "<!-- end -->"
     )
 
-    @Test(.enabled(if: isComplete, "needs root and the mkfs of ext4, xfs and btrfs")) func isWhatTheDocumentationSays() throws {
+    @Test(
+        "The table of events is that of docs/semantics/bookmarks.md",
+        .enabled(if: isComplete, "needs root and the mkfs of ext4, xfs and btrfs"))
+    func isWhatTheDocumentationSays() throws {
         var columns: [[Event: String]] = []
         for kind in TheTableOfEvents.kinds { columns.append(try column(kind)) }
         var lines = ["| what happened | " + TheTableOfEvents.kinds.joined(separator: " | ") + " |"]

@@ -14,7 +14,8 @@ import Testing
         return (disk, try disk.mount(at: "mnt"))
     }
 
-    @Test(arguments: Disk.kinds) func whereItWas(_ kind: Disk.Kind) throws {
+    @Test("A bookmark resolves in place", arguments: Disk.kinds)
+    func whereItWas(_ kind: Disk.Kind) throws {
         let (disk, top) = try disk(kind)
         make(top + "/a")
         let mark = try bookmark(top + "/a")
@@ -27,7 +28,8 @@ import Testing
         withExtendedLifetime(disk) {}
     }
 
-    @Test(arguments: Disk.kinds) func whenItWasRenamed(_ kind: Disk.Kind) throws {
+    @Test("A bookmark follows its renamed directory", arguments: Disk.kinds)
+    func whenItWasRenamed(_ kind: Disk.Kind) throws {
         let (disk, top) = try disk(kind)
         make(top + "/a")
         let mark = try bookmark(top + "/a")
@@ -40,7 +42,8 @@ import Testing
         withExtendedLifetime(disk) {}
     }
 
-    @Test(arguments: Disk.kinds) func whenItOrWhatIsAboveItWasMoved(_ kind: Disk.Kind) throws {
+    @Test("A bookmark follows its directory that moved with a parent", arguments: Disk.kinds)
+    func whenItOrWhatIsAboveItWasMoved(_ kind: Disk.Kind) throws {
         let (disk, top) = try disk(kind)
         make(top + "/x")
         make(top + "/x/a")
@@ -56,7 +59,8 @@ import Testing
         withExtendedLifetime(disk) {}
     }
 
-    @Test(arguments: Disk.kinds) func whenItWasRemovedAndAnotherMade(_ kind: Disk.Kind) throws {
+    @Test("A directory removed and made again resolves as replaced", arguments: Disk.kinds)
+    func whenItWasRemovedAndAnotherMade(_ kind: Disk.Kind) throws {
         let (disk, top) = try disk(kind)
         make(top + "/a")
         let mark = try bookmark(top + "/a")
@@ -71,7 +75,8 @@ import Testing
         withExtendedLifetime(disk) {}
     }
 
-    @Test(arguments: Disk.kinds) func whenALinkToAnotherStandsThere(_ kind: Disk.Kind) throws {
+    @Test("A link in place of the directory resolves as replaced", arguments: Disk.kinds)
+    func whenALinkToAnotherStandsThere(_ kind: Disk.Kind) throws {
         let (disk, top) = try disk(kind)
         make(top + "/a")
         make(top + "/secret")
@@ -83,7 +88,8 @@ import Testing
         withExtendedLifetime(disk) {}
     }
 
-    @Test(arguments: Disk.kinds) func whenAFileStandsThere(_ kind: Disk.Kind) throws {
+    @Test("A file in place of the directory resolves as missing", arguments: Disk.kinds)
+    func whenAFileStandsThere(_ kind: Disk.Kind) throws {
         let (disk, top) = try disk(kind)
         make(top + "/a")
         let mark = try bookmark(top + "/a")
@@ -93,7 +99,8 @@ import Testing
         withExtendedLifetime(disk) {}
     }
 
-    @Test(arguments: Disk.kinds) func whenItWasRemovedAndRestoredFromABackup(_ kind: Disk.Kind) throws {
+    @Test("A backup in place of the directory is not taken for it", arguments: Disk.kinds)
+    func whenItWasRemovedAndRestoredFromABackup(_ kind: Disk.Kind) throws {
         let (disk, top) = try disk(kind)
         make(top + "/a")
         let mark = try bookmark(top + "/a")
@@ -107,7 +114,8 @@ import Testing
         withExtendedLifetime(disk) {}
     }
 
-    @Test func whereThisUserMayNotLook() throws {
+    @Test("A bookmark is unavailable where the user may not look")
+    func whereThisUserMayNotLook() throws {
         make(scratch.path + "/x")
         make(scratch.path + "/x/a")
         let mark = try bookmark(scratch.path + "/x/a")
@@ -117,7 +125,8 @@ import Testing
         #expect(resolveAsUser(mark) == Outcome(mark, is: .ok))
     }
 
-    @Test(arguments: Disk.kinds) func throughADescriptorThatIsHeld(_ kind: Disk.Kind) throws {
+    @Test("A bookmark resolves through a held descriptor", arguments: Disk.kinds)
+    func throughADescriptorThatIsHeld(_ kind: Disk.Kind) throws {
         let (disk, top) = try disk(kind)
         make(top + "/a")
         let made = try BookmarkResolver().bookmark(directory: (top + "/a").utf8)
@@ -133,7 +142,8 @@ import Testing
         withExtendedLifetime(disk) {}
     }
 
-    @Test(arguments: Disk.kinds) func withANameOfAnyBytes(_ kind: Disk.Kind) throws {
+    @Test("A bookmark resolves a name of any bytes", arguments: Disk.kinds)
+    func withANameOfAnyBytes(_ kind: Disk.Kind) throws {
         let (disk, top) = try disk(kind)
         let path = Array(top.utf8) + [0x2F, 0x0A, 0xFF, 0x20] + Array("\\040 (deleted)".utf8)
         #expect(withCString(path) { mkdir($0, 0o755) } == 0)
@@ -145,7 +155,8 @@ import Testing
         withExtendedLifetime(disk) {}
     }
 
-    @Test func tenThousandInTwoSeconds() throws {
+    @Test("Ten thousand bookmarks resolve within the limits of work")
+    func tenThousandInTwoSeconds() throws {
         make(scratch.path + "/top")
         var marks: [Bookmark] = []
         let maker = BookmarkResolver()

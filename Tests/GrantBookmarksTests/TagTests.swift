@@ -16,7 +16,8 @@ import Testing
         return (disk, top, try GrantBookmarksTests.tagged(top + "/a"))
     }
 
-    @Test(arguments: Disk.kinds) func isToldFromItsCopiesByItsIdentity(_ kind: Disk.Kind) throws {
+    @Test("A tagged directory is told from its copies by its identity", arguments: Disk.kinds)
+    func isToldFromItsCopiesByItsIdentity(_ kind: Disk.Kind) throws {
         let (disk, top, mark) = try tagged(on: kind)
         try run("cp", "-a", top + "/a", top + "/copy")
         #expect(BookmarkResolver().tag(at: Array((top + "/copy").utf8)) == mark.tag)
@@ -29,7 +30,8 @@ import Testing
         withExtendedLifetime(disk) {}
     }
 
-    @Test(arguments: Disk.kinds) func isNotEnteredWhenItWasRestored(_ kind: Disk.Kind) throws {
+    @Test("A restored copy with the tag is reported and never entered", arguments: Disk.kinds)
+    func isNotEnteredWhenItWasRestored(_ kind: Disk.Kind) throws {
         let (disk, top, mark) = try tagged(on: kind)
         try run("cp", "-a", top + "/a", top + "/copy")
         removeDirectory(top + "/a")
@@ -47,7 +49,8 @@ import Testing
         withExtendedLifetime(disk) {}
     }
 
-    @Test func isNotACopyInATrashNorWithAnotherTag() throws {
+    @Test("Copies in a trash or with another tag are not found")
+    func isNotACopyInATrashNorWithAnotherTag() throws {
         let (_, top, mark) = try tagged(on: .here)
         for name in ["/.Trash-0", "/.Trash-0/files", "/other"] { make(top + name) }
         try run("cp", "-a", top + "/a", top + "/.Trash-0/files/a")
@@ -56,7 +59,8 @@ import Testing
         #expect(resolve(mark) == Outcome(mark, is: .missing))
     }
 
-    @Test(arguments: Disk.imageKinds) func isLookedForAtItsPathWhenAnotherVolumeHasComeThere(_ kind: Disk.Kind) throws {
+    @Test("A copy of a tagged directory is found at its path on another volume", arguments: Disk.imageKinds)
+    func isLookedForAtItsPathWhenAnotherVolumeHasComeThere(_ kind: Disk.Kind) throws {
         let (disk, top, mark) = try tagged(on: kind)
         try run("cp", "-a", top + "/a", scratch.path + "/backup")
         try disk.unmount()
@@ -72,7 +76,8 @@ import Testing
         #expect(resolve(mark) == Outcome(mark, is: .ok))
     }
 
-    @Test func losesItAndGetsAnother() throws {
+    @Test("A tag is set, replaced and removed only on the bookmarked directory")
+    func losesItAndGetsAnother() throws {
         let (_, top, mark) = try tagged(on: .here)
         let path = Array((top + "/a").utf8)
         let other = DirectoryTag.random()
@@ -96,7 +101,8 @@ import Testing
         return try bookmark(scratch.path + "/" + names.last!)
     }
 
-    @Test func thatIsAnotherOneNowIsNotSearched() throws {
+    @Test("A search finds a directory in its renamed ancestor despite a replacement")
+    func thatIsAnotherOneNowIsNotSearched() throws {
         let mark = try made("x", "x/a")
         move(scratch.path + "/x", scratch.path + "/y")
         // The name alone would end the search in there.
@@ -104,7 +110,8 @@ import Testing
         #expect(resolveAsUser(mark) == Outcome(mark, movedTo: scratch.path + "/y/a"))
     }
 
-    @Test func thatWasMovedFarIsGoneInto() throws {
+    @Test("A search finds a directory in an ancestor that moved far")
+    func thatWasMovedFarIsGoneInto() throws {
         let mark = try made("1", "1/2", "1/2/3", "1/2/3/4", "1/up", "1/up/b", "1/up/b/a")
         // A search looks four levels below the nearest remaining directory. This directory is
         // deeper.
@@ -121,7 +128,8 @@ import Testing
 }
 
 @Suite struct AMountThatHoldsADirectory {
-    @Test func isBelievedOnlyWhereTheDirectoryIs() throws {
+    @Test("A mount's claim about the place of a directory is believed only if true")
+    func isBelievedOnlyWhereTheDirectoryIs() throws {
         let scratch = Scratch()
         for name in ["/x", "/x/a", "/y", "/other"] { make(scratch.path + name) }
         let mark = try bookmark(scratch.path + "/x/a")

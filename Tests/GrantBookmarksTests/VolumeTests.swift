@@ -9,7 +9,8 @@ import Testing
 @Suite(.serialized, .enabled(if: geteuid() == 0, "mounting needs root")) struct ABookmarkOnAVolume {
     let scratch = Scratch()
 
-    @Test(arguments: Disk.imageKinds) func waitsForItAndIsFoundAfterARemountUnderAnotherDeviceNumber(_ kind: Disk.Kind) throws {
+    @Test("A bookmark waits for its volume and is found under another device number", arguments: Disk.imageKinds)
+    func waitsForItAndIsFoundAfterARemountUnderAnotherDeviceNumber(_ kind: Disk.Kind) throws {
         let disk = try Disk(kind, in: scratch)
         var top = try disk.mount(at: "mnt")
         make(top + "/a")
@@ -39,7 +40,8 @@ import Testing
         #expect(resolveAsUser(mark) == Outcome(mark, is: .missing))
     }
 
-    @Test(arguments: Disk.imageKinds.filter { $0 != .btrfs }) func isAmbiguousWhenACopyOfTheVolumeIsThereToo(_ kind: Disk.Kind) throws {
+    @Test("A bookmark is ambiguous beside a copy of its volume", arguments: Disk.imageKinds.filter { $0 != .btrfs })
+    func isAmbiguousWhenACopyOfTheVolumeIsThereToo(_ kind: Disk.Kind) throws {
         let disk = try Disk(kind, in: scratch)
         let top = try disk.mount(at: "mnt")
         make(top + "/a")
@@ -59,7 +61,8 @@ import Testing
         #expect(resolve(b) == Outcome(b, is: .ok))
     }
 
-    @Test(arguments: Disk.kinds) func isUnavailableWhileSomethingIsMountedOverIt(_ kind: Disk.Kind) throws {
+    @Test("A bookmark is unavailable while a filesystem is mounted over its directory", arguments: Disk.kinds)
+    func isUnavailableWhileSomethingIsMountedOverIt(_ kind: Disk.Kind) throws {
         let disk = try Disk(kind, in: scratch)
         let top = try disk.mount(at: "mnt")
         make(top + "/a")
@@ -71,7 +74,8 @@ import Testing
         #expect(resolve(mark) == Outcome(mark, is: .ok))
     }
 
-    @Test(arguments: Disk.imageKinds) func isNotFoundOutsideWhatIsMountedOfTheVolume(_ kind: Disk.Kind) throws {
+    @Test("A bookmark is not found outside the mounted part of its volume", arguments: Disk.imageKinds)
+    func isNotFoundOutsideWhatIsMountedOfTheVolume(_ kind: Disk.Kind) throws {
         let disk = try Disk(kind, in: scratch)
         let top = try disk.mount(at: "mnt")
         for name in ["/part", "/part/in", "/out"] { make(top + name) }
@@ -84,7 +88,8 @@ import Testing
         #expect(resolve(outside) == Outcome(outside, is: .unavailable))
     }
 
-    @Test(.enabled(if: Disk.available(.btrfs))) func tellsASubvolumeFromItsSnapshot() throws {
+    @Test("A subvolume is told from its snapshot", .enabled(if: Disk.available(.btrfs)))
+    func tellsASubvolumeFromItsSnapshot() throws {
         let disk = try Disk(.btrfs, in: scratch)
         let top = try disk.mount(at: "mnt")
         try run("btrfs", "subvolume", "create", top + "/sub")
@@ -101,7 +106,8 @@ import Testing
         #expect(resolve(mark) == Outcome(mark, is: .replaced))
     }
 
-    @Test func isWeakOnAnOverlayWithoutHandles() throws {
+    @Test("A bookmark on an overlay without file handles is weak")
+    func isWeakOnAnOverlayWithoutHandles() throws {
         for name in ["lower", "upper", "work", "merged"] { make(scratch.path + "/" + name) }
         make(scratch.path + "/lower/a")
         let merged = scratch.path + "/merged"
@@ -117,7 +123,8 @@ import Testing
         #expect(resolve(mark) == Outcome(mark, is: .replaced))
     }
 
-    @Test(.enabled(if: Disk.available(.ext4))) func withoutAUUIDIsKnownByItsDeviceForThisBoot() throws {
+    @Test("A filesystem without UUID is known by its device during this boot", .enabled(if: Disk.available(.ext4)))
+    func withoutAUUIDIsKnownByItsDeviceForThisBoot() throws {
         let disk = try Disk(.ext4, in: scratch)
         try run("mkfs.ext4", "-F", "-q", "-U", "clear", disk.image)
         let top = try disk.mount(at: "mnt")
@@ -137,7 +144,8 @@ import Testing
         try unmount(top)
     }
 
-    @Test func onATmpfsIsOfItsBoot() throws {
+    @Test("A bookmark on tmpfs is valid only for its boot")
+    func onATmpfsIsOfItsBoot() throws {
         let disk = try Disk(.tmpfs, in: scratch)
         let top = try disk.mount(at: "mnt")
         make(top + "/a")
@@ -148,7 +156,8 @@ import Testing
         #expect(resolve(mark) == Outcome(mark, is: .unavailable))
     }
 
-    @Test func onATmpfsIsNotFoundOnAnotherOne() throws {
+    @Test("A bookmark on tmpfs is not found on another tmpfs")
+    func onATmpfsIsNotFoundOnAnotherOne() throws {
         let disk = try Disk(.tmpfs, in: scratch)
         let top = try disk.mount(at: "mnt")
         make(top + "/a")
@@ -160,7 +169,8 @@ import Testing
         #expect(resolve(mark).inode == nil)
     }
 
-    @Test func beingMountedIsNoticed() throws {
+    @Test("A mount watch notices a mount and an unmount")
+    func beingMountedIsNoticed() throws {
         let watch = try MountWatch()
         _ = watch.changed(within: 0)
         let disk = try Disk(.tmpfs, in: scratch)

@@ -6,7 +6,8 @@ import Testing
 /// service of the machine.
 @Suite(.enabled(if: Machine.offers("dbus-daemon"), Comment(rawValue: Machine.needs("dbus-daemon"))))
 struct DesktopPickTests {
-    @Test func whatIsChosenIsGranted() throws {
+    @Test("`pick --desktop` grants each chosen directory")
+    func whatIsChosenIsGranted() throws {
         let desktop = try FakeDesktop()
         let (one, two) = (try desktop.fixture.source("one"), try desktop.fixture.source("two words"))
         let portal = try desktop.play("0", "file://" + one, "file://" + two.replacingOccurrences(of: " ", with: "%20"))
@@ -19,7 +20,7 @@ struct DesktopPickTests {
         #expect(grants.map(\.path) == [one, two] && grants.allSatisfy { $0.access == "read-only" && $0.view == "ci" })
     }
 
-    @Test("`pick --desktop --files` grants each chosen file, or its own directory")
+    @Test("`pick --desktop --files --as-directory` grants a file as a directory")
     func filesAreGranted() throws {
         let desktop = try FakeDesktop()
         let file = try desktop.fixture.source("papers") + "/two words.txt"
@@ -64,7 +65,8 @@ struct DesktopPickTests {
         #expect(program.wait(within: 60) == 0)
     }
 
-    @Test func nothingIsGrantedUnlessEverythingCanBe() throws {
+    @Test("`pick --desktop` grants nothing if one directory is refused")
+    func nothingIsGrantedUnlessEverythingCanBe() throws {
         let desktop = try FakeDesktop()
         let one = try desktop.fixture.source("one")
         _ = try desktop.play("0", "file://" + one, "file://" + desktop.fixture.base)
@@ -73,7 +75,8 @@ struct DesktopPickTests {
         #expect(try desktop.fixture.list().isEmpty)
     }
 
-    @Test func whatIsCancelledChangesNothing() throws {
+    @Test("A cancelled `pick --desktop` changes nothing")
+    func whatIsCancelledChangesNothing() throws {
         let desktop = try FakeDesktop()
         _ = try desktop.play("1")
         let output = try desktop.fixture.grantfs("pick", "--desktop")
@@ -81,21 +84,24 @@ struct DesktopPickTests {
         #expect(!FileManager.default.fileExists(atPath: desktop.fixture.store))
     }
 
-    @Test func anAnswerOfSomebodyElseIsNone() throws {
+    @Test("`pick --desktop` ignores a forged answer")
+    func anAnswerOfSomebodyElseIsNone() throws {
         let desktop = try FakeDesktop()
         _ = try desktop.play("forge")
         let output = try desktop.fixture.grantfs("pick", "--desktop")
         #expect(output.status == 1 && output.errors == "grantfs: nothing was granted\n")
     }
 
-    @Test func aPortalThatEndsIsNotWaitedFor() throws {
+    @Test("`pick --desktop` fails if the portal ends without an answer")
+    func aPortalThatEndsIsNotWaitedFor() throws {
         let desktop = try FakeDesktop()
         _ = try desktop.play("leave")
         let output = try desktop.fixture.grantfs("pick", "--desktop")
         #expect(output.status == 1 && output.errors.contains("it ended without an answer"))
     }
 
-    @Test func whoCannotBeAskedIsNamed() throws {
+    @Test("`pick --desktop` names the missing portal or bus")
+    func whoCannotBeAskedIsNamed() throws {
         let desktop = try FakeDesktop()
         let without = try desktop.fixture.grantfs("pick", "--desktop")
         #expect(without.status == 1 && without.errors.contains("there is no desktop portal"))

@@ -43,7 +43,8 @@ extension FleetTop {
 }
 
 @Suite struct FleetTopTests {
-    @Test func saysWhoLagsAndForHowLongItMayServe() throws {
+    @Test("The fleet console shows lagging hosts and how long they may serve")
+    func saysWhoLagsAndForHowLongItMayServe() throws {
         var top = top(try snapshot())
         #expect(top.page.hasPrefix("grantfs top: 2 of 3 hosts live, 1 behind; 1 of 2 grants active"))
         #expect(top.line("  h1 ").contains("up to date") && top.line("  h1 ").contains("9 s"))
@@ -57,7 +58,8 @@ extension FleetTop {
         #expect(!top.text().contains("CANNOT"))
     }
 
-    @Test func asksBeforeItRevokesOrRestores() throws {
+    @Test("The fleet console asks before it revokes or restores")
+    func asksBeforeItRevokesOrRestores() throws {
         var top = top(try snapshot())
         #expect(top.hit(.character("r")).isEmpty && top.page.contains("that is for a grant"))
         #expect(top.hit(.end, .character("r")).isEmpty && top.page.contains("is revoked already"))
@@ -70,7 +72,8 @@ extension FleetTop {
         #expect(top.hit(.character("q")) == [.quit])
     }
 
-    @Test func filtersHidesAndSorts() throws {
+    @Test("The fleet console filters, hides and sorts")
+    func filtersHidesAndSorts() throws {
         var top = top(try snapshot())
         _ = top.hit(.character("x"))
         #expect(top.line("beta").isEmpty && !top.line("alpha").isEmpty)
@@ -82,7 +85,8 @@ extension FleetTop {
         #expect(places[0] < places[1] && places[0] > 0, "who lags stands first")
     }
 
-    @Test func showsNothingOfWhatAHostSaysAsItIs() throws {
+    @Test("The fleet console escapes the control characters of hosts")
+    func showsNothingOfWhatAHostSaysAsItIs() throws {
         var bad = try snapshot()
         let id = bad.grants[0].id.description
         bad = FleetSnapshot(
@@ -94,7 +98,9 @@ extension FleetTop {
         #expect(top.text().contains("h1: “alpha”: \\x1b[2J\\u{202e}bad"))
     }
 
-    @Test(arguments: [Size(rows: 24, columns: 80), Size(rows: 10, columns: 40), Size(rows: 1, columns: 1), Size(rows: 60, columns: 200)])
+    @Test(
+        "The fleet console fits on any screen",
+        arguments: [Size(rows: 24, columns: 80), Size(rows: 10, columns: 40), Size(rows: 1, columns: 1), Size(rows: 60, columns: 200)])
     func fitsOnAnyScreen(_ size: Size) throws {
         var top = top(try snapshot(), size)
         for key in [Key.down, .end, .character("?"), .character("x"), .character("e")] {

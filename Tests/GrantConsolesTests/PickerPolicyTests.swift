@@ -7,7 +7,8 @@ import Testing
     .enabled(if: Machine.offers("tmux"), Comment(rawValue: Machine.needs("tmux"))),
     .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
 struct PickerPolicyTests {
-    @Test func whatNoRuleAllowsIsNotGrantedNorAnythingBesideItAndTheRestIsOnceItIsDropped() throws {
+    @Test("The picker grants nothing while the policy refuses a choice")
+    func whatNoRuleAllowsIsNotGrantedNorAnythingBesideItAndTheRestIsOnceItIsDropped() throws {
         let machine = try PolicyMachine()
         try machine.write("[[allow]]\nwho = [\"ann\"]\ndirectories = [\"~/src\"]\naccess = \"read-only\"\n")
         let home = machine.home(PolicyMachine.ann)

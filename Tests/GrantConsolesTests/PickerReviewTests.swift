@@ -16,7 +16,8 @@ import GrantTerminal
         return picker
     }
 
-    @Test func oneNameTwiceIsAProblemUntilNameOrViewIsAnother() {
+    @Test("A duplicate name blocks the picker's review until it is changed")
+    func oneNameTwiceIsAProblemUntilNameOrViewIsAnother() {
         var picker = reviewed()
         #expect(picker.text.contains("“x” is chosen twice in the view “default”"))
         expect([], from: &picker, .enter)
@@ -33,13 +34,15 @@ import GrantTerminal
         #expect(picker.choices.map(\.access) == [.readOnly, .readOnly])
     }
 
-    @Test func aTakenNameIsAProblem() throws {
+    @Test("The picker's review shows that a name is taken")
+    func aTakenNameIsAProblem() throws {
         var picker = reviewed()
         picker.handle(.taken([PickerChoice.Slot(view: .standard, name: try GrantName(chosen: bytes("x")))]))
         #expect(picker.text.contains("the view “default” has a grant “x” already"))
     }
 
-    @Test func whatMayNotBeGrantedIsDroppedOrKeepsTheRestBack() {
+    @Test("A refused directory blocks the picker's review until it is dropped")
+    func whatMayNotBeGrantedIsDroppedOrKeepsTheRestBack() {
         var picker = reviewed()
         picker.hit("", .down, .character("v"), .character("2"), .enter)
         picker.handle(.looked(bytes("/d/x"), .refused("it holds the store")))
@@ -50,7 +53,8 @@ import GrantTerminal
         #expect(picker.markedPaths == ["/d/x/x"])
     }
 
-    @Test func nothingIsGrantedBeforeEverythingWasLookedAt() {
+    @Test("The picker's review grants nothing before every look is done")
+    func nothingIsGrantedBeforeEverythingWasLookedAt() {
         var picker = picker(["a"])
         picker.hit("", .tab)
         #expect(picker.text.contains("being looked at…"))
@@ -61,7 +65,8 @@ import GrantTerminal
         expect([], from: &picker, .enter)
     }
 
-    @Test func whileItIsGrantedNoKeyDoesAnything() {
+    @Test("The picker's review ignores keys while it grants")
+    func whileItIsGrantedNoKeyDoesAnything() {
         var picker = reviewed()
         picker.hit("n2", .enter)
         expect([.grant(picker.choices)], from: &picker, .enter)
@@ -72,7 +77,8 @@ import GrantTerminal
         expect([.grant(picker.choices)], from: &picker, .enter)
     }
 
-    @Test func aNameThatIsNoneIsNotTaken() {
+    @Test("The picker's review accepts no invalid name")
+    func aNameThatIsNoneIsNotTaken() {
         var picker = reviewed()
         picker.hit("n/", .enter)
         #expect(picker.text.contains("that is no name: it contains “/”"))
@@ -80,7 +86,8 @@ import GrantTerminal
         #expect(picker.choices[0].name?.description == "x" && picker.page == .reviewing)
     }
 
-    @Test func anExpiryIsWrittenAndIsTheChoices() throws {
+    @Test("The picker's review sets an expiry for each choice")
+    func anExpiryIsWrittenAndIsTheChoices() throws {
         var picker = Picker(start: bytes("/d"), view: .standard, access: .readWrite, expiry: "7d") { (text) throws(GrantError) in
             if text == "soon" { throw GrantError(.usage, "“soon” is no time", advice: "2h") }
         }
@@ -97,7 +104,8 @@ import GrantTerminal
         #expect(picker.choices.map(\.expiry) == ["2h", nil])
     }
 
-    @Test func aNameThatIsNoTextIsKeptAndTheRootNeedsOne() {
+    @Test("The picker's review keeps a name that is not text, and the root needs one")
+    func aNameThatIsNoTextIsKeptAndTheRootNeedsOne() {
         var picker = Picker(start: bytes("/"), view: .standard, access: .readWrite)
         _ = picker.begin(Size(rows: 24, columns: 80))
         let listing = DirectoryListing(path: bytes("/"), directories: [[0x61, 0xFF]], links: [])

@@ -16,7 +16,8 @@ struct PickerSessionTests {
         return fixture
     }
 
-    @Test func twoDirectoriesAreFoundNamedAndGranted() throws {
+    @Test("The picker names and grants two directories")
+    func twoDirectoriesAreFoundNamedAndGranted() throws {
         let fixture = try fixture()
         try fixture.grant(fixture.source("other"), name: "beta")
         let terminal = try TerminalSession("\"$GRANTFS\" pick \(fixture.base)/source/projects", in: fixture, redirected: true)
@@ -49,7 +50,8 @@ struct PickerSessionTests {
         #expect(printed == [grants[1].id, grants[0].id])
     }
 
-    @Test func aFileWhosePathIsTypedIsMarkedAndGranted() throws {
+    @Test("The picker marks and grants a file whose path is typed")
+    func aFileWhosePathIsTypedIsMarkedAndGranted() throws {
         let fixture = try fixture()
         let terminal = try TerminalSession("\"$GRANTFS\" pick \(fixture.base)/source/projects", in: fixture, redirected: true)
         try terminal.waitFor("alpha/")
@@ -64,7 +66,8 @@ struct PickerSessionTests {
         #expect(try fixture.grantfs("list", "--json").orThrow().text.contains("document"))
     }
 
-    @Test func escapeChangesNothing() throws {
+    @Test("Escape in the picker changes nothing")
+    func escapeChangesNothing() throws {
         let fixture = try fixture()
         let terminal = try TerminalSession("\"$GRANTFS\" pick \(fixture.base)/source/projects", in: fixture)
         try terminal.waitFor("alpha/")
@@ -79,7 +82,8 @@ struct PickerSessionTests {
         #expect(!FileManager.default.fileExists(atPath: fixture.store))
     }
 
-    @Test func nothingIsGrantedWhenANameIsTakenMeanwhile() throws {
+    @Test("The picker grants nothing if a name is taken meanwhile")
+    func nothingIsGrantedWhenANameIsTakenMeanwhile() throws {
         let fixture = try fixture()
         let terminal = try TerminalSession("\"$GRANTFS\" pick \(fixture.base)/source/projects --json", in: fixture, redirected: true)
         try terminal.waitFor("alpha/")
@@ -97,7 +101,8 @@ struct PickerSessionTests {
         #expect(try fixture.list().map(\.name) == ["alpha", "beta"])
     }
 
-    @Test func whatHasBecomeALinkSinceItWasMarkedIsNotGranted() throws {
+    @Test("The picker does not grant a directory that was replaced by a link")
+    func whatHasBecomeALinkSinceItWasMarkedIsNotGranted() throws {
         let fixture = try fixture()
         let projects = fixture.base + "/source/projects"
         let terminal = try TerminalSession("\"$GRANTFS\" pick \(projects)", in: fixture)
@@ -112,7 +117,8 @@ struct PickerSessionTests {
         try terminal.waitFor("nothing is granted: 1 of 1 cannot be")
     }
 
-    @Test func itStartsWhereOneWasLast() throws {
+    @Test("The picker starts where it was last")
+    func itStartsWhereOneWasLast() throws {
         let fixture = try fixture()
         do {
             let terminal = try TerminalSession("\"$GRANTFS\" pick \(fixture.base)/source/projects/gamma", in: fixture)
@@ -128,7 +134,8 @@ struct PickerSessionTests {
         #expect(attributes[.posixPermissions] as? Int == 0o700)
     }
 
-    @Test func aStateThatCannotBeKeptIsNoFailure() throws {
+    @Test("The picker grants without a writable state directory")
+    func aStateThatCannotBeKeptIsNoFailure() throws {
         let fixture = try fixture()
         _ = FileManager.default.createFile(atPath: fixture.base + "/state", contents: nil)
         let terminal = try TerminalSession("\"$GRANTFS\" pick \(fixture.base)/source/projects", in: fixture, redirected: true)
@@ -142,6 +149,7 @@ struct PickerSessionTests {
     }
 
     @Test(
+        "A hanging directory does not block the picker",
         .enabled(if: Machine.hasFUSE, Comment(rawValue: Machine.noFUSE)),
         .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
     func aDirectoryThatDoesNotAnswerHoldsNobodyUp() throws {
@@ -168,7 +176,8 @@ struct PickerSessionTests {
         #expect(try terminal.status() == 1)
     }
 
-    @Test func aSignalGivesTheTerminalBack() throws {
+    @Test("SIGTERM to the picker restores the terminal")
+    func aSignalGivesTheTerminalBack() throws {
         let fixture = try fixture()
         let terminal = try TerminalSession(
             "sh -c 'echo $$ >\(fixture.base)/pid; exec \"$GRANTFS\" pick \(fixture.base)/source/projects'", in: fixture)
@@ -179,7 +188,8 @@ struct PickerSessionTests {
         try fixture.wait(until: "the page is gone") { try !terminal.screen().contains("alpha") }
     }
 
-    @Test func withoutATerminalItSaysSo() throws {
+    @Test("The picker without a terminal fails with the reason")
+    func withoutATerminalItSaysSo() throws {
         let fixture = try fixture()
         let output = try Command.run(["setsid", "--wait", Programs.grantfs, "pick", fixture.base], environment: fixture.environment)
         #expect(output.status == 1)

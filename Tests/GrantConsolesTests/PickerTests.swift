@@ -6,7 +6,8 @@ import GrantTerminal
 @testable import GrantAdministration
 
 @Suite struct PickerTests {
-    @Test func typingNarrowsTheListAndErasingWidensIt() {
+    @Test("Typing narrows the picker's list")
+    func typingNarrowsTheListAndErasingWidensIt() {
         var picker = picker(["Beta", "alphabet", "gamma", ".hidden"])
         #expect(picker.selectedName == "alphabet")
         picker.hit("BET")
@@ -21,7 +22,8 @@ import GrantTerminal
         #expect(picker.rowCount == 6)
     }
 
-    @Test func directoriesAreEnteredAndLeft() {
+    @Test("Enter and Left navigate in the picker")
+    func directoriesAreEnteredAndLeft() {
         var picker = picker(["a", "b"])
         expect([.list(bytes("/d/b"), number: 2)], from: &picker, .down, .enter)
         #expect(picker.text.contains("reading…"))
@@ -35,7 +37,8 @@ import GrantTerminal
         expect([], from: &picker, .left)
     }
 
-    @Test func aPathThatIsTypedIsOpened() {
+    @Test("The picker opens a typed path")
+    func aPathThatIsTypedIsOpened() {
         var picker = Picker(start: bytes("/d"), view: .standard, access: .readWrite, home: bytes("/home/ann"))
         _ = picker.begin(Size(rows: 24, columns: 80))
         picker.handle(listed("/d", ["a"], number: 1))
@@ -55,7 +58,8 @@ import GrantTerminal
         expect([.list(bytes("/home/ann"), number: 5)], from: &picker, .enter)
     }
 
-    @Test func whatIsGrantedAlreadyIsSaid() throws {
+    @Test("The picker shows which directories are granted")
+    func whatIsGrantedAlreadyIsSaid() throws {
         var picker = picker(["a", "b"])
         picker.handle(.granted([bytes("/d/b"): [.standard, try ViewName("ci")], bytes("/e"): [.standard]]))
         let line = picker.text.split(separator: "\n").first { $0.contains("b/") }
@@ -63,7 +67,8 @@ import GrantTerminal
         #expect(picker.text.components(separatedBy: "granted to").count == 2)
     }
 
-    @Test func anAnswerForADirectoryThatWasLeftChangesNothing() {
+    @Test("The picker ignores a late answer")
+    func anAnswerForADirectoryThatWasLeftChangesNothing() {
         var picker = picker(["a"])
         picker.hit("", .enter)
         picker.handle(listed("/d", ["late"], number: 1))
@@ -71,7 +76,8 @@ import GrantTerminal
         #expect(picker.text.contains("reading…") && !picker.text.contains("late"))
     }
 
-    @Test func whatCannotBeReadSaysWhyAndIsNotMarked() {
+    @Test("The picker shows why a directory is unreadable and does not mark it")
+    func whatCannotBeReadSaysWhyAndIsNotMarked() {
         var picker = picker(["a"])
         picker.hit("", .enter)
         picker.handle(.unreadable("Permission denied", number: 2))
@@ -81,7 +87,8 @@ import GrantTerminal
         expect([.list(bytes("/d"), number: 3)], from: &picker, .left)
     }
 
-    @Test func severalAreMarkedInSeveralDirectories() {
+    @Test("The picker marks directories in several directories")
+    func severalAreMarkedInSeveralDirectories() {
         var picker = picker(["a", "b"])
         picker.hit(" ", .insert, .down, .insert, .up, .enter)
         #expect(picker.markedPaths == ["/d/b"])
@@ -92,7 +99,8 @@ import GrantTerminal
         #expect(picker.markedPaths == ["/d/b"])
     }
 
-    @Test func aLinkIsOpenedButNotMarked() {
+    @Test("The picker opens a link but does not mark it")
+    func aLinkIsOpenedButNotMarked() {
         var picker = picker([], links: ["link"])
         #expect(picker.text.contains("link/  symbolic link"))
         picker.hit(" ")
@@ -103,7 +111,8 @@ import GrantTerminal
         #expect(picker.markedPaths == ["/elsewhere/x"])
     }
 
-    @Test func theSecondAnswerKnowsTheLinksAndMovesNobody() {
+    @Test("A second listing in the picker resolves links and keeps the selection")
+    func theSecondAnswerKnowsTheLinksAndMovesNobody() {
         var picker = Picker(start: bytes("/d"), view: .standard, access: .readWrite)
         _ = picker.begin(Size(rows: 24, columns: 80))
         let listing = DirectoryListing(path: bytes("/d"), directories: [bytes("m"), bytes("z")], links: [bytes("a"), bytes("file")])
@@ -115,7 +124,8 @@ import GrantTerminal
         #expect(picker.selectedName == "z")
     }
 
-    @Test func escapeCancelsAndFromTheReviewGoesBackFirst() {
+    @Test("Escape leaves the picker's review first and then cancels the picker")
+    func escapeCancelsAndFromTheReviewGoesBackFirst() {
         var picker = picker(["a"])
         expect([.look([bytes("/d/a")])], from: &picker, .tab)
         expect([], from: &picker, .escape)
@@ -125,14 +135,17 @@ import GrantTerminal
         expect([.cancel], from: &picker, .control("c"))
     }
 
-    @Test func enterOnTheDirectoryItselfChoosesIt() {
+    @Test("Enter on the directory itself chooses it in the picker")
+    func enterOnTheDirectoryItselfChoosesIt() {
         var picker = picker(["a"])
         expect([.look([bytes("/d")])], from: &picker, .home, .enter)
         picker.handle(.looked(bytes("/d"), .fine))
         expect([.grant(picker.choices)], from: &picker, .enter)
     }
 
-    @Test(arguments: [Size(rows: 24, columns: 80), Size(rows: 10, columns: 40), Size(rows: 60, columns: 200), Size(rows: 1, columns: 1)])
+    @Test(
+        "The picker fits on any screen",
+        arguments: [Size(rows: 24, columns: 80), Size(rows: 10, columns: 40), Size(rows: 60, columns: 200), Size(rows: 1, columns: 1)])
     func nothingIsWiderOrHigherThanTheScreen(_ size: Size) {
         let long = String(repeating: "日本-very-long-", count: 15)
         var picker = picker((0..<100).map { "\(long)\($0)" }, links: ["\(long)link"])

@@ -27,7 +27,8 @@ struct TopSessionTests {
         return (fixture, holder)
     }
 
-    @Test func aGrantIsRevokedByAKeyAndAProcessLosesIt() throws {
+    @Test("A key in `top` revokes a grant, and the process loses its file")
+    func aGrantIsRevokedByAKeyAndAProcessLosesIt() throws {
         let (fixture, holder) = try situation()
         let terminal = try TerminalSession("\"$GRANTFS\" top --delay 0.3", in: fixture)
         try terminal.expect("top-two-grants", masks: masks)
@@ -48,7 +49,8 @@ struct TopSessionTests {
         #expect(try terminal.status() == 0)
     }
 
-    @Test func accessIsNarrowedAndAGrantRestoredAndAViewUnmounted() throws {
+    @Test("`top` narrows, restores and unmounts")
+    func accessIsNarrowedAndAGrantRestoredAndAViewUnmounted() throws {
         let (fixture, holder) = try situation()
         let terminal = try TerminalSession("\"$GRANTFS\" top --delay 0.3", in: fixture)
         try terminal.waitFor("documents")
@@ -80,7 +82,8 @@ struct TopSessionTests {
         #expect(try terminal.status() == 0)
     }
 
-    @Test func aMountThatDoesNotAnswerKeepsNoKeyWaiting() throws {
+    @Test("A silent mount blocks no key of `top`")
+    func aMountThatDoesNotAnswerKeepsNoKeyWaiting() throws {
         let (fixture, holder) = try situation()
         defer { holder.kill() }
         let terminal = try TerminalSession("\"$GRANTFS\" top --delay 0.3", in: fixture)
@@ -98,7 +101,8 @@ struct TopSessionTests {
         #expect(try terminal.status() == 0)
     }
 
-    @Test func whereThereIsNoTerminalItPrintsOnePage() throws {
+    @Test("`top` without a terminal prints one page")
+    func whereThereIsNoTerminalItPrintsOnePage() throws {
         let (fixture, holder) = try situation()
         defer { holder.kill() }
         let output = try fixture.grantfs("top", "--delay", "0.1").orThrow()

@@ -56,13 +56,15 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
 }
 
 @Suite struct TopTests {
-    @Test func aMountWhoseDaemonHasDiedIsSaidToBeDead() throws {
+    @Test("`top` shows a dead mount")
+    func aMountWhoseDaemonHasDiedIsSaidToBeDead() throws {
         let top = Top(try snapshot { $0[0].isDead = true })
         #expect(top.line("default").contains("! dead: its daemon has ended  at /m"))
         #expect(top.page.contains("tail"), "who holds something of it is shown")
     }
 
-    @Test func statesAreWords() throws {
+    @Test("`top` shows states as words")
+    func statesAreWords() throws {
         let top = Top(try snapshot())
         #expect(top.line("alpha").contains("active") && top.line("alpha").contains("read-write"))
         #expect(top.line("beta").contains("revoked") && top.line("beta").contains("read-only"))
@@ -70,7 +72,8 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
         #expect(top.page.contains("1 mount, 3 grants"))
     }
 
-    @Test func ratesAreWhatHappenedBetweenTwoLooks() throws {
+    @Test("`top` shows the rates between two looks")
+    func ratesAreWhatHappenedBetweenTwoLooks() throws {
         var top = Top(try snapshot(seconds: 10, requests: 1_000))
         #expect(top.line("at /m").contains("- op/s"))
         top.handle(
@@ -82,7 +85,8 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
         #expect(TopRates.bytes(1536) == "1.5 KiB" && TopRates.bytes(0) == "0 B" && TopRates.bytes(3e9) == "2.8 GiB")
     }
 
-    @Test func aGrantHasRatesOfItsOwn() throws {
+    @Test("`top` shows the rates of each grant")
+    func aGrantHasRatesOfItsOwn() throws {
         func seen(_ seconds: Int64, _ operations: UInt64, _ bytes: UInt64) throws -> Top.Answer {
             .seen(
                 try snapshot(seconds: seconds) {
@@ -105,7 +109,8 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
         #expect(top.line("alpha").hasSuffix("/d/alpha") && top.line("GRANT").contains("RUNNING"))
     }
 
-    @Test func whatIsTypedNarrowsTheList() throws {
+    @Test("`top` filters its list")
+    func whatIsTypedNarrowsTheList() throws {
         var top = Top(try snapshot())
         expect([], from: &top, .character("/"), .character("G"), .character("a"))
         #expect(top.page.contains("show: Ga_") && top.page.contains("2 hidden"))
@@ -123,7 +128,8 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
         expect([.quit], from: &top, .escape, .escape)
     }
 
-    @Test func whatIsRevokedCanBeHidden() throws {
+    @Test("`top` hides revoked grants")
+    func whatIsRevokedCanBeHidden() throws {
         var top = Top(try snapshot())
         _ = top.hit(.character("x"))
         #expect(!top.page.contains("beta") && top.page.contains("alpha") && top.page.contains("3 grants, 1 hidden"))
@@ -131,7 +137,8 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
         #expect(top.page.contains("beta") && !top.page.contains("hidden"))
     }
 
-    @Test func whenTheSelectedGrantEndsIsTold() throws {
+    @Test("`top` shows when the selected grant ends")
+    func whenTheSelectedGrantEndsIsTold() throws {
         var top = Top(
             try snapshot {
                 $0[0].grants[0].secondsLeft = 7_300
@@ -145,14 +152,16 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
         #expect(told == ["0 s", "119 s", "2 min", "119 min", "47 h", "11574 d"])
     }
 
-    @Test func nothingIsBlankBetweenTheListAndItsHolders() throws {
+    @Test("`top` has one blank line between its list and the holders")
+    func nothingIsBlankBetweenTheListAndItsHolders() throws {
         let top = Top(try snapshot())
         let lines = top.page.components(separatedBy: "\n")
         let last = try #require(lines.firstIndex { $0.contains("gamma") })
         #expect(lines[last + 1].isEmpty && lines[last + 2].contains("hold something"))
     }
 
-    @Test func nothingIsDoneBeforeSomebodySaysYes() throws {
+    @Test("`top` acts only after `y`")
+    func nothingIsDoneBeforeSomebodySaysYes() throws {
         var top = Top(try snapshot())
         expect([], from: &top, .down, .character("r"))
         #expect(top.page.contains("Revoke “alpha” (000000000000) in the view “default”?"))
@@ -168,7 +177,8 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
         #expect(top.page.contains("revoked “alpha”"))
     }
 
-    @Test func eachKeyAsksForWhatItDoes() throws {
+    @Test("Each action key of `top` asks for its own action")
+    func eachKeyAsksForWhatItDoes() throws {
         var top = Top(try snapshot())
         let yes = Key.character("y")
         expect([.act(.unmount(Array("/m".utf8)))], from: &top, .character("u"), yes)
@@ -177,7 +187,8 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
         expect([.act(.restore(GrantID(high: 7, low: 2)))], from: &top, .character("e"), yes)
     }
 
-    @Test func whatMakesNoSenseIsNotAsked() throws {
+    @Test("`top` refuses a senseless key with a message")
+    func whatMakesNoSenseIsNotAsked() throws {
         var top = Top(try snapshot())
         expect([], from: &top, .character("r"))
         #expect(top.question == nil && top.message.contains("choose one"))
@@ -192,7 +203,8 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
         #expect(empty.question == nil)
     }
 
-    @Test func whatIsSelectedStaysSoWhereverItGoes() throws {
+    @Test("`top` keeps its selection across sorting and changes")
+    func whatIsSelectedStaysSoWhereverItGoes() throws {
         var top = Top(try snapshot())
         _ = top.hit(.down, .down)
         #expect(top.current?.grant == GrantID(high: 7, low: 2))
@@ -205,7 +217,8 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
         #expect(top.current != nil)
     }
 
-    @Test func grantsAreSorted() throws {
+    @Test("`top` sorts the grants")
+    func grantsAreSorted() throws {
         var top = Top(
             try snapshot {
                 $0[0].grants[1].inodes = 9
@@ -225,7 +238,8 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
         #expect(top.order == .operations && names(top) == ["alpha", "beta"])
     }
 
-    @Test func aMountThatDoesNotAnswerIsShownWithWhatIsOnRecord() throws {
+    @Test("`top` shows a silent mount from its record")
+    func aMountThatDoesNotAnswerIsShownWithWhatIsOnRecord() throws {
         let top = Top(
             try snapshot {
                 $0[0].unresponsiveReason = "no answer within the time"
@@ -235,7 +249,8 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
         #expect(top.line("beta").contains("revoked ?"))
     }
 
-    @Test func whoHoldsAGrantIsToldByTheWholeName() throws {
+    @Test("`top` names the holders of the selected grant by its whole name")
+    func whoHoldsAGrantIsToldByTheWholeName() throws {
         var top = Top(try snapshot())
         #expect(top.page.contains("2 processes hold something of “default”"))
         _ = top.hit(.down)
@@ -244,7 +259,8 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
         #expect(top.page.contains("Nobody holds “beta”"))
     }
 
-    @Test func aStoreThatCannotBeReadLeavesWhatWasSeenAndSaysSo() throws {
+    @Test("`top` keeps the last snapshot and reports an unreadable store")
+    func aStoreThatCannotBeReadLeavesWhatWasSeenAndSaysSo() throws {
         var top = Top(try snapshot())
         top.handle(.failed("the store is damaged"))
         _ = top.hit(.down)
@@ -253,7 +269,8 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
         #expect(!top.page.contains("damaged"))
     }
 
-    @Test func helpAndTheEnd() throws {
+    @Test("`?` in `top` shows the help and `q` quits")
+    func helpAndTheEnd() throws {
         var top = Top(try snapshot())
         _ = top.hit(.character("?"))
         #expect(top.page.contains("keys"))
@@ -262,7 +279,9 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
         expect([.quit], from: &top, .character("u"), .control("c"))
     }
 
-    @Test(arguments: [Size(rows: 24, columns: 80), Size(rows: 10, columns: 40), Size(rows: 60, columns: 200), Size(rows: 1, columns: 1)])
+    @Test(
+        "`top` fits on any screen",
+        arguments: [Size(rows: 24, columns: 80), Size(rows: 10, columns: 40), Size(rows: 60, columns: 200), Size(rows: 1, columns: 1)])
     func nothingIsWiderOrHigherThanTheScreen(_ size: Size) throws {
         let long = String(repeating: "日本-", count: 30)
         let extra = try (10..<60).map { try row("\(long)\($0)", number: $0) }

@@ -40,7 +40,8 @@ import Testing
         return type.Name.allCases.map(\.rawValue).filter { !sampled.contains($0) }
     }
 
-    @Test func everyCaseHasASample() throws {
+    @Test("Every case of a control message has a sample")
+    func everyCaseHasASample() throws {
         for type in sampledMessages { #expect(try Self.namesWithoutSample(of: type) == [], "\(type)") }
     }
 
@@ -49,14 +50,16 @@ import Testing
         (type.cases.map(\.number), Set(try type.samples().map { $0.encoded[1] }))
     }
 
-    @Test func everyNumberIsGivenOnceAndHasASample() throws {
+    @Test("Every number of a control message is unique and has a sample")
+    func everyNumberIsGivenOnceAndHasASample() throws {
         for type in sampledMessages {
             let (table, samples) = try Self.numbers(of: type)
             #expect(Set(table) == samples && Set(table).count == table.count && !table.contains(0), "\(type)")
         }
     }
 
-    @Test func areTheOnesOfTheReleasesBefore() throws {
+    @Test("The bytes of the control messages equal those of earlier releases")
+    func areTheOnesOfTheReleasesBefore() throws {
         let samples = try sampledMessages.flatMap { try Self.samples(of: $0) }
         if ProcessInfo.processInfo.environment["GRANTFS_RECORD_MESSAGES"] != nil {
             let known = Set(try Self.recorded().map(\.name))
@@ -86,7 +89,8 @@ import Testing
         counts["\(Record.self)"] = (Mirror(reflecting: record).children.count, Record.fields.count)
     }
 
-    @Test func everyPropertyOfARecordIsAField() throws {
+    @Test("Every property of a wire record is a field")
+    func everyPropertyOfARecordIsAField() throws {
         var counts: [String: (properties: Int, fields: Int)] = [:]
         for type in sampledMessages { for sample in try Self.samples(of: type) { Self.countRecords(in: sample.message, into: &counts) } }
         #expect(counts.count >= 20)

@@ -7,7 +7,8 @@ import Testing
 @Suite struct CodingTests {
     private static func encodedSamples<Message: Sampled>(of type: Message.Type) throws -> [[UInt8]] { try type.samples().map(\.encoded) }
 
-    @Test func everyShorterMessageIsRefused() throws {
+    @Test("A truncated control message is refused")
+    func everyShorterMessageIsRefused() throws {
         for type in sampledMessages {
             for message in try Self.encodedSamples(of: type) {
                 for count in 0..<message.count { #expect(throws: CodingFlaw.self) { try type.decode(Array(message.prefix(count))) } }
@@ -15,30 +16,35 @@ import Testing
         }
     }
 
-    @Test func whatFollowsAMessageIsRefused() throws {
+    @Test("A control message with trailing bytes is refused")
+    func whatFollowsAMessageIsRefused() throws {
         for type in sampledMessages {
             for message in try Self.encodedSamples(of: type) { #expect(throws: CodingFlaw.hasMore) { try type.decode(message + [0]) } }
         }
     }
 
-    @Test func anotherVersionIsNamed() {
+    @Test("A control message of another version is refused as such")
+    func anotherVersionIsNamed() {
         for type in sampledMessages { #expect(throws: CodingFlaw.otherVersion) { try type.decode([2, 3]) } }
     }
 
-    @Test func anotherKindIsNamed() {
+    @Test("A control message of an unknown kind is refused as such")
+    func anotherKindIsNamed() {
         for type in sampledMessages {
             for kind: UInt8 in [0, 99, .max] { #expect(throws: CodingFlaw.unknownKind) { try type.decode([1, kind]) } }
         }
     }
 
     /// A count of four thousand million items in a message of ten bytes costs neither memory nor time.
-    @Test func aCountThatIsOnlyClaimedIsRefused() {
+    @Test("A control message with a false count is refused")
+    func aCountThatIsOnlyClaimedIsRefused() {
         #expect(throws: CodingFlaw.endsEarly) { try ControlRequest.decode([1, 1, 0, 0, 0, 1, 0xFF, 0xFF, 0xFF, 0xFF]) }
         #expect(throws: CodingFlaw.endsEarly) { try ControlReply.decode([1, 3, 0xFF, 0xFF, 0xFF, 0xFF, 0x61]) }
         #expect(throws: CodingFlaw.endsEarly) { try SessionNews.decode([1, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0xFF, 0xFF, 0xFF, 0xFF]) }
     }
 
-    @Test func aValueThatCannotBeIsRefused() throws {
+    @Test("A control message with an invalid value is refused")
+    func aValueThatCannotBeIsRefused() throws {
         let (flag, name): ([UInt8], [UInt8]) = ([0, 0, 0, 0, 0, 0, 0, 1, 2], [0, 0, 0, 1, 0x2F])
         #expect(throws: CodingFlaw.badValue) { try ControlReply.decode([1, 7, 2, 0, 0, 0, 0]) }
         #expect(throws: CodingFlaw.badValue) { try SessionRequest.decode([1, 7] + flag) }
@@ -58,7 +64,8 @@ import Testing
 
     /// Random bytes, and real messages with some bytes changed: decoding never traps, and accepted
     /// messages encode to the same bytes.
-    @Test func noInputTraps() throws {
+    @Test("Random control messages never trap, and decoded ones have a stable encoding")
+    func noInputTraps() throws {
         var random = SplitMix(seed: 42)
         for type in sampledMessages {
             let seeds = try Self.encodedSamples(of: type)

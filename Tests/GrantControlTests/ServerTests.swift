@@ -43,7 +43,8 @@ private final class Holding: ControlHandler {
 }
 
 @Suite struct ServerTests {
-    @Test func aRequestIsAnswered() throws {
+    @Test("The control server answers a request with 10,000 grants")
+    func aRequestIsAnswered() throws {
         let directory = try Directory()
         let server = try ControlServer(directory: directory.path, name: "a.sock", handler: Echo())
         defer { server.stop() }
@@ -53,7 +54,8 @@ private final class Holding: ControlHandler {
         #expect(reply == .applied(ids.map { GrantOutcome(grant: $0, confirmed: true) }))
     }
 
-    @Test func theHandlerLearnsWhoAsks() throws {
+    @Test("The handler of the control server gets the caller's user ID and PID")
+    func theHandlerLearnsWhoAsks() throws {
         let directory = try Directory()
         let server = try ControlServer(directory: directory.path, name: "a.sock", handler: Echo())
         defer { server.stop() }
@@ -61,14 +63,16 @@ private final class Holding: ControlHandler {
         #expect(reply == .failed("\(geteuid()) \(getpid())"))
     }
 
-    @Test func aLongDirectoryServes() throws {
+    @Test("The control socket works in a directory with a long path")
+    func aLongDirectoryServes() throws {
         let directory = try Directory(String(repeating: "x", count: 200))
         let server = try ControlServer(directory: directory.path, name: "a.sock", handler: Echo())
         defer { server.stop() }
         #expect(try ControlClient.send(.ping, to: "a.sock", in: directory.path, timeout: 60) == .done)
     }
 
-    @Test func onlyItsUserMayUseTheSocket() throws {
+    @Test("The control socket and its directory are accessible only to the owner")
+    func onlyItsUserMayUseTheSocket() throws {
         let directory = try Directory()
         let server = try ControlServer(directory: directory.path + "/run", name: "a.sock", handler: Echo())
         defer { server.stop() }
@@ -80,7 +84,7 @@ private final class Holding: ControlHandler {
     }
 
     /// A process of another user, with every bit of the mode in its favour, is refused by its credentials.
-    @Test(.enabled(if: geteuid() == 0, "only root can act as another user"))
+    @Test("The control server refuses another user by the credentials", .enabled(if: geteuid() == 0, "only root can act as another user"))
     func anotherUserIsRefusedByCredentials() throws {
         let directory = try Directory()
         let server = try ControlServer(directory: directory.path, name: "a.sock", handler: Echo())
@@ -103,7 +107,8 @@ private final class Holding: ControlHandler {
         #expect(python.text == "0\n")
     }
 
-    @Test func whatADeadDaemonLeftIsReplaced() throws {
+    @Test("The control server replaces a leftover file")
+    func whatADeadDaemonLeftIsReplaced() throws {
         let directory = try Directory()
         #expect(FileManager.default.createFile(atPath: directory.path + "/a.sock", contents: nil))
         let server = try ControlServer(directory: directory.path, name: "a.sock", handler: Echo())
@@ -111,14 +116,16 @@ private final class Holding: ControlHandler {
         #expect(try ControlClient.send(.ping, to: "a.sock", in: directory.path, timeout: 60) == .done)
     }
 
-    @Test func nobodyThereIsSaidAtOnce() throws {
+    @Test("A missing control server is reported as absent")
+    func nobodyThereIsSaidAtOnce() throws {
         let directory = try Directory()
         #expect(throws: ControlClient.Failure.absent) {
             try ControlClient.ask(.ping, socket: "a.sock", directory: directory.path, deadline: Clock.deadline(seconds: 60))
         }
     }
 
-    @Test func afterStopNobodyAnswers() throws {
+    @Test("A stopped control server is absent")
+    func afterStopNobodyAnswers() throws {
         let directory = try Directory()
         let server = try ControlServer(directory: directory.path, name: "a.sock", handler: Echo())
         server.stop()
@@ -128,7 +135,8 @@ private final class Holding: ControlHandler {
         }
     }
 
-    @Test func aServerThatHangsIsLeftInTime() throws {
+    @Test("A request to a hanging control handler times out while others are served")
+    func aServerThatHangsIsLeftInTime() throws {
         let directory = try Directory()
         let handler = Holding()
         let server = try ControlServer(directory: directory.path, name: "a.sock", handler: handler)
@@ -150,7 +158,8 @@ private final class Holding: ControlHandler {
 
     /// Like a stopped daemon: the kernel accepts the connection and no process reads. Once its
     /// queue is full, it accepts none.
-    @Test func aServerThatNeverAcceptsIsLeftInTime() throws {
+    @Test("A request to a control server that never accepts times out")
+    func aServerThatNeverAcceptsIsLeftInTime() throws {
         let directory = try Directory()
         let opened = try FileDescriptor.open(directory.path.utf8, OpenFlags.path | O_DIRECTORY)
         let listening = try UnixSocket.listen(directory: opened.number, name: "a.sock", backlog: 0)
@@ -163,7 +172,8 @@ private final class Holding: ControlHandler {
         #expect(waiting.number != listening.number)
     }
 
-    @Test func nonsenseIsAnsweredWithAnErrorAndNobodyElseSuffers() throws {
+    @Test("A malformed control request gets an error while others are served")
+    func nonsenseIsAnsweredWithAnErrorAndNobodyElseSuffers() throws {
         let directory = try Directory()
         let server = try ControlServer(directory: directory.path, name: "a.sock", handler: Echo())
         defer { server.stop() }
@@ -184,7 +194,8 @@ private final class Holding: ControlHandler {
 
     /// They also fill the socket's queue, so the time depends on how fast the server ends them, not
     /// on their timeout of 10 s.
-    @Test func clientsThatSendHalfARequestKeepNobodyFromBeingAnswered() throws {
+    @Test("Incomplete control requests do not block others")
+    func clientsThatSendHalfARequestKeepNobodyFromBeingAnswered() throws {
         let directory = try Directory()
         let server = try ControlServer(directory: directory.path, name: "a.sock", handler: Echo())
         defer { server.stop() }
@@ -205,7 +216,8 @@ private final class Holding: ControlHandler {
         init(_ socket: consuming UnixSocket) { self.socket = socket }
     }
 
-    @Test func manyAskAtOnce() async throws {
+    @Test("A hundred concurrent control requests are answered")
+    func manyAskAtOnce() async throws {
         let directory = try Directory()
         let server = try ControlServer(directory: directory.path, name: "a.sock", handler: Echo())
         defer { server.stop() }
@@ -221,7 +233,8 @@ private final class Holding: ControlHandler {
     }
 
     /// An `unmount` request calls `stop` within its own handler. Its answer still goes out.
-    @Test func stopMayBeCalledByAHandler() throws {
+    @Test("A control handler may stop its server")
+    func stopMayBeCalledByAHandler() throws {
         final class Stopping: ControlHandler {
             let server = Lock<ControlServer?>(nil)
             func handle(_ request: ControlRequest, peer: Peer) -> ControlReply {

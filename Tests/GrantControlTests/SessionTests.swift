@@ -30,7 +30,8 @@ private struct Answering: ControlHandler {
         return nil
     }
 
-    @Test func hundredsOfSessionsTakeNoneOfTheConnectionsThatCommandsNeed() throws {
+    @Test("Hundreds of control sessions leave room for commands")
+    func hundredsOfSessionsTakeNoneOfTheConnectionsThatCommandsNeed() throws {
         let directory = FileManager.default.temporaryDirectory.appendingPathComponent("grantfs-sessions-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: directory) }
         let sessions = Sessions()
@@ -49,7 +50,8 @@ private struct Answering: ControlHandler {
         #expect(throws: ControlClient.Failure.hungUp) { try wait(clients[0]) }
     }
 
-    @Test func nonsenseEndsTheSessionAndNoOther() throws {
+    @Test("A malformed message of a control session ends only that session")
+    func nonsenseEndsTheSessionAndNoOther() throws {
         let directory = FileManager.default.temporaryDirectory.appendingPathComponent("grantfs-sessions-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: directory) }
         let server = try ControlServer(directory: directory, name: "s.sock", handler: Answering(), sessions: Sessions())
@@ -78,7 +80,8 @@ private struct Answering: ControlHandler {
         PresenterTelling(presenter: 1, event: 9, kind: kind, path: Array(path.utf8), newPath: newPath.map { Array($0.utf8) })
     }
 
-    @Test func dependsOnWhereItWas() {
+    @Test("A presenter event depends on its place")
+    func dependsOnWhereItWas() {
         for kind: SessionEvent.Kind in [.changed, .appeared, .removed] {
             for path in ["/g/d", "/g"] { #expect(telling(kind, path) == news(.changed)) }
             for path in ["/g/da", "/g/c", "/x"] { #expect(telling(kind, path) == nil) }
@@ -91,7 +94,8 @@ private struct Answering: ControlHandler {
         #expect(telling(.revoked, "/g/d/a") == nil)
     }
 
-    @Test func followsWhatIsMoved() {
+    @Test("A presenter event follows moves")
+    func followsWhatIsMoved() {
         #expect(telling(.moved, "/g/d", "/g/e") == news(.moved, "/g/d", "/g/e"))
         #expect(telling(.moved, "/g", "/h/g") == news(.moved, "/g/d", "/h/g/d"))
         #expect(telling(.moved, "/g/d/a", "/g/d/b") == news(.subitemMoved, "/g/d/a", "/g/d/b"))

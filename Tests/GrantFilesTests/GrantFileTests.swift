@@ -10,7 +10,8 @@ import Testing
         return declared
     }
 
-    @Test func aFileDeclaresViewsAndTheirGrants() throws {
+    @Test("A grant file declares views and grants")
+    func aFileDeclaresViewsAndTheirGrants() throws {
         let declared = try read(
             """
             # nothing is granted to this one
@@ -37,6 +38,7 @@ import Testing
     }
 
     @Test(
+        "An error in a grant file names its line",
         arguments: [
             ("[[grant]]\npath = \"/a\"\nacess = \"read-only\"", "f.grants:3: unknown key “acess” (did you mean “access”?)"),
             ("[[grant]]\npath = \"a\"", "f.grants:2: the path “a” is not absolute"),
@@ -60,7 +62,8 @@ import Testing
         #expect(error?.code == .invalidFile && error?.description.contains(message) == true, "\(error?.description ?? "")")
     }
 
-    @Test func whatIsWrittenReadsAsItWas() throws {
+    @Test("A written grant file is read back unchanged")
+    func whatIsWrittenReadsAsItWas() throws {
         let names: [[UInt8]] = [
             Array("plain".utf8), Array("quote\" back\\ 'single' é 日本".utf8), [0x66, 0xFF, 0xFE], Array("line\nbreak\ttab".utf8),
         ]
@@ -87,7 +90,8 @@ import Testing
         #expect(declared.grants.count == 4)
     }
 
-    @Test func severalFilesAreOneDeclaration() throws {
+    @Test("Several grant files form one declaration")
+    func severalFilesAreOneDeclaration() throws {
         var declared = try read("views = [\"a\"]")
         try declared.read(Array("[[grant]]\nview = \"b\"\npath = \"/b\"".utf8), file: "second", home: nil)
         #expect(declared.views.count == 2 && declared.grants[0].place == "second:1")
@@ -95,7 +99,8 @@ import Testing
     }
 
     /// Random bytes, and every beginning of a sound file, are an error or are read, and nothing else happens.
-    @Test func anyBytesAreReadOrRefused() throws {
+    @Test("A grant file of any bytes is read or refused")
+    func anyBytesAreReadOrRefused() throws {
         var generator = SystemRandomNumberGenerator()
         let sound = Array("views = [\"a\"]\n[[grant]]\npath = \"/é\"\nexpires = 2030-01-31T12:00:00.5Z\n".utf8)
         for end in sound.indices {

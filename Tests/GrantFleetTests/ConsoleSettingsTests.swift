@@ -62,7 +62,7 @@ extension GrantFleetTests {
 
     @Suite(.enabled(if: Machine.offers("curl"), "\(Machine.needs("curl"))"))
     struct ACertificateWithoutAName {
-        @Test("The console refuses a certificate whose name is too long to be unique")
+        @Test("The console refuses a certificate with an empty or overlong name")
         func subjects() throws {
             let fleet = try FleetFixture(hosts: [], lease: "20s", .certificates)
             let place = fleet.servers.directory

@@ -66,7 +66,7 @@ struct AnEtcdClient {
         try scratch.wait(until: "the client has its answer") { found.withLock { $0 } == true }
     }
 
-    @Test("A watch continues after its last event when the server was killed")
+    @Test("An etcd watch continues after its last event when the server was killed")
     func watching() throws {
         let scratch = try MountFixture()
         let servers = try EtcdServers(in: scratch.base)
@@ -97,7 +97,7 @@ struct AnEtcdClient {
         #expect(deleted == ["watched/0"])
     }
 
-    @Test("A watch from a compacted revision fails with the revision to start from")
+    @Test("An etcd watch from a compacted revision fails with the revision to start from")
     func compaction() throws {
         let scratch = try MountFixture()
         let servers = try EtcdServers(in: scratch.base)
@@ -140,7 +140,7 @@ struct AnEtcdClient {
         #expect(Machine.milliseconds - start < 50_000)
     }
 
-    @Test("The client asks the next endpoint if one is dead, silent or not etcd")
+    @Test("The etcd client asks the next endpoint if one is dead, silent or not etcd")
     func failingOver() throws {
         let scratch = try MountFixture()
         let servers = try EtcdServers(in: scratch.base)
@@ -172,7 +172,7 @@ struct AnEtcdClient {
         }
     }
 
-    @Test("The client moves a silent watch to the next endpoint")
+    @Test("The etcd client moves a silent watch to the next endpoint")
     func silentWatch() throws {
         let scratch = try MountFixture()
         let servers = try EtcdServers(in: scratch.base)
@@ -191,7 +191,7 @@ struct AnEtcdClient {
         #expect(seen == ["watched/1"])
     }
 
-    @Test("The client trusts only servers that its authority has signed")
+    @Test("The etcd client trusts only servers that its authority has signed")
     func certificates() throws {
         let scratch = try MountFixture()
         let servers = try EtcdServers(in: scratch.base, .certificates)
@@ -220,7 +220,7 @@ struct AnEtcdClient {
         }
     }
 
-    @Test("The client logs in again when its token is invalid")
+    @Test("The etcd client logs in again when its token is invalid")
     func passwords() throws {
         let scratch = try MountFixture()
         let servers = try EtcdServers(in: scratch.base)
@@ -240,7 +240,7 @@ struct AnEtcdClient {
         #expect(Self.failure { () throws(EtcdFailure) in _ = try nobody.read("a") } == .needsLogin)
     }
 
-    @Test("The client renews leases and reports an expired lease")
+    @Test("The etcd client renews leases and reports an expired lease")
     func leases() throws {
         let scratch = try MountFixture()
         let servers = try EtcdServers(in: scratch.base)

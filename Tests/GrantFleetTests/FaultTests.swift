@@ -20,7 +20,7 @@ extension GrantFleetTests {
             return nil
         }
 
-        @Test("A fleet keeps its promises under random faults")
+        @Test("The fault test of a fleet passes two schedules of random faults")
         func holds() throws {
             guard let output = try Self.run("--schedules", "2", "--time", "10", "--seed", "1") else { return }
             #expect(output.status == 0, "\(output)")

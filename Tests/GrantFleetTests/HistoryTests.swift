@@ -15,7 +15,7 @@ extension GrantFleetTests {
             let hosts: String?
         }
 
-        @Test("The history names the user of each grant, revocation and invitation")
+        @Test("The log of a fleet names the user of each grant, revocation and invitation")
         func entries() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let id = try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow().trimmed

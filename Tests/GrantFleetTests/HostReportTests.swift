@@ -46,7 +46,7 @@ extension GrantFleetTests {
             #expect(doctor.contains("PROBLEM  agent") && doctor.contains("ok       etcd"), "\(doctor)")
         }
 
-        @Test("A grant whose path no host has is recorded, and the command exits with 3")
+        @Test("A fleet grant whose path no host has exits with 3 and reports that")
         func nowhere() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let output = try fleet.administer("grant", "--fleet", fleet.files.base + "/nowhere", "--view", "v")

@@ -33,7 +33,7 @@ extension GrantFleetTests {
 
         private static func credentials(_ fleet: FleetFixture, _ host: String) -> String { fleet.store(host) + "/fleet/host.json" }
 
-        @Test("Extra keys of a hostile host are never read")
+        @Test("Large extra keys of a hostile host delay no command and fill no memory")
         func besides() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "60s")
             try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
@@ -52,7 +52,7 @@ extension GrantFleetTests {
             #expect(peak < 128 << 10, "\(peak) KiB")
         }
 
-        @Test("Long reports of hosts are read a few at a time")
+        @Test("`fleet hosts` shortens long reports of hosts")
         func longWords() throws {
             let fleet = try FleetFixture(hosts: [], lease: "60s")
             let root = fleet.store("administrator") + "/fleet/administrator.json"

@@ -57,7 +57,7 @@ extension GrantFleetTests {
             #expect(FleetFixture.reading(mounts[0] + "/x/file") != 0)
         }
 
-        @Test("Of several fleet grants with one name, one is made")
+        @Test("Of several concurrent fleet grants with one name, exactly one is made")
         func races() throws {
             let fleet = try FleetFixture(hosts: [])
             let source = try fleet.source()

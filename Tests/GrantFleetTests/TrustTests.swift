@@ -194,7 +194,7 @@ extension GrantFleetTests {
     }
 
     @Suite struct TheFilesOfAFleet {
-        @Test("Credential files are private, and an invalid token costs one login")
+        @Test("Credential files are private, and a bad token file fails no command")
         func files() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
             let place = fleet.store("administrator") + "/fleet/administrator.json"

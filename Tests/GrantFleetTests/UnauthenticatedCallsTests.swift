@@ -62,7 +62,7 @@ extension GrantFleetTests {
             }
         }
 
-        @Test("A revocation waits beyond its lease for a host with an unconfirmed mount")
+        @Test("A revocation waits for a host with an unconfirmed mount beyond the lease")
         func pending() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "5s")
             let mount = try fleet.mount("h1")

@@ -107,7 +107,7 @@ private final class OwnThreads: TaskExecutor {
         withExtendedLifetime(bench) {}
     }
 
-    @Test("Two tasks of one work wait for each other's claims like others")
+    @Test("Tasks of one work wait for each other's claims")
     func siblings() async throws {
         let (bench, url, environment) = try note()
         try await GrantEnvironment.$current.withValue(environment) {

@@ -245,7 +245,7 @@ import Testing
         }
     }
 
-    @Test("An upload gets a copy that is removed afterwards")
+    @Test("A coordination for uploading gets a copy that is removed afterwards")
     func upload() throws {
         let (bench, url, crew) = try note()
         let folder = url.deletingLastPathComponent()

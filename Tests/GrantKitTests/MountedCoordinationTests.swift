@@ -121,7 +121,7 @@ struct AFileCoordinatorAndAMount {
         }
     }
 
-    @Test("A coordination asks presenters of its process in their own terms")
+    @Test("A coordination asks presenters on the host and in the mount by their own URLs")
     func presenters() throws {
         let (bench, source, inMount, _) = try mounted()
         let (onHost, mounted) = (Noting(source), Noting(inMount))

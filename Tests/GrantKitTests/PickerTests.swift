@@ -46,7 +46,7 @@ import Testing
         }
     }
 
-    @Test("A pick with other rights keeps the existing grant")
+    @Test("A pick with other rights makes a second grant and keeps the first")
     func otherRights() async throws {
         try await inProgram { bench in
             let url = try bench.plain("x/Notes")

@@ -129,7 +129,7 @@ import Testing
 }
 
 @Suite struct AStoreThatAProgramHasOpen {
-    @Test("A scope does not start for another directory at the same place")
+    @Test("Scopes and bookmarks notice that the store's directory was moved or replaced")
     func exchanged() throws {
         let bench = try Bench()
         let url = try bench.granted("docs")

@@ -20,22 +20,26 @@ import Testing
             document: (try? GrantName(entry: Array("report".utf8))).map { DocumentBookmark(name: $0, form: .directory) }),
     ]
 
-    @Test func ofADirectoryIsReadByProgramsThatKnowOfNoFiles() {
+    @Test("The encoded bookmark of a directory keeps version 3")
+    func ofADirectoryIsReadByProgramsThatKnowOfNoFiles() {
         #expect(AnEncodedBookmark.samples.map { $0.encoded()[5] } == [3, 3, 4])
     }
 
-    @Test func isRefusedWithAFormThatIsNone() {
+    @Test("An encoded bookmark of an unknown document form is refused")
+    func isRefusedWithAFormThatIsNone() {
         #expect(throws: Bookmark.DecodingFlaw.malformed) {
             try Bookmark(encoded: resealed(AnEncodedBookmark.samples[2]) { $0[$0.count - 1] = 2 })
         }
     }
 
-    @Test(arguments: samples.indices) func readsAsItWasWritten(_ index: Int) throws {
+    @Test("An encoded bookmark is read back unchanged", arguments: samples.indices)
+    func readsAsItWasWritten(_ index: Int) throws {
         let bookmark = AnEncodedBookmark.samples[index]
         #expect(try Bookmark(encoded: bookmark.encoded()) == bookmark)
     }
 
-    @Test(arguments: samples.indices) func isRefusedWithAnyBitFlipped(_ index: Int) {
+    @Test("An encoded bookmark with any flipped bit is refused", arguments: samples.indices)
+    func isRefusedWithAnyBitFlipped(_ index: Int) {
         let bookmark = AnEncodedBookmark.samples[index]
         let bytes = bookmark.encoded()
         for bit in 0..<bytes.count * 8 {
@@ -45,7 +49,8 @@ import Testing
         }
     }
 
-    @Test(arguments: samples.indices) func isRefusedWhenCutOrLengthened(_ index: Int) {
+    @Test("A truncated or extended encoded bookmark is refused", arguments: samples.indices)
+    func isRefusedWhenCutOrLengthened(_ index: Int) {
         let bookmark = AnEncodedBookmark.samples[index]
         let bytes = bookmark.encoded()
         for count in 0..<bytes.count {
@@ -56,7 +61,8 @@ import Testing
 
     /// The first version ended before the origin, the second before the tag. A sample without them
     /// has a byte for each.
-    @Test(arguments: [(1, 2), (2, 1)]) func ofAnOlderVersionIsStillRead(_ version: Int, _ missing: Int) throws {
+    @Test("An encoded bookmark of an older version is still read", arguments: [(1, 2), (2, 1)])
+    func ofAnOlderVersionIsStillRead(_ version: Int, _ missing: Int) throws {
         let bookmark = AnEncodedBookmark.samples[1]
         var old = Array(bookmark.encoded().dropLast(8 + missing))
         old[5] = UInt8(version)
@@ -64,7 +70,8 @@ import Testing
         #expect(try Bookmark(encoded: old + withUnsafeBytes(of: sum.bigEndian) { Array($0) }) == bookmark)
     }
 
-    @Test func isRefusedWithATagOfAnotherLength() {
+    @Test("An encoded bookmark with a tag of another length is refused")
+    func isRefusedWithATagOfAnotherLength() {
         // The tag is the last field: its length is the fourth byte before its 16.
         #expect(throws: Bookmark.DecodingFlaw.malformed) {
             try Bookmark(
@@ -74,11 +81,13 @@ import Testing
         }
     }
 
-    @Test func isRefusedWhenNewer() {
+    @Test("An encoded bookmark of a newer version is refused")
+    func isRefusedWhenNewer() {
         #expect(throws: Bookmark.DecodingFlaw.newer) { try Bookmark(encoded: resealed(AnEncodedBookmark.samples[0]) { $0[5] = 5 }) }
     }
 
-    @Test func neverTrapsOnFieldsThatMakeNoSenseUnderARightChecksum() {
+    @Test("Malformed fields of a bookmark under a right checksum never trap")
+    func neverTrapsOnFieldsThatMakeNoSenseUnderARightChecksum() {
         // Every byte to every value of interest: lengths that point outside, flags that are none, a path that is none.
         for sample in AnEncodedBookmark.samples {
             for position in 4..<sample.encoded().count - 8 {
@@ -98,7 +107,8 @@ import Testing
     }
 }
 
-@Test func sipHashGivesThePublishedVectors() {
+@Test("SipHash gives the published vectors")
+func sipHashGivesThePublishedVectors() {
     // From the reference implementation's vectors.h: key 00…0f, input 00, 01, …
     let hash = SipHash(key: Array(0..<16))
     #expect(hash?.hash([]) == 0x726f_db47_dd0e_0e31)

@@ -2,7 +2,8 @@ import GrantModel
 import Testing
 
 @Suite struct ATag {
-    @Test func readsAsItWasWritten() {
+    @Test("A bookmark tag is read back from its text")
+    func readsAsItWasWritten() {
         let tag = DirectoryTag.random()
         #expect(tag.bytes.count == 16)
         #expect(DirectoryTag(attributeValue: Array(tag.description.utf8)) == tag)
@@ -10,7 +11,8 @@ import Testing
         #expect(DirectoryTag.random() != tag)
     }
 
-    @Test func isNothingElse() {
+    @Test("A malformed bookmark tag is refused")
+    func isNothingElse() {
         for text in ["", "0", String(repeating: "0", count: 31), String(repeating: "0", count: 33), String(repeating: "x", count: 32)] {
             #expect(DirectoryTag(attributeValue: Array(text.utf8)) == nil)
         }

@@ -15,7 +15,7 @@ extension GrantPortalTests {
         )
         .standardized
 
-        @Test("Both portals answer the same calls as the page documents")
+        @Test("Both portals answer the same calls as portal-comparison.md records")
         func sideBySide() throws {
             let theirs = try results(isOriginal: true)
             let ours = try results(isOriginal: false)

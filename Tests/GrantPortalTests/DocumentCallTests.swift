@@ -27,7 +27,7 @@ extension GrantPortalTests {
             #expect(grants.map(\.view) == ["app:"] && grants.map(\.name) == [id] && grants.map(\.path) == [file])
         }
 
-        @Test("Each interface has its version")
+        @Test("Each interface of the portal reports its version")
         func versions() throws {
             let session = try PortalSession.started()
             for (interface, version) in [("Documents", 5), ("FileTransfer", 1)] {
@@ -151,7 +151,7 @@ extension GrantPortalTests {
             #expect(try session.fixture.list("--all").isEmpty)
         }
 
-        @Test("Invalid words are refused with the portal's error")
+        @Test("Invalid arguments of a portal call are refused with the portal's error")
         func words() throws {
             let session = try PortalSession.started()
             let (file, host) = (try session.file(), try session.host)

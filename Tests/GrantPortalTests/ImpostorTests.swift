@@ -205,7 +205,7 @@ private final class SnapGroup {
         ])
     func groups(text: String, found: SnapLabel) { #expect(SnapLabel(groups: Array(text.utf8)) == found) }
 
-    @Test("Contradicting labels are unclear")
+    @Test("Contradicting snap labels of a process are unclear")
     func together() {
         #expect(SnapLabel.together([.none, .snap("a"), .none]) == .snap("a"))
         #expect(SnapLabel.together([.snap("a"), .snap("b")]) == .unclear && SnapLabel.together([.snap("a"), .unclear]) == .unclear)

@@ -126,7 +126,7 @@ extension GrantPortalTests {
         }
 
         @Test(
-            "A permission store that appears later decides")
+            "A permission store that appears later sets the permissions")
         func appears() throws {
             let session = try PortalSession.started()
             let (id, path) = try document(session)

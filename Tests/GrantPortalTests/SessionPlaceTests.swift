@@ -207,7 +207,7 @@ extension GrantPortalTests {
             try expectRefusal(session, "\(place) is in a filesystem that another user serves", place + "/run")
         }
 
-        @Test("A named mountpoint is used as given")
+        @Test("The portal mounts at the place that `--mountpoint` names")
         func named() throws {
             let session = try PortalSession()
             let place = session.fixture.base + "/named"

@@ -29,7 +29,8 @@ import Testing
         }
     }
 
-    @Test func byAFlippedByteInTheDatabaseInventsNothing() throws {
+    @Test("A store with a flipped byte in its database yields no unrecorded grant")
+    func byAFlippedByteInTheDatabaseInventsNothing() throws {
         let truth = try fill()
         let bytes = scratch.bytes(scratch.database)
         var refused = 0
@@ -51,7 +52,8 @@ import Testing
         #expect(try read()?.count == truth.count)
     }
 
-    @Test func byAFlippedByteInTheWriteAheadLogBringsNoRevokedGrantBack() throws {
+    @Test("A flipped byte in the write-ahead log of a store activates no revoked grant")
+    func byAFlippedByteInTheWriteAheadLogBringsNoRevokedGrantBack() throws {
         let store = try GrantStore(directory: scratch.store, create: true)
         let grant = try sample("docs")
         try store.insert(grant, by: tester)
@@ -73,7 +75,8 @@ import Testing
         }
     }
 
-    @Test func byBeingCutOffAtAnyLengthIsLeftAsItIs() throws {
+    @Test("A truncated database of a store is refused or read without invented grants")
+    func byBeingCutOffAtAnyLengthIsLeftAsItIs() throws {
         let truth = try fill()
         let bytes = scratch.bytes(scratch.database)
         for length in [0, 1, 15, 16, 99, 100, 512, 4095, 4096, 4097, bytes.count / 2, bytes.count - 4096, bytes.count - 1] {
@@ -88,7 +91,8 @@ import Testing
         }
     }
 
-    @Test func byBeingSomethingElseIsLeftAsItIs() throws {
+    @Test("A file that is not a database of a store is refused and left unchanged")
+    func byBeingSomethingElseIsLeftAsItIs() throws {
         _ = try fill()
         scratch.write(Array("this is not a database, whatever its name is\n".utf8), to: scratch.database)
         #expect(code { _ = try GrantStore(directory: scratch.store, create: true) } == .storeDamaged)
@@ -102,7 +106,8 @@ import Testing
         #expect(code { _ = try GrantStore(directory: scratch.store, create: true) } == .storeDamaged)
     }
 
-    @Test func byHandIsRefused() throws {
+    @Test("A record of a store that was changed by hand is refused")
+    func byHandIsRefused() throws {
         for change in [
             "UPDATE grants SET state = 'active'", "UPDATE grants SET access = 'read-only'",
             "UPDATE grants SET name = x'41' WHERE name = x'6772616e7430'",
@@ -120,7 +125,8 @@ import Testing
         }
     }
 
-    @Test func byRecordsOfAnotherStoreIsRefused() throws {
+    @Test("A record or a database that was copied from another store is refused")
+    func byRecordsOfAnotherStoreIsRefused() throws {
         let truth = try fill()
         let other = Scratch()
         do { try GrantStore(directory: other.store, create: true).insert(try sample("theirs"), by: tester) }
@@ -137,7 +143,8 @@ import Testing
         #expect(!truth.isEmpty)
     }
 
-    @Test func byALostKeyIsRefusedAndGetsNoNewOne() throws {
+    @Test("A store that lost its key is refused and gets no new key")
+    func byALostKeyIsRefusedAndGetsNoNewOne() throws {
         _ = try fill()
         unlink(scratch.store + "/key")
         #expect(code { _ = try GrantStore(directory: scratch.store, create: true) } == .storeDamaged)
@@ -146,7 +153,8 @@ import Testing
         #expect(code { _ = try GrantStore(directory: scratch.store, create: true) } == .storeDamaged)
     }
 
-    @Test func byALostDatabaseWhoseLogIsStillThereIsRefused() throws {
+    @Test("A store that lost its database but not its log is refused")
+    func byALostDatabaseWhoseLogIsStillThereIsRefused() throws {
         let store = try GrantStore(directory: scratch.store, create: true)
         try store.insert(try sample("docs"), by: tester)
         unlink(scratch.database)
@@ -155,7 +163,8 @@ import Testing
         #expect(code { _ = try store.dataVersion() } == .notFound)
     }
 
-    @Test func byBeingReplacedWhileInUseRefusesEverything() throws {
+    @Test("A store whose database is replaced while in use refuses every operation")
+    func byBeingReplacedWhileInUseRefusesEverything() throws {
         let store = try GrantStore(directory: scratch.store, create: true)
         let grant = try sample("docs")
         try store.insert(grant, by: tester)

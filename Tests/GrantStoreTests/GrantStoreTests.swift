@@ -11,7 +11,8 @@ import Testing
 
     init() throws { store = try GrantStore(directory: scratch.store, create: true) }
 
-    @Test func comeBackAsTheyWerePut() throws {
+    @Test("A grant read from the store equals the inserted one")
+    func comeBackAsTheyWerePut() throws {
         var grant = try sample("docs", expires: Instant(nanoseconds: 1_900_000_000_123_456_789))
         grant.access = .readOnly
         try store.insert(grant, by: tester)
@@ -20,7 +21,8 @@ import Testing
         #expect(text(try again.grant(grant.id)) == text(grant))
     }
 
-    @Test func haveNamesAndPathsOfAnyBytes() throws {
+    @Test("A grant in the store may have a name and a path of any bytes")
+    func haveNamesAndPathsOfAnyBytes() throws {
         var grant = try sample("x")
         grant.name = try GrantName(entry: [0xFF, 0x0A, 0x27, 0x3B, 0x80])
         grant.bookmark.path = [0x2F, 0xFE, 0x0A, 0x22]
@@ -29,7 +31,8 @@ import Testing
         #expect(try store.log(after: 0, limit: 10).first?.name == grant.name)
     }
 
-    @Test func areListedByViewAndName() throws {
+    @Test("The grants of a store are listed by view and name")
+    func areListedByViewAndName() throws {
         let other = try ViewName("another")
         try store.insert([sample("b"), sample("a"), sample("z", view: other)], by: tester)
         #expect(try store.grants().map(\.name.description) == ["z", "a", "b"])
@@ -37,7 +40,8 @@ import Testing
         #expect(try store.grants(view: try ViewName("none")).isEmpty)
     }
 
-    @Test func keepTheirNameTakenInWhateverState() throws {
+    @Test("A revoked grant keeps its name until it is removed from the store")
+    func keepTheirNameTakenInWhateverState() throws {
         let grant = try sample("docs")
         try store.insert(grant, by: tester)
         _ = try store.revoke([grant.id], by: tester)
@@ -47,14 +51,16 @@ import Testing
         try store.insert(try sample("docs"), by: tester)
     }
 
-    @Test func areInsertedTogetherOrNotAtAll() throws {
+    @Test("Several grants are inserted into the store together or not at all")
+    func areInsertedTogetherOrNotAtAll() throws {
         try store.insert(try sample("b"), by: tester)
         #expect(code { try store.insert([try sample("a"), try sample("b")], by: tester) } == .alreadyExists)
         #expect(try store.grants().count == 1)
         #expect(try store.log(after: 0, limit: 10).count == 1)
     }
 
-    @Test func areRevokedOnce() throws {
+    @Test("A second revocation of a grant is not logged")
+    func areRevokedOnce() throws {
         let grant = try sample("docs")
         try store.insert(grant, by: tester)
         #expect(try store.revoke([grant.id], by: tester).map(\.state) == [.revoked])
@@ -62,7 +68,8 @@ import Testing
         #expect(try store.log(after: 0, limit: 10).map(\.event) == [.granted, .revoked])
     }
 
-    @Test func getANewActivationWhenRestored() throws {
+    @Test("A restoration gives a revoked grant a new activation")
+    func getANewActivationWhenRestored() throws {
         let grant = try sample("docs")
         try store.insert(grant, by: tester)
         #expect(try store.restore([grant.id], by: tester)[0].activation == 1)
@@ -73,7 +80,8 @@ import Testing
         #expect(code { _ = try store.restore([grant.id, .random()], by: tester) } == .notFound)
     }
 
-    @Test func loseAPassedExpiryWhenRestoredAndKeepAComingOne() throws {
+    @Test("A restoration drops a past expiry of a grant and keeps a future one")
+    func loseAPassedExpiryWhenRestoredAndKeepAComingOne() throws {
         let passed = try sample("passed", expires: Instant(seconds: 1))
         let coming = try sample("coming", state: .revoked, expires: Instant(seconds: 9_000_000_000))
         try store.insert([passed, coming], by: tester)
@@ -83,7 +91,8 @@ import Testing
         #expect(restored[1].expires == coming.expires)
     }
 
-    @Test func areMarkedExpiredOnlyWhenTheyAre() throws {
+    @Test("Only active grants whose expiry has passed are marked as expired")
+    func areMarkedExpiredOnlyWhenTheyAre() throws {
         let passed = try sample("passed", expires: Instant(seconds: 100))
         let revoked = try sample("revoked", state: .revoked, expires: Instant(seconds: 100))
         let coming = try sample("coming", expires: Instant(seconds: 300))
@@ -93,14 +102,16 @@ import Testing
         #expect(try store.revoke([passed.id], by: tester)[0].state == .revoked)
     }
 
-    @Test func areNotMadeActiveByALaterExpiry() throws {
+    @Test("A later expiry does not reactivate an expired grant")
+    func areNotMadeActiveByALaterExpiry() throws {
         let grant = try sample("docs", expires: Instant(seconds: 1))
         try store.insert(grant, by: tester)
         #expect(try store.update(grant.id, expires: .some(nil), by: tester).state == .expired)
         #expect(try store.grant(grant.id)?.state == .expired)
     }
 
-    @Test func change() throws {
+    @Test("A change of a grant is stored, and an identical change is not logged")
+    func change() throws {
         let grant = try sample("docs")
         try store.insert([grant, try sample("taken")], by: tester)
         var changed = try store.update(grant.id, access: .readOnly, name: try name("papers"), by: tester)
@@ -116,7 +127,8 @@ import Testing
         #expect(try store.log(after: 0, limit: 10).count == entries)
     }
 
-    @Test func followTheirDirectory() throws {
+    @Test("A renewed bookmark of a grant is stored, and its move is logged once")
+    func followTheirDirectory() throws {
         let grant = try sample("docs")
         try store.insert(grant, by: tester)
         var moved = grant.bookmark
@@ -142,7 +154,8 @@ import Testing
 @Suite struct TheLog {
     let scratch = Scratch()
 
-    @Test func saysWhoDidWhatToWhich() throws {
+    @Test("A log entry has its actor, its event, its grant and its detail")
+    func saysWhoDidWhatToWhich() throws {
         let store = try GrantStore(directory: scratch.store, create: true)
         let grant = try sample("docs")
         try store.insert(grant, by: tester)
@@ -168,7 +181,8 @@ import Testing
             name: grant?.name, path: Array("/p".utf8), error: error)
     }
 
-    @Test func saysHowAChangeEndedOnce() throws {
+    @Test("The result of a change is written to the log once")
+    func saysHowAChangeEndedOnce() throws {
         let store = try GrantStore(directory: scratch.store, create: true)
         let numbers = try store.append(
             [use(nil, uid: 1, .unlinked, error: nil), use(nil, uid: 1, .renamed, error: nil)], keeping: 100, by: tester)
@@ -178,7 +192,8 @@ import Testing
         #expect(try store.log(after: 0, limit: 9).map(\.error) == [2, nil])
     }
 
-    @Test func isShared() throws {
+    @Test("The log drops the entries of the busiest grant and counts them")
+    func isShared() throws {
         let store = try GrantStore(directory: scratch.store, create: true)
         let (loud, quiet) = (try sample("loud"), try sample("quiet"))
         try store.insert([loud, quiet], by: tester)
@@ -201,7 +216,8 @@ import Testing
         #expect(after.count == 1 && after.first?.count == forgotten[0].count.map { $0 + 5 })
     }
 
-    @Test func keepsEachEventInTheShareThatTheTableSays() throws {
+    @Test("Each event of the log is kept in the partition that its table gives")
+    func keepsEachEventInTheShareThatTheTableSays() throws {
         let store = try GrantStore(directory: scratch.store, create: true)
         for event in LogEvent.allCases { try store.append(event, by: tester) }
         var kept: [String: Int64] = [:]
@@ -212,7 +228,8 @@ import Testing
         for event in LogEvent.allCases { #expect(kept[event.rawValue] == event.partition.rawValue, "\(event)") }
     }
 
-    @Test func sharesAreEqualAndNobodyNeedsMoreThanHeHas() {
+    @Test("The log's share of each grant is equal and no larger than needed")
+    func sharesAreEqualAndNobodyNeedsMoreThanHeHas() {
         #expect(GrantStore.share(of: [], in: 5) == .max)
         #expect(GrantStore.share(of: [3, 1], in: 5) == .max)
         #expect(GrantStore.share(of: [10, 1, 2], in: 9) == 6)
@@ -220,7 +237,8 @@ import Testing
         #expect(GrantStore.share(of: [10, 10, 10], in: 2) == 1)
     }
 
-    @Test func refusalsPushOutNothingThatWasDoneToGrants() throws {
+    @Test("Refusals in the log displace no entry about changes of grants")
+    func refusalsPushOutNothingThatWasDoneToGrants() throws {
         let store = try GrantStore(directory: scratch.store, create: true)
         let grant = try sample("docs")
         try store.insert(grant, by: tester)
@@ -243,7 +261,8 @@ import Testing
 @Suite struct Mounts {
     let scratch = Scratch()
 
-    @Test func areRegisteredAndForgotten() throws {
+    @Test("A mount is registered in the store, updated and unregistered")
+    func areRegisteredAndForgotten() throws {
         let store = try GrantStore(directory: scratch.store, create: true)
         var record = MountRecord(
             id: .random(), shown: .one(.standard), mountpoint: [0x2F, 0xFF], pid: 7, processStart: .max, bootID: "boot", socket: "s.sock",

@@ -9,7 +9,8 @@ import Testing
 @Suite struct SeveralConnections {
     let scratch = Scratch()
 
-    @Test func noticeEachOther() throws {
+    @Test("A connection to the store notices changes by other connections only")
+    func noticeEachOther() throws {
         let one = try GrantStore(directory: scratch.store, create: true)
         let other = try GrantStore(directory: scratch.store, create: false)
         let before = try one.dataVersion()
@@ -20,7 +21,8 @@ import Testing
         #expect(try one.dataVersion() != before)
     }
 
-    @Test func ofManyThreadsLoseNothing() async throws {
+    @Test("Concurrent threads lose no grant and no log number in a store")
+    func ofManyThreadsLoseNothing() async throws {
         let shared = try GrantStore(directory: scratch.store, create: true)
         let directory = scratch.store
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -36,7 +38,8 @@ import Testing
         #expect(try shared.log(after: 0, limit: 1000).map(\.number) == Array(1...150))
     }
 
-    @Test func ofManyProcessesThatAllWantToMakeTheStoreLoseNothing() throws {
+    @Test("Concurrent processes that create one store lose no grant")
+    func ofManyProcessesThatAllWantToMakeTheStoreLoseNothing() throws {
         let writers = try (0..<6).map { try writer("insert", scratch.store, "p\($0)-", "20") }
         for writer in writers {
             let output = writer.collected(within: 300)?.output
@@ -48,7 +51,8 @@ import Testing
         #expect(!(try FileManager.default.contentsOfDirectory(atPath: scratch.store)).contains { $0.hasPrefix(".new") })
     }
 
-    @Test func keepWhatAKilledProcessHadConfirmed() throws {
+    @Test("A store keeps the steps that a killed process had confirmed")
+    func keepWhatAKilledProcessHadConfirmed() throws {
         let store = try GrantStore(directory: scratch.store, create: true)
         let grant = try sample("docs", state: .revoked)
         try store.insert(grant, by: tester)
@@ -149,7 +153,8 @@ private func writer(_ arguments: String...) throws -> Child {
 
     /// The work of one thread, regardless of the machine's load. A limit is ten times the need of a
     /// debug build, so only a superfluous loop exceeds it.
-    @Test func areOpenedReadAndRevokedWithoutMuchWork() throws {
+    @Test("Ten thousand grants are opened, read and revoked within the limits of work")
+    func areOpenedReadAndRevokedWithoutMuchWork() throws {
         var ids: [GrantID] = []
         do {
             let grants = try (0..<10_000).map { try sample("grant\($0)") }

@@ -8,7 +8,8 @@ import Testing
 @Suite struct AStoreOfAnotherVersion {
     let scratch = Scratch()
 
-    @Test func thatIsNewerIsRefusedAndLeftAsItIs() throws {
+    @Test("A store of a newer version is refused and left unchanged")
+    func thatIsNewerIsRefusedAndLeftAsItIs() throws {
         do { _ = try GrantStore(directory: scratch.store, create: true) }
         do { try Database(path: scratch.database, create: false).execute("PRAGMA user_version = \(Schema.current.version + 1)") }
         let before = scratch.bytes(scratch.database)
@@ -16,7 +17,8 @@ import Testing
         #expect(scratch.bytes(scratch.database) == before)
     }
 
-    @Test func thatIsOlderIsMigratedOnce() throws {
+    @Test("A store of an older version is migrated once")
+    func thatIsOlderIsMigratedOnce() throws {
         do { try GrantStore(directory: scratch.store, create: true).insert(try sample("docs"), by: tester) }
         let next = Schema(steps: Schema.current.steps + ["CREATE TABLE more (x INTEGER) STRICT; INSERT INTO more VALUES (1);"])
         for _ in 0..<2 {
@@ -27,7 +29,8 @@ import Testing
         #expect(code { _ = try GrantStore(directory: scratch.store, create: false) } == .storeNewer)
     }
 
-    @Test func whoseMigrationFailsStaysWhatItWas() throws {
+    @Test("A store whose migration fails stays at its version")
+    func whoseMigrationFailsStaysWhatItWas() throws {
         do { _ = try GrantStore(directory: scratch.store, create: true) }
         let broken = Schema(steps: Schema.current.steps + ["CREATE TABLE more (x INTEGER) STRICT; INSERT INTO nowhere VALUES (1);"])
         #expect(code { _ = try GrantStore(directory: scratch.store, create: false, schema: broken) } == .storeDamaged)
@@ -38,7 +41,8 @@ import Testing
 @Suite struct AStoreThatCannotBeUsed {
     let scratch = Scratch()
 
-    @Test func isNotMadeUnlessAsked() throws {
+    @Test("A missing store is created only on request")
+    func isNotMadeUnlessAsked() throws {
         #expect(code { _ = try GrantStore(directory: scratch.store, create: false) } == .notFound)
         #expect(access(scratch.store, F_OK) != 0)
         make(scratch.store)
@@ -50,7 +54,8 @@ import Testing
         #expect(code { _ = try GrantStore(directory: long, create: true) } == .storeUnavailable)
     }
 
-    @Test func isMadeForItsOwnerAlone() throws {
+    @Test("A new store is accessible to its owner only")
+    func isMadeForItsOwnerAlone() throws {
         let store = try GrantStore(directory: scratch.path + "/new/deep/store", create: true)
         for (file, mode) in [("", 0o700), ("/run", 0o700), ("/grants.sqlite", 0o600), ("/key", 0o600), ("/grants.sqlite-wal", 0o600)] {
             var status = stat()
@@ -60,7 +65,8 @@ import Testing
         #expect(store.runDirectory == store.directory + "/run")
     }
 
-    @Test func becauseOthersMayWriteToItIsRefused() throws {
+    @Test("A store that other users may write to is refused")
+    func becauseOthersMayWriteToItIsRefused() throws {
         do { _ = try GrantStore(directory: scratch.store, create: true) }
         for file in [scratch.store, scratch.database, scratch.store + "/key"] {
             var status = stat()
@@ -72,7 +78,8 @@ import Testing
         _ = try GrantStore(directory: scratch.store, create: false)
     }
 
-    @Test(.enabled(if: geteuid() == 0, "giving files away needs root")) func becauseItIsSomebodyElsesIsRefused() throws {
+    @Test("A store that belongs to another user is refused", .enabled(if: geteuid() == 0, "giving files away needs root"))
+    func becauseItIsSomebodyElsesIsRefused() throws {
         do { _ = try GrantStore(directory: scratch.store, create: true) }
         for file in [scratch.store, scratch.database, scratch.store + "/key"] {
             chown(file, 65534, 65534)
@@ -105,14 +112,16 @@ import Testing
         #expect(code { _ = try GrantStore(directory: scratch.store, create: false) } == .permission)
     }
 
-    @Test func becauseALinkStandsInItsPlaceIsRefused() throws {
+    @Test("A store with a link in place of its database is refused")
+    func becauseALinkStandsInItsPlaceIsRefused() throws {
         do { _ = try GrantStore(directory: scratch.store, create: true) }
         rename(scratch.database, scratch.path + "/elsewhere.sqlite")
         symlink(scratch.path + "/elsewhere.sqlite", scratch.database)
         #expect(code { _ = try GrantStore(directory: scratch.store, create: false) } == .storeDamaged)
     }
 
-    @Test func becauseAnotherHoldsItForLongSaysThatItIsBusy() throws {
+    @Test("A store that another process keeps locked is unavailable until it is unlocked")
+    func becauseAnotherHoldsItForLongSaysThatItIsBusy() throws {
         let store = try GrantStore(directory: scratch.store, create: true)
         let other = try Database(path: scratch.database, create: false)
         try other.execute("BEGIN IMMEDIATE")
@@ -137,7 +146,8 @@ import Testing
         try body(place)
     }
 
-    @Test func thatIsFullSaysSoAndKeepsWhatItHad() throws {
+    @Test("A store on a full filesystem fails as full and keeps its grants")
+    func thatIsFullSaysSoAndKeepsWhatItHad() throws {
         try mounted("size=300k,mode=700") { place in
             let store = try GrantStore(directory: place + "/store", create: true)
             var kept = 0
@@ -156,14 +166,16 @@ import Testing
         }
     }
 
-    @Test func thatIsFullFromTheStartSaysSo() throws {
+    @Test("A new store on a full filesystem fails as full and is not created")
+    func thatIsFullFromTheStartSaysSo() throws {
         try mounted("size=12k,mode=700") { place in
             #expect(code { _ = try GrantStore(directory: place + "/store", create: true) } == .storeFull)
             #expect(code { _ = try GrantStore(directory: place + "/store", create: false) } == .notFound)
         }
     }
 
-    @Test func thatIsReadOnlySaysSoWhenItIsWritten() throws {
+    @Test("A store on a read-only filesystem fails as unavailable when it is written")
+    func thatIsReadOnlySaysSoWhenItIsWritten() throws {
         try mounted("size=4m,mode=700") { place in
             let grant = try sample("docs")
             do { try GrantStore(directory: place + "/store", create: true).insert(grant, by: tester) }

@@ -4,7 +4,8 @@ import Testing
 @testable import GrantTerminal
 
 @Suite struct InputTests {
-    @Test func keysAreToldApart() {
+    @Test("Characters and key codes are mapped to keys")
+    func keysAreToldApart() {
         #expect(Key(character: 13) == .enter)
         #expect(Key(character: 27) == .escape)
         #expect(Key(character: 127) == .backspace)
@@ -17,7 +18,8 @@ import Testing
         #expect(Key(code: 0o777) == nil)
     }
 
-    @Test func aLineIsWrittenAndMended() {
+    @Test("The line editor inserts and deletes")
+    func aLineIsWrittenAndMended() {
         var line = LineEditor("ac")
         hit(&line, .left, .character("b"), .end, .character("日"))
         #expect(line.text == "abc日")
@@ -36,7 +38,8 @@ import Testing
         }
     }
 
-    @Test func theCursorOfALongLineIsToBeSeen() {
+    @Test("The cursor of a long line in the line editor stays visible")
+    func theCursorOfALongLineIsToBeSeen() {
         var line = LineEditor("abcdefghij")
         #expect(line.shown(columns: 6) == (text: "…ghij", cursor: 5))
         _ = line.handle(.home)
@@ -44,7 +47,8 @@ import Testing
         #expect(LineEditor("日本").shown(columns: 10) == (text: "日本", cursor: 4))
     }
 
-    @Test func aWindowFollowsWhatIsSelected() {
+    @Test("The window of a list follows the selection")
+    func aWindowFollowsWhatIsSelected() {
         var window = ListWindow()
         for _ in 0..<5 { _ = window.handle(.down, count: 10, height: 3) }
         #expect(window.selected == 5)

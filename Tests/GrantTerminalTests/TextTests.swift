@@ -4,7 +4,8 @@ import Testing
 @testable import GrantTerminal
 
 @Suite struct TextTests {
-    @Test func columnsAreThoseOfATerminal() {
+    @Test("The display width of a text counts terminal columns")
+    func columnsAreThoseOfATerminal() {
         #expect(DisplayWidth.encoding == .utf8)
         #expect(DisplayWidth.of("abc") == 3)
         #expect(DisplayWidth.of("日本") == 4)
@@ -12,7 +13,8 @@ import Testing
         #expect(DisplayWidth.of("") == 0)
     }
 
-    @Test func textIsCutAtColumnsAndNeverWithinACharacter() {
+    @Test("A text is cut at columns and never within a character")
+    func textIsCutAtColumnsAndNeverWithinACharacter() {
         #expect(DisplayWidth.cut("abcdef", to: 6) == "abcdef")
         #expect(DisplayWidth.cut("abcdef", to: 5) == "abcd…")
         #expect(DisplayWidth.cut("日本語", to: 5) == "日本…")
@@ -25,24 +27,28 @@ import Testing
         #expect(DisplayWidth.fitted("日本", to: 5) == "日本 ")
     }
 
-    @Test func whatHasNoWidthIsReplaced() {
+    @Test("Characters without width are replaced in terminal text")
+    func whatHasNoWidthIsReplaced() {
         #expect(DisplayWidth.printable("a\u{1B}b\u{9B}c") == "a\u{FFFD}b\u{FFFD}c")
         #expect(DisplayWidth.printable("日é") == "日é")
     }
 
-    @Test func controlCharactersAreWrittenOut() {
+    @Test("Control characters and invisible characters are escaped in terminal text")
+    func controlCharactersAreWrittenOut() {
         #expect(VisibleText.of(Array("a\u{1B}[31m\n\u{202E}".utf8) + [0xFF]) == "a\\x1b[31m\\n\\u{202e}\\xff")
         #expect(VisibleText.of("a b\u{A0}\u{200B}\u{3164}\u{E0041}é日") == "a b\\u{a0}\\u{200b}\\u{3164}\\u{e0041}é日")
     }
 
-    @Test func ofNamesBlanksThatNobodySeesAreWrittenOutAsWell() {
+    @Test("Leading and repeated blanks in a name are escaped")
+    func ofNamesBlanksThatNobodySeesAreWrittenOutAsWell() {
         #expect(VisibleText.name("a b") == "a b")
         #expect(VisibleText.name(" a  b ") == "\\x20a \\x20b\\x20")
         #expect(VisibleText.name("\\x20") == "\\\\x20")
         #expect(VisibleText.cut("e\u{301}\u{301}x", to: 2) == "e\u{301}")
     }
 
-    @Test func aLineIsCutWhereItEnds() {
+    @Test("A line of the terminal is cut and split at a width")
+    func aLineIsCutWhereItEnds() {
         let line = Line([Span("abc", .bold), Span("日本")])
         #expect(line.width == 7)
         #expect(line.cut(to: 7) == line)
@@ -54,7 +60,8 @@ import Testing
         #expect(Line("ab").styled(.reverse, columns: 5).text == "ab   ")
     }
 
-    @Test func aFrameKeepsItsHeadAndGivesUpItsFootFirst() {
+    @Test("A terminal frame keeps its head and drops its foot first")
+    func aFrameKeepsItsHeadAndGivesUpItsFootFirst() {
         let (head, body, foot) = ([Line("head")], [Line("1"), Line("2"), Line("3")], [Line("f1"), Line("f2")])
         let text = { (rows: Int) in Frame(head: head, body: body, foot: foot, size: Size(rows: rows, columns: 9)).text }
         #expect(text(7) == "head\n1\n2\n3\n\nf1\nf2")

@@ -14,7 +14,8 @@ import Testing
         return AuditTrail.PendingCall(call: AuditedCall(act: .opened, access: .read), caller: caller, scope: scope, path: nil)
     }
 
-    @Test func boundsWhatNobodyWaitsForAndLeavesRoomToEveryScope() {
+    @Test("The audit trail bounds a busy scope's records and leaves room for others")
+    func boundsWhatNobodyWaitsForAndLeavesRoomToEveryScope() {
         let answered = Lock(0)
         for _ in 0..<10_000 { trail.record(waiting(in: 1), error: 13) { answered.withLock { $0 += 1 } } }
         for _ in 0..<100 { trail.record(waiting(in: 2), error: 13) }
@@ -33,7 +34,8 @@ import Testing
         #expect(next.records.count == 1 && next.unwritten.isEmpty)
     }
 
-    @Test func countsWhatTheStoreWouldNotTake() {
+    @Test("The audit trail counts the records that the store did not take")
+    func countsWhatTheStoreWouldNotTake() {
         for scope: UInt32 in [1, 1, 2] { trail.record(waiting(in: scope), error: 13) }
         trail.next().settle(nil)
         trail.record(waiting(in: 3), error: 13)
@@ -45,7 +47,8 @@ import Testing
         #expect(trail.next().unwritten.isEmpty)
     }
 
-    @Test func tellsWhoWaitsItsNumberOrThatItCouldNotBeWritten() throws {
+    @Test("A change waiting in the audit trail gets its log number or nil")
+    func tellsWhoWaitsItsNumberOrThatItCouldNotBeWritten() throws {
         let record = AuditRecord(
             AuditedCall(act: .unlinked), by: Caller(uid: 1, gid: 1, pid: 0, umask: 0), scope: 1, error: nil)
         for numbers: [Int64]? in [[7], nil] {

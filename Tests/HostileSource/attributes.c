@@ -57,7 +57,8 @@ static void say_entry(struct node *node, struct fuse_entry_out *out) {
     out->nodeid = node->id;
     say_attributes(node, &out->attr);
     if (node->oddity != RANDOM) return;
-    // Whatever the kernel is told, it asks again soon: what is odd comes often.
+    // The reply is valid for a moment only, so that the kernel asks again soon and gets odd replies
+    // often.
     out->generation = odd_number();
     out->entry_valid_nsec = (uint32_t)odd_number();
 }
@@ -83,7 +84,8 @@ void answer_space(const struct fuse_in_header *in) {
     answer(in->unique, 0, &out, sizeof out);
 }
 
-// The names at the root, and what a listing is made of. The last ones stand for nothing, and some may not be names at all.
+// The names at the root, and the entries of a listing. The last ones name no node, and some may not
+// be valid names.
 static const char *const listed[] = {
     ".", "..", "f-plain", "f-size", "f-negative", "f-time", "f-inode0", "f-inode1", "f-inode42", "d-inode42", "l-inode42", "p-inode42",
     "f-inode18446744073709551615", "f-links", "f-mode", "f-type", "d-type", "f-length", "f-seek", "f-control", "f-attribute", "d-list", "d-plain",
@@ -114,7 +116,7 @@ void answer_listing(const struct fuse_in_header *in, struct node *node, const st
     int plus = in->opcode == FUSE_READDIRPLUS;
     size_t room = read->size < sizeof buffer ? read->size : sizeof buffer, used = 0;
     if (node->oddity == RANDOM || node->oddity == LIST) {
-        // Without an end, unless it is told to stop: a few hundred parts.
+        // The listing has no end unless it is stopped, so it ends after a few hundred parts.
         if (++node->number % 200 == 0) {
             answer(in->unique, 0, NULL, 0);
             return;
@@ -124,7 +126,7 @@ void answer_listing(const struct fuse_in_header *in, struct node *node, const st
             memset(longest, 'n', sizeof longest);
             const char *name = pick < ODD ? odd[pick] : pick == ODD ? "nul\0inside" : longest;
             size_t length = pick < ODD ? strlen(name) : pick == ODD ? 10 : pick == ODD + 1 ? 255 : 1024;
-            // What the kernel finds wrong ends the listing, so that is not in each.
+            // The kernel ends a listing at an invalid name, so only some listings have one.
             if (any_number() % 16 && (length == 0 || memchr(name, '/', length))) continue;
             used += put(buffer + used, room - used, name, length, odd_number(), odd_number(), (uint32_t)odd_number(), plus, NULL);
         }

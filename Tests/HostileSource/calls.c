@@ -39,7 +39,7 @@ static void control(const struct fuse_in_header *in, struct node *node, const st
     struct { struct fuse_ioctl_out head; char data[64]; } out = {0};
     static const int32_t results[] = {INT32_MIN, INT32_MIN + 1, -4096, -4095, -524, -512, -1, 0, 1, INT32_MAX};
     if (node->oddity == CONTROL) {
-        // The lowest first: that is the one without a positive counterpart.
+        // The lowest number comes first, because it has no positive counterpart.
         out.head.result = results[(uint64_t)node->number++ % 10];
     } else if (node->oddity == RANDOM) {
         out.head.result = (int32_t)odd_number();
@@ -58,7 +58,7 @@ static void attribute(const struct fuse_in_header *in, struct node *node, const 
         answer(in->unique, 0, &size, sizeof size);
         return;
     }
-    // Names that do not end, and empty ones.
+    // Names without an end, and empty ones.
     memset(list, any_number() & 1 ? 'u' : 0, sizeof list);
     size_t most = asked->size < sizeof list ? asked->size : sizeof list;
     size_t sizes[] = {0, 1, most / 2, most, most + 1};

@@ -1,4 +1,5 @@
-// A filesystem that answers with what no filesystem should. It speaks to /dev/fuse by itself: the library would not let most of it out.
+// A filesystem whose replies break the rules. It speaks to /dev/fuse directly, because libfuse
+// would refuse most of its replies.
 #ifndef HOSTILE_H
 #define HOSTILE_H
 
@@ -6,27 +7,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// A node's name says what is odd about it: TYPE-ODDITY, where TYPE is f, d, l (regular file, directory, link) or p (FIFO), and ODDITY begins with a
-// word of this list.
+// A node's name tells its oddity: TYPE-ODDITY, where TYPE is f, d, l (regular file, directory,
+// link) or p (FIFO), and ODDITY begins with a word of this list.
 enum oddity {
-    PLAIN,     // nothing: a small file, a directory
-    SIZE,      // the largest size there is
-    NEGATIVE,  // a size below zero
-    TIME,      // times before 1970, after 2262, with more than 10^9 nanoseconds
-    INODE,     // the inode number behind the word, which two files of different types may share
-    LINKS,     // no link, and more than 2^31
-    MODE,      // bits that no mode has
-    TYPE,      // another type with each look
-    LENGTH,    // reads that are longer or shorter than asked for, writes that took more than there was
-    SEEK,      // holes at offsets that there are not
-    CONTROL,   // an ioctl(2) that returns any number
-    ATTRIBUTE, // extended attributes at their limits, lists without an end
-    LIST,      // a listing with odd names, types and positions
-    LONG,      // a link's text of a page
-    EMPTY,     // a link without text
-    ERROR,     // fails with the number behind the word, whatever it is
-    LATE,      // writes that are done, said on standard output (“written”) and answered a second later; its size is what was written in all
-    RANDOM,    // any of this, and random bytes
+    PLAIN,     // nothing: a small file, a directory.
+    SIZE,      // the largest possible size.
+    NEGATIVE,  // a size below zero.
+    TIME,      // times before 1970, after 2262, with more than 10^9 nanoseconds.
+    INODE,     // the inode number after the word, which two files of different types may share.
+    LINKS,     // no link, and more than 2^31.
+    MODE,      // bits that no mode has.
+    TYPE,      // another type at each request.
+    LENGTH,    // reads longer or shorter than the request, writes that took more than the data.
+    SEEK,      // holes at offsets that do not exist.
+    CONTROL,   // an ioctl(2) that returns any number.
+    ATTRIBUTE, // extended attributes at their limits, lists without an end.
+    LIST,      // a listing with odd names, types and positions.
+    LONG,      // a link whose target fills a page.
+    EMPTY,     // a link with an empty target.
+    ERROR,     // fails with the number after the word, even an invalid one.
+    LATE,      // done writes, printed (“written”) and answered a second later, with all written bytes as the size.
+    RANDOM,    // any of these, and random bytes.
 };
 
 struct node {
@@ -35,17 +36,17 @@ struct node {
     uint64_t inode;
     uint32_t type;  // S_IFMT
     enum oddity oddity;
-    int64_t number; // behind the word
+    int64_t number; // after the word
 };
 
-/// The node that a name stands for, made when it is asked for first; NULL for a name that says nothing.
+/// The node of a name, made at the first request, or NULL for a name that describes no node.
 struct node *node_named(const char *name, size_t length);
 struct node *node_of(uint64_t id);
-/// One of the numbers at which something ends.
+/// A random number at a limit.
 uint64_t odd_number(void);
 uint64_t any_number(void);
 
-/// Which numbers statfs(2) gives: "files", "blocks", "all", or "" for small ones.
+/// The extreme numbers of statfs(2): "files", "blocks", "all", or "" for small ones.
 extern const char *space;
 
 void answer(uint64_t unique, int error, const void *data, size_t size);
@@ -54,7 +55,7 @@ void say_attributes(struct node *node, struct fuse_attr *out);
 void answer_entry(const struct fuse_in_header *in, struct node *node);
 void answer_listing(const struct fuse_in_header *in, struct node *node, const struct fuse_read_in *read);
 void answer_space(const struct fuse_in_header *in);
-/// Everything that is asked of one node.
+/// Answers every request about one node.
 void answer_for(const struct fuse_in_header *in, struct node *node, const void *body);
 
 #endif

@@ -1,4 +1,5 @@
-// HostileSource MOUNTPOINT [files|blocks|all]: mounts itself there, as root, and answers in the foreground until it is unmounted or killed.
+// HostileSource MOUNTPOINT [files|blocks|all]: mounts itself there, as root, and answers in the
+// foreground until it is unmounted or killed.
 #include "hostile.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,8 @@ void answer(uint64_t unique, int error, const void *data, size_t size) {
     struct iovec parts[2] = {{&out, sizeof out}, {(void *)data, size}};
     if (error != 0) out.len = sizeof out, parts[1].iov_len = 0;
     if (writev(device, parts, 2) >= 0 || errno == ENOENT) return;
-    // The kernel takes no number of 512 and above, and no answer that is longer than it asked for. Somebody waits for this one.
+    // The kernel refuses errors of 512 and above, and replies longer than the request allows. The
+    // caller still waits for this one.
     out = (struct fuse_out_header){sizeof out, -EIO, unique};
     if (write(device, &out, sizeof out) < 0) return;
 }
@@ -66,7 +68,7 @@ int main(int count, char **arguments) {
     }
     static _Alignas(8) char buffer[1 << 20];
     for (;;) {
-        // A name always ends within it.
+        // The zero behind the message ends every name.
         ssize_t length = read(device, buffer, sizeof buffer - 1);
         if (length < 0 && (errno == EINTR || errno == ENOENT || errno == EAGAIN)) continue;
         if (length < (ssize_t)sizeof(struct fuse_in_header)) return 0;

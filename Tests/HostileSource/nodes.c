@@ -51,7 +51,7 @@ struct node *node_of(uint64_t id) {
     return id > 0 && id <= count ? &nodes[id - 1] : NULL;
 }
 
-// The same numbers each time it is run.
+// The same numbers in each run.
 uint64_t any_number(void) {
     static uint64_t state = 1;
     uint64_t x = state += 0x9E3779B97F4A7C15;

@@ -14,7 +14,8 @@ enum { GOES_ON = 0, HANGS = -1 };
 
 enum { SIZE = 512 };
 
-// The control file's text, ended by a zero, and its length: -1 where there is none.
+// Reads the control file's text, ended by a zero, and returns its length, or -1 if there is no
+// file.
 static ssize_t read_control(char *text) {
     memset(text, 0, SIZE);
     int fd = open(control, O_RDONLY | O_CLOEXEC);
@@ -24,7 +25,7 @@ static ssize_t read_control(char *text) {
     return count;
 }
 
-// What the control file says of an operation: GOES_ON, HANGS, or the errno it fails with.
+// The control file's rule for an operation: GOES_ON, HANGS, or the errno it fails with.
 static int said(const char *operation) {
     char text[SIZE];
     ssize_t count = read_control(text);
@@ -41,7 +42,8 @@ static int said(const char *operation) {
 
 bool squashes;
 
-// For this thread alone. The groups first: with another fsuid it may no longer.
+// Changes this thread only. The groups come first, because a thread with another fsuid may not
+// change them.
 static void act_as_caller(void) {
     enum { NOBODY = 65534 };
     struct fuse_context *context = fuse_get_context();
@@ -57,7 +59,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t has_changed = PTHREAD_COND_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-// One thread looks for all: two hundred that look each for itself keep a slow machine from doing anything else.
+// One thread polls for all. Two hundred polling threads would keep a slow machine from all other
+// work.
 static void *look(void *unused) {
     char known[SIZE], text[SIZE];
     ssize_t before = -2;

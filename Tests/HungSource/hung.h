@@ -4,8 +4,8 @@
 #include <fuse.h>
 #include <stdbool.h>
 
-// Waits for as long as the control file says that `operation` hangs. A file without words hangs everything; a word like `read=5` makes
-// the operation fail with that errno, which is returned; 0 otherwise.
+// Waits for as long as the control file lets `operation` hang. A file without words hangs everything. A word like
+// `read=5` makes the operation fail with that errno, which is returned. Otherwise the result is 0.
 int pass(const char *operation);
 #define PASS(operation)                          \
     do {                                         \
@@ -14,9 +14,9 @@ int pass(const char *operation);
     } while (0)
 void set_control_file(const char *path);
 
-// Whether operations are done as who asks for them, and as nobody for root.
+// Whether operations run as their caller, and as the anonymous user for root.
 extern bool squashes;
 
-// Passes every operation on to the directory `root`, each through `pass` first.
+// Forwards every operation to the directory `root`, each through `pass` first.
 extern const struct fuse_operations operations;
 extern int root;

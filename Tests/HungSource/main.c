@@ -1,6 +1,8 @@
-// hung-source DIRECTORY MOUNTPOINT CONTROL [squash]: shows DIRECTORY at MOUNTPOINT, in the foreground. While the file CONTROL exists, the
-// operations that it names (all of them when it is empty) do not return. They go on when it is removed. With `squash` it is a server
-// that does everything as who asks for it, and as nobody for root, to all users.
+// hung-source DIRECTORY MOUNTPOINT CONTROL [squash]: shows DIRECTORY at MOUNTPOINT, in the
+// foreground. While the file CONTROL exists, the operations that it names (all of them when it is
+// empty) do not return. They continue when it is removed.
+// With `squash` it is open to all users, and runs every operation as its caller, or as the
+// anonymous user for root.
 #include "hung.h"
 #include <fcntl.h>
 #include <stdio.h>

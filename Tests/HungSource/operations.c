@@ -10,7 +10,7 @@
 
 int root;
 
-// Paths come as "/a/b"; below the root's descriptor they are "a/b", and the root itself is ".".
+// Paths come as "/a/b". Below the root's descriptor they are "a/b", and the root itself is ".".
 static const char *below(const char *path) { return path[1] ? path + 1 : "."; }
 static int result(int value) { return value < 0 ? -errno : 0; }
 
@@ -38,7 +38,7 @@ static int hung_readdir(const char *path, void *list, fuse_fill_dir_t fill, off_
 static int hung_opendir(const char *path, struct fuse_file_info *info) {
     (void)info;
     PASS("opendir");
-    // As a server that has to read it.
+    // Opens the directory for reading, as a server must that lists it.
     int fd = openat(root, below(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return fd < 0 ? -errno : result(close(fd));
 }
@@ -46,7 +46,7 @@ static int hung_opendir(const char *path, struct fuse_file_info *info) {
 static int keep(int fd, struct fuse_file_info *info) {
     if (fd < 0) return -errno;
     info->fh = (uint64_t)fd;
-    // Every read and write reaches this program: what the kernel has cached would not hang.
+    // Every read and write must reach this program, because cached data would not hang.
     info->direct_io = 1;
     return 0;
 }
@@ -167,7 +167,7 @@ static int hung_flock(const char *path, struct fuse_file_info *info, int operati
 }
 
 static void *hung_init(struct fuse_conn_info *connection, struct fuse_config *config) {
-    // Nothing is answered from a cache, and hundreds of requests can hang at once.
+    // No reply comes from a cache, and hundreds of requests can hang at once.
     config->attr_timeout = config->entry_timeout = config->negative_timeout = 0;
     config->use_ino = 1;
     config->hard_remove = 1;

@@ -10,7 +10,7 @@ static mode_t type_of(enum kind kind) {
     return kind == FILE_ ? S_IFREG : kind == DIRECTORY ? S_IFDIR : kind == LINK ? S_IFLNK : S_IFIFO;
 }
 
-// A file's content is the number of its inode, so a name that leads elsewhere shows.
+// A file's content is the number of its inode, so a name that leads to another file shows.
 void check_entry(struct worker *w, const struct entry *e) {
     char name[32], text[32] = "";
     name_of(w, e, name);
@@ -18,7 +18,7 @@ void check_entry(struct worker *w, const struct entry *e) {
     expect(w, "stat", name, fstatat(w->directories[e->directory], name, &status, AT_SYMLINK_NOFOLLOW) ? errno : 0, 0);
     if ((status.st_mode & S_IFMT) != type_of(e->kind)) fail(w, "type", name, (int)status.st_mode, (int)type_of(e->kind));
     if (e->kind == DIRECTORY) {
-        // Filesystems that do not count those of directories (btrfs) say one of each.
+        // Filesystems that do not count the links of directories (btrfs) report one for each.
         struct stat above;
         int links = fstat(w->directories[e->directory], &above) == 0 && above.st_nlink == 1 ? 1 : 2;
         if ((int)status.st_nlink != links) fail(w, "links of a directory", name, (int)status.st_nlink, links);
@@ -35,7 +35,7 @@ void check_entry(struct worker *w, const struct entry *e) {
     if (strtoul(text, NULL, 10) != e->inode) fail(w, "content", name, (int)strtoul(text, NULL, 10), (int)e->inode);
 }
 
-// Each own name exactly once, with its type, and none that is gone.
+// Each own name must appear exactly once, with its type, and no removed name.
 void check_listing(struct worker *w, int directory) {
     int fd = openat(w->directories[directory], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *stream = fd < 0 ? NULL : fdopendir(fd);

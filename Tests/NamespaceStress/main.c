@@ -1,5 +1,5 @@
 // NamespaceStress [--seed N] [--processes N] [--seconds S] DIRECTORY
-// Exits with 0 when every answer was what it must be; otherwise says what was not, and exits with 1.
+// Exits with 0 if every result was correct. Otherwise prints the wrong result and exits with 1.
 #include "stress.h"
 #include <getopt.h>
 #include <spawn.h>
@@ -44,7 +44,7 @@ static int work(int id, uint64_t seed, double seconds, const char *base) {
     w.next_inode = 1;
     open_directories(&w, base);
     for (double end = now() + seconds; now() < end;) step(&w);
-    // The last word: everything that is there, and nothing else.
+    // The last check: all entries exist, and nothing else.
     for (int i = 0; i < ENTRIES; i++)
         if (w.entries[i].kind != NOTHING) check_entry(&w, &w.entries[i]);
     for (int i = 0; i < DIRECTORIES; i++) check_listing(&w, i);

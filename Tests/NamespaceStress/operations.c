@@ -69,7 +69,7 @@ static void remove_one(struct worker *w) {
         expect(w, "unlink the file in", name, TRY(unlinkat(at, child, 0)), 0);
         e->has_child = false;
     }
-    // Held while it goes: what is open has one link less and the same content.
+    // Held open during the removal: the open file has one link less and the same content.
     int held = e->kind == FILE_ && draw(w, 2) ? openat(at, name, O_RDONLY | O_CLOEXEC) : -1;
     unsigned links = e->kind == FILE_ ? links_of(w, e) : 0;
     expect(w, "remove", name, TRY(unlinkat(at, name, is_dir ? AT_REMOVEDIR : 0)), 0);
@@ -137,7 +137,7 @@ static void move_over(struct worker *w) {
     bool is_dir = e->kind == DIRECTORY, onto_dir = other->kind == DIRECTORY;
     int wanted = is_dir && !onto_dir ? ENOTDIR : !is_dir && onto_dir ? EISDIR : onto_dir && other->has_child ? ENOTEMPTY : 0;
     expect(w, "rename onto", other_name, TRY(renameat(from, name, to, other_name)), wanted);
-    // Onto another name of the same file nothing happens, and both stay.
+    // A rename to another name of the same file changes nothing, and both names remain.
     if (wanted || (e->kind == FILE_ && other->kind == FILE_ && e->inode == other->inode)) return;
     other->kind = e->kind, other->inode = e->inode, other->has_child = e->has_child;
     e->kind = NOTHING;
@@ -160,7 +160,8 @@ static void child(struct worker *w) {
     e->has_child = !e->has_child;
 }
 
-// Names that all the processes use: nobody knows what comes out, but it must be one of what is possible.
+// Names that all the processes use. The result is not predictable, but it must be one of the
+// possible results.
 static void race(struct worker *w) {
     char name[32], other[32];
     snprintf(name, sizeof name, "all-%d", (int)draw(w, SHARED));

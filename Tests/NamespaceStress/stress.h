@@ -1,5 +1,5 @@
-// Several processes make, rename, link and remove names in the same directories. Each knows its own names exactly, so that every
-// answer can be checked while the others work next to it; some names are everybody's, for races whose outcome nobody knows.
+// Several processes make, rename, link and remove names in the same directories. Each knows its own names exactly, so that every result can
+// be checked while the others work beside it. Some names are shared by all processes, for races with an unpredictable outcome.
 #pragma once
 #include <dirent.h>
 #include <errno.h>
@@ -19,10 +19,10 @@ enum kind { NOTHING, FILE_, DIRECTORY, LINK, FIFO };
 // One name of this process.
 struct entry {
     enum kind kind;
-    int directory;    // in which of the shared directories
-    unsigned number;  // what makes the name, with the process
-    unsigned inode;   // files: entries with the same are hard links of each other
-    bool has_child;   // directories: whether there is a file in it
+    int directory;    // the index of its shared directory
+    unsigned number;  // makes the name, together with the process
+    unsigned inode;   // files: entries with the same number are hard links of each other
+    bool has_child;   // directories: whether it contains a file
 };
 
 struct worker {

@@ -13,7 +13,8 @@ void say_time(const char *label, struct timespec time) {
     if (time.tv_sec < 1600000000) say("%s=%ld.%09ld", label, (long)time.tv_sec, time.tv_nsec); else say("%s=now", label);
 }
 
-// What can be compared between two directories: not the numbers of device and inode, not when.
+// The attributes that can be compared between two directories: neither the numbers of device and
+// inode, nor times of now.
 void say_attributes(const struct stat *status, bool with_times) {
     say("%o %u:%u links=%lu size=%ld", status->st_mode, status->st_uid, status->st_gid, (unsigned long)status->st_nlink,
         (long)status->st_size);
@@ -42,7 +43,7 @@ static void call_statx(char **a) {
     say("%o %u:%u links=%u size=%llu block=%u mask=%x", status.stx_mode, status.stx_uid, status.stx_gid, status.stx_nlink,
         (unsigned long long)status.stx_size, status.stx_blksize, status.stx_mask & STATX_BASIC_STATS);
 }
-// The raw call: the C library's would decide by itself.
+// The raw call, because the C library decides some cases itself.
 static void call_access(char **a) {
     int directory;
     const char *path = place(a[0], &directory);
@@ -54,8 +55,8 @@ static void call_chmod(char **a) {
     say_result(fchmodat(directory, path, (mode_t)number(a[1]), 0));
 }
 static void call_fchmod(char **a) { say_result(fchmod(slot(a[0]), (mode_t)number(a[1]))); }
-// chown(2) to the same owner and group by somebody who may not clear the set-id bits: while somebody has the file open for writing, which a
-// script does not know, it is no error through a mount, and clears none (docs/conformance.md).
+// chown(2) to the same owner and group by a user who may not clear the set-id bits. While any process has the file open
+// for writing, which a script cannot know, it succeeds through a mount and clears none (docs/conformance.md).
 static void say_chown(int result, char **owners) {
     bool changes_nothing = number(owners[0]) == -1 && number(owners[1]) == -1;
     say_result(changes_nothing && result < 0 && errno == EPERM ? 0 : result);
@@ -83,7 +84,8 @@ static void call_futimens(char **a) {
     struct timespec times[2] = {time_of(a[1]), time_of(a[2])};
     say_result(futimens(slot(a[0]), times));
 }
-// The access time too, which reading changes at the filesystem's own discretion; asked right after it was set.
+// Prints the access time too, right after it was set. Reads change it at the filesystem's own
+// discretion.
 static void call_times(char **a) {
     int directory;
     const char *path = place(a[0], &directory);
@@ -96,7 +98,7 @@ static void call_times(char **a) {
     say_time("m", status.st_mtim);
 }
 
-// Free space is everybody's; these are the filesystem's own.
+// Free space changes with other programs, so only the fixed values of the filesystem are compared.
 static void call_statfs(char **a) {
     int directory;
     struct statvfs status;

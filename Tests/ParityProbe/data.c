@@ -17,7 +17,7 @@ static void say_read(ssize_t count) {
     if (count > 0) say("%08x", hash(self.data, (size_t)count, 2166136261u));
 }
 
-// The descriptor, with its position where O_DIRECT needs it.
+// The descriptor, with its position aligned if O_DIRECT needs that.
 static int settled(const char *text) {
     int fd = slot(text);
     off_t at = lseek(fd, 0, SEEK_CUR);
@@ -25,7 +25,8 @@ static int settled(const char *text) {
     return fd;
 }
 
-// A listing of btrfs ends at a position so far out that reading there is EINVAL before it is EISDIR; in a mount it ends at its last entry.
+// A listing of btrfs ends at a position so far out that a read there fails with EINVAL before
+// EISDIR. In a mount it ends at its last entry.
 static void say_read_at_position(int fd, ssize_t count) {
     struct stat status;
     if (count < 0 && errno == EINVAL && fstat(fd, &status) == 0 && S_ISDIR(status.st_mode)) errno = EISDIR;
@@ -36,7 +37,7 @@ static void call_pread(char **a) {
     int fd = slot(a[0]);
     say_read(pread(fd, self.data, (size_t)aligned(fd, (long)count_of(a[1])), aligned(fd, number(a[2]))));
 }
-// In pieces of a third, a page and the rest; whole pages where that is needed.
+// Pieces of a third, a page and the rest. They are whole pages if O_DIRECT needs that.
 static void pieces(struct iovec parts[3], int fd, size_t count) {
     size_t first = (size_t)aligned(fd, (long)(count / 3)), second = count - first > 4096 ? 4096 : (size_t)aligned(fd, (long)(count - first));
     parts[0] = (struct iovec){self.data, first};
@@ -53,7 +54,8 @@ static void call_write(char **a) {
     fill_data(count, (unsigned)number(a[2]));
     say_result(write(settled(a[0]), self.data, count));
 }
-// The kernel has set-id bits cleared before a mount is asked for what is farther than any file of the filesystem (docs/conformance.md).
+// The kernel has the set-id bits cleared before it asks a mount for an offset beyond any file of
+// the filesystem (docs/conformance.md).
 static bool is_too_far(int fd, long offset) {
     struct stat status;
     bool is = offset >= 1L << 44 && fstat(fd, &status) == 0 && status.st_mode & (S_ISUID | S_ISGID);
@@ -73,7 +75,7 @@ static void call_writev(char **a) {
     pieces(parts, slot(a[0]), count_of(a[1]));
     say_result(writev(settled(a[0]), parts, 3));
 }
-// With RWF_APPEND or RWF_DSYNC for one write. Where the file ends is no place for O_DIRECT.
+// With RWF_APPEND or RWF_DSYNC for one write. O_DIRECT cannot write at an unaligned end of a file.
 static void call_pwritev2(char **a) {
     int fd = slot(a[0]);
     size_t count = (size_t)aligned(fd, (long)count_of(a[1]));
@@ -82,7 +84,8 @@ static void call_pwritev2(char **a) {
     int flags = (int)number(a[4]) & (aligned(fd, 1) == 0 ? ~RWF_APPEND : -1);
     say_result(pwritev2(fd, &part, 1, aligned(fd, number(a[2])), flags));
 }
-// Positions in a directory are the filesystem's own numbers, so they are taken from listings (directories.c); here only its beginning.
+// Positions in a directory are numbers of the filesystem, so they are taken from listings
+// (directories.c). Here only its beginning is used.
 static void call_lseek(char **a) {
     struct stat status;
     bool is_directory = fstat(slot(a[0]), &status) == 0 && S_ISDIR(status.st_mode);
@@ -93,7 +96,8 @@ static void call_truncate(char **a) {
     int directory;
     say_result(truncate(place(a[0], &directory), number(a[1])));
 }
-// Without a limit of size: a call that it refuses has changed the times already on some filesystems.
+// Without a limit of size: on some filesystems a call that the limit refuses has already changed
+// the times.
 static void call_fallocate(char **a) {
     struct rlimit limit, none;
     getrlimit(RLIMIT_FSIZE, &limit);
@@ -104,15 +108,16 @@ static void call_fallocate(char **a) {
     errno = error;
     say_result(result);
 }
-// Between files the kernel moves bytes through memory of its own, which fits O_DIRECT by chance alone.
+// The kernel moves bytes between files through its own memory, which fits O_DIRECT by chance alone.
 static bool is_direct(int fd) { return aligned(fd, 1) == 0; }
-// FROM OFFSET TO OFFSET COUNT; an offset of -1 is the descriptor's own position.
+// FROM OFFSET TO OFFSET COUNT. An offset of -1 is the descriptor's own position.
 static void call_copy(char **a) {
     off_t from = number(a[1]), to = number(a[3]);
     if (is_direct(slot(a[0])) || is_direct(slot(a[2]))) say("not for O_DIRECT");
     else say_result(copy_file_range(slot(a[0]), from < 0 ? NULL : &from, slot(a[2]), to < 0 ? NULL : &to, count_of(a[4]), 0));
 }
-// Not from where a listing of a directory stands: that can be farther out than any file of the filesystem (docs/conformance.md).
+// Not from the position of a directory's listing, which can be beyond any file of the filesystem
+// (docs/conformance.md).
 static void call_sendfile(char **a) {
     off_t from = number(a[2]);
     struct stat status;

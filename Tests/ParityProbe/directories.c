@@ -1,4 +1,4 @@
-// Listings, by the raw call: what it gives and where it can be taken up again.
+// Listings by the raw call: their entries and the positions at which they can continue.
 #include "parity.h"
 #include <dirent.h>
 #include <errno.h>
@@ -19,7 +19,7 @@ struct entry {
 };
 static struct entry entries[ENTRIES];
 
-// Reads on from where the descriptor is. Returns the number of entries or -1.
+// Reads on from the descriptor's position. Returns the number of entries or -1.
 static long read_entries(int fd, size_t buffer, long limit) {
     long count = 0;
     while (count < limit) {
@@ -42,8 +42,8 @@ static long read_entries(int fd, size_t buffer, long limit) {
 
 static int compare(const void *a, const void *b) { return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name); }
 
-// Every name with its type, and whether its inode number is what stat(2) gives. Not of `..`: the kernel keeps the listing of a directory that
-// is moved (fs/fuse/readdir.c), with the number of the directory above that it had.
+// Every name with its type, and whether its inode number equals that of stat(2). `..` is not compared: the kernel keeps
+// the listing of a directory that is moved (fs/fuse/readdir.c), with the number of its former parent.
 static void call_list(char **a) {
     int fd = slot(a[0]);
     long count = lseek(fd, 0, SEEK_SET) < 0 ? -1 : read_entries(fd, (size_t)number(a[1]), ENTRIES);
@@ -51,7 +51,7 @@ static void call_list(char **a) {
         say_result(-1);
         return;
     }
-    // At some filesystems' ends of directories other calls give other errors.
+    // At the end of a directory some filesystems give other errors for other calls.
     lseek(fd, 0, SEEK_SET);
     qsort(entries, (size_t)count, sizeof entries[0], compare);
     say("%ld", count);
@@ -64,7 +64,7 @@ static void call_list(char **a) {
     }
 }
 
-// A position that a listing gave leads back to where it was, from whatever position it is gone to.
+// A position from a listing leads back to its entry, from any other position.
 static void call_positions(char **a) {
     static struct entry all[ENTRIES];
     int fd = slot(a[0]);
@@ -82,7 +82,7 @@ static void call_positions(char **a) {
     say("%ld entries, %ld wrong", count, wrong);
 }
 
-// Some entries, then whatever else the script does, then the rest.
+// Lists some entries, then runs other calls of the script, then lists the rest.
 static void call_listsome(char **a) {
     long count = read_entries(slot(a[0]), 200, 1);
     if (count < 0) say_result(-1); else say("%s", count == 0 ? "none" : "some");

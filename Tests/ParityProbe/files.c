@@ -1,4 +1,4 @@
-// Calls that give, duplicate and close descriptors, and that run programs with them.
+// Calls that return, duplicate and close descriptors, and that run programs with them.
 #include "parity.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 extern char **environ;
 
-// A FIFO must not make the script wait; on anything else O_NONBLOCK changes nothing.
+// A FIFO must not make the script wait. On anything else O_NONBLOCK changes nothing.
 static void call_open(char **a) {
     int directory;
     const char *path = place(a[1], &directory);
@@ -55,7 +55,8 @@ static int run(char *const words[], posix_spawn_file_actions_t *actions) {
 static void call_child(char **a) {
     int fd = slot(a[0]);
     struct stat status;
-    // Its buffer fits O_DIRECT by chance alone, and positions in directories are nothing to compare.
+    // The child's buffer fits O_DIRECT by chance alone, and positions in directories cannot be
+    // compared.
     if (fstat(fd, &status) < 0 || S_ISDIR(status.st_mode) || aligned(fd, 1) == 0) {
         say("not inherited");
         return;
@@ -73,7 +74,7 @@ static void call_child(char **a) {
     posix_spawn_file_actions_destroy(&actions);
 }
 
-// Makes a small program. Its text is written as any file's is.
+// Makes a small program. Its text is written like that of any file.
 static void call_program(char **a) {
     static const char text[] = "#!/bin/true\n";
     int directory;
@@ -89,7 +90,8 @@ static void call_exec(char **a) {
     say_result(run(words, NULL));
 }
 
-// FUSE asks no server about those of other files (docs/conformance.md), which xfs has.
+// FUSE sends the server no request for the flags of other files (docs/conformance.md), which xfs
+// has.
 static bool has_no_flags(int fd) {
     struct stat status;
     bool has_none = fstat(fd, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
@@ -100,7 +102,8 @@ static void call_getflags(char **a) {
     if (has_no_flags(slot(a[0]))) return;
     int flags = 0;
     int result = ioctl(slot(a[0]), FS_IOC_GETFLAGS, &flags);
-    // Extents and inline data are how ext4 stores it, not what a program asked for.
+    // The flags for extents and inline data describe how ext4 stores a file. No program asked for
+    // them.
     if (result < 0) say_result(-1); else say("%x", flags & (FS_APPEND_FL | FS_IMMUTABLE_FL | FS_NODUMP_FL | FS_NOATIME_FL | FS_SYNC_FL));
 }
 static void call_setflags(char **a) {

@@ -19,7 +19,8 @@ struct peer {
     FILE *to, *from;
 } peers[USERS];
 
-// A process of its own for each user; a real change of user, so that the kernel sees what it sees from any program.
+// Starts a separate process for each user. It really changes the user, so that the kernel treats it
+// like any program.
 static void start(int user, char **arguments) {
     int to[2], from[2];
     if (pipe2(to, O_CLOEXEC) < 0 || pipe2(from, O_CLOEXEC) < 0) exit(3);
@@ -37,7 +38,8 @@ static void start(int user, char **arguments) {
     peers[user].from = fdopen(from[0], "r");
 }
 
-// Has one line of the script done by the user it names, and prints the answer. False when that user's process is no more.
+// Passes one line of the script to the process of its user, and prints the reply. Returns false if
+// that process has ended.
 static bool pass_on(char *line, FILE *out) {
     static char *answer;
     static size_t size;

@@ -1,4 +1,4 @@
-// Files in memory. A touch beyond the last page is answered with SIGBUS, natively as well.
+// Files in memory. A touch beyond the last page raises SIGBUS, natively as well.
 #include "parity.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +45,7 @@ static bool find(struct access *access, char **a) {
     if (access->count > access->map->length - access->offset) access->count = access->map->length - access->offset;
     return true;
 }
-// Byte by byte, so that what is done before a fault is the same everywhere.
+// Byte by byte, so that the same bytes are copied before a fault everywhere.
 static void copy(volatile char *to, const volatile char *from, size_t count) {
     for (size_t i = 0; i < count; i++) to[i] = from[i];
 }
@@ -62,8 +62,9 @@ static void call_mread(char **a) {
     if (!find(&access, a)) return;
     if (survives(copy_from, &access)) say("%08x", hash(self.data, access.count, 3)); else say("fault");
 }
-// Nothing between the end of the file and the end of its last page: whether that shows when the file grows is another matter on FUSE, on tmpfs
-// and on others (docs/conformance.md). What reaches beyond that page is left as it is. True where nothing is left to be stored.
+// Stores nothing between the end of the file and the end of its last page. Whether such bytes show
+// when the file grows differs on FUSE, on tmpfs and on others (docs/conformance.md).
+// An access that reaches beyond that page is unchanged. Returns true if nothing is left to store.
 static bool ends_with_file(struct access *access) {
     struct stat status = {0};
     for (size_t i = 0; i < SLOTS; i++)
@@ -86,9 +87,11 @@ static void call_mdirty(char **a) {
     access.map->was_written = true;
     say(survives(copy_to, &access) ? "written" : "fault");
 }
-// With msync(2) at once: before it, whether the times have changed is the kernel's to choose, and without write-back it has not yet
-// (fs/fuse/file.c, fuse_page_mkwrite: its file_update_time does nothing where the server keeps the times).
-// Unmapped for a moment before: tmpfs sets times when a page is mapped for writing, and never takes that back by itself.
+// With msync(2) at once: before it, the kernel chooses when the times change, and without
+// write-back they have not changed yet (fs/fuse/file.c, fuse_page_mkwrite: its file_update_time
+// does nothing if the server keeps the times).
+// The range is first unmapped for a moment: tmpfs sets times when a page is mapped for writing, and
+// never write-protects it again by itself.
 static void call_mwrite(char **a) {
     struct mapping *map = map_of(a[0]);
     if (map->at != NULL && !map->is_private) madvise(map->at, map->length, MADV_DONTNEED);

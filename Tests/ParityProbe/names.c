@@ -24,7 +24,8 @@ static void call_symlink(char **a) {
     int directory;
     const char *path = place(a[1], &directory);
     int unused;
-    // An absolute text would differ between the two runs; the kernel follows a relative one in the same way.
+    // An absolute text would differ between the two runs. The kernel follows a relative one in the
+    // same way.
     say_result(symlinkat(place(a[0][0] == '/' ? a[0] + 1 : a[0], &unused), directory, path));
 }
 static void call_readlink(char **a) {
@@ -70,7 +71,7 @@ static void call_fchdir(char **a) { say_result(fchdir(slot(a[0]))); }
 static void call_getcwd(char **a) {
     (void)a;
     size_t length = strlen(self.directory);
-    // The raw call tells of a directory that was removed in the same way for both.
+    // The raw call reports a removed directory in the same way for both.
     long count = syscall(SYS_getcwd, self.data, (size_t)DATA_LIMIT);
     if (count < 0) say_result(-1); else say("%s.", strncmp(self.data, self.directory, length) == 0 ? self.data + length : self.data);
 }

@@ -1,11 +1,13 @@
-// One program that makes the system calls of a script as several users and prints what each gave, so that a run on a native
-// directory and one through a mount can be compared line by line.
+// Makes the system calls of a script as several users and prints the result of each. A run on a
+// native directory and one through a mount can then be compared line by line.
 //
 //   ParityProbe run DIRECTORY HOST SCRIPT TRANSCRIPT [--contract]
 //
-// DIRECTORY is where the calls are made, HOST the same directory without the mount (the same path in a native run). SCRIPT has one call
-// a line: the user's number, the call, its arguments. TRANSCRIPT gets one answer a line. With --contract the calls that a mount answers
-// in its own way get that answer (contract.c). Then it prints `end` and takes calls from standard input.
+// The calls are made in DIRECTORY. HOST is the same directory without the mount (the same path in a
+// native run). SCRIPT has one call a line: the user's number, the call, its arguments. TRANSCRIPT
+// gets one result a line.
+// With --contract the calls with other results through a mount get those results (contract.c). Then
+// it prints `end` and takes calls from standard input.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,13 +20,14 @@ struct mapping {
     char *at;
     size_t length;
     bool is_private, was_written;
-    // Which file, and from where.
+    // The file, and the offset of the mapping in it.
     dev_t device;
     ino_t inode;
     off_t start;
 };
 
-// What one user's process holds. An empty slot is -1, so that a call on it gives EBADF on both sides.
+// The resources of one user's process. An empty slot is -1, so that a call on it gives EBADF on
+// both sides.
 struct worker {
     const char *directory, *host;
     bool contract;
@@ -44,31 +47,32 @@ extern const struct call calls_files[], calls_data[], calls_names[], calls_attri
 
 // worker.c
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-// The number, or the name of errno when it is -1.
+// Prints the number, or the name of errno if it is -1.
 void say_result(long result);
 int slot(const char *text);
-// Puts a descriptor (or -1, with errno) into a slot, closing what was there, and says so.
+// Puts a descriptor (or -1, with errno) into a slot, closes the former one, and prints the result.
 void fill_slot(const char *text, int fd);
 long number(const char *text);
-// `[fN:]path`: the descriptor to start from, and the path with its abbreviations written out. See worker.c.
+// `[fN:]path`: the descriptor to start from, and the path with its abbreviations expanded. See
+// worker.c.
 const char *place(const char *text, int *directory);
 // Bytes that depend on `seed`.
 void fill_data(size_t count, unsigned seed);
-// Offsets and sizes for a descriptor of O_DIRECT have to be multiples of a page.
+// Rounds an offset or size to a multiple of a page if the descriptor has O_DIRECT.
 long aligned(int fd, long value);
 unsigned hash(const void *bytes, size_t count, unsigned start);
 int main_worker(char **arguments);
 
 // contract.c
-// The errno that the contract gives for a call, or 0 when it is the native directory's.
+// The errno that the contract promises for a call, or 0 if the result equals that of the native directory.
 int contract_says(const char *name, char **arguments);
-// Whether the attribute `name` is shown by a mount.
+// Whether a mount shows the attribute `name`.
 bool contract_shows(const char *attribute);
 
 // snapshot.c
 void snapshot(const char *directory, bool with_security, bool with_times);
-// A time as it can be compared: written out when it was set by a script, `now` otherwise.
+// Prints a time in a form that can be compared: in full if a script set it, `now` otherwise.
 void say_time(const char *label, struct timespec time);
 void say_attributes(const struct stat *status, bool with_times);
-// Runs `body(data)`; false when it was ended by SIGBUS or SIGSEGV.
+// Runs `body(data)`. Returns false if SIGBUS or SIGSEGV ended it.
 bool survives(void (*body)(void *), void *data);

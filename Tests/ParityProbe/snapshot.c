@@ -12,8 +12,8 @@
 
 enum { SEEN = 2048, DEPTH = 24 };
 
-// What was there before: a time that is not of the script's making shows by whether it changed meanwhile. The descriptor keeps the inode's
-// number from being used again, so that the same number is the same file.
+// The former state: a time that the script did not set is compared by whether it changed meanwhile.
+// The descriptor keeps the inode's number in use, so that the same number is the same file.
 struct seen {
     char path[512];
     ino_t inode;
@@ -40,7 +40,8 @@ static void say_changes(const char *path, const char *full, const struct stat *s
         for (size_t i = 0; i < now->count && first == NULL; i++)
             if (now->files[i].inode == status->st_ino) first = now->files[i].path;
     if (first != NULL) say("is=%s", first);
-    // A FIFO's times change as it is used, where the filesystem leaves the times to the kernel (fs/pipe.c; S_NOCMTIME).
+    // A FIFO's times change when it is used, if the filesystem leaves the times to the kernel
+    // (fs/pipe.c, S_NOCMTIME).
     if (old != NULL && old->inode == status->st_ino && with_changes && !S_ISFIFO(status->st_mode)) {
         if (differs(old->modified, status->st_mtim)) say("m+");
         if (differs(old->changed, status->st_ctim)) say("c+");
@@ -72,7 +73,7 @@ static void say_attributes_of(const char *path, bool with_security) {
     }
 }
 
-// The beginning and the end of long ones: scripts make sparse files of many gigabytes.
+// The beginning and the end of long files, because scripts make sparse files of many gigabytes.
 static void say_contents(const char *path, off_t size) {
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     ssize_t head = fd < 0 ? -1 : pread(fd, self.data, DATA_LIMIT, 0);
@@ -123,9 +124,11 @@ static void walk(const char *path, int depth, bool with_security) {
     }
 }
 
-// Until the coarse clock is past what the fine one shows now: a change right after the look would else show the same time. Another value of the
-// coarse one is not enough: where times can be fine (multigrain timestamps, kernel/time/timekeeping.c), those of a file that was just made can
-// lie behind the next tick, and are then given to whoever changes something next, by the coarse clock alone as well.
+// Waits until the coarse clock has passed the present fine time. Otherwise a change right after the
+// inspection would have the same time.
+// A new value of the coarse clock is not enough. With multigrain timestamps
+// (kernel/time/timekeeping.c) the times of a new file can be later than the next tick. The next
+// change then gets the same times, even by the coarse clock alone.
 static void wait_for_the_clock(void) {
     struct timespec start, time;
     clock_gettime(CLOCK_REALTIME, &start);

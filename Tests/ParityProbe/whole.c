@@ -1,4 +1,5 @@
-// Calls about everything at once: the tree, and what is still held when its grant is withdrawn.
+// Calls about everything at once: the tree, and the handles that are still held when their grant is
+// revoked.
 #include "parity.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -13,12 +14,12 @@ static void call_snap(char **a) {
     (void)a;
     snapshot(self.directory, false, true);
 }
-// For scripts that leave mapped pages dirty: when that changes a file's times is the kernel's to choose.
+// For scripts that leave mapped pages dirty: the kernel chooses when these change a file's times.
 static void call_snapdata(char **a) {
     (void)a;
     snapshot(self.directory, false, false);
 }
-// Without the mount: what arrived. Everything that a cache holds back is written first.
+// The data that arrived without the mount. All data in caches is written first.
 static void call_hostsnap(char **a) {
     (void)a;
     if (strcmp(self.directory, self.host) != 0) {
@@ -41,8 +42,8 @@ static void must_be_refused(const char *what, int which, long result) {
 
 static void touch_first(void *data) { self.data[0] = *(volatile char *)((struct mapping *)data)->at; }
 
-// After a revocation: what each thing that is still held gives, if it is not EACCES (SIGBUS for mappings). FIFOs and devices are read by
-// the kernel alone; of those only what the mount shows of them counts.
+// After a revocation: the result of each held handle, if it is not EACCES (SIGBUS for mappings). Only the kernel reads
+// FIFOs and devices, so of those only the attributes that the mount shows count.
 static void call_held(char **a) {
     (void)a;
     struct stat status;
@@ -64,7 +65,8 @@ static void call_held(char **a) {
         if (flags & O_PATH) continue;
         if ((flags & O_TMPFILE) == O_DIRECTORY) {
             lseek(fd, 0, SEEK_SET);
-            // Of a removed directory the kernel says so without asking (fs/readdir.c, iterate_dir).
+            // For a removed directory the kernel returns the error without a request (fs/readdir.c,
+            // iterate_dir).
             long listed = syscall(SYS_getdents64, fd, self.data, 4096);
             if (listed >= 0 || errno != ENOENT) must_be_refused("getdents", i, listed);
             must_be_refused("openat", i, openat(fd, "f0", O_RDONLY | O_CLOEXEC));
@@ -84,7 +86,7 @@ static void call_held(char **a) {
     say("tried");
 }
 
-// Closing and unmapping never fails.
+// Closing and unmapping never fail.
 static void call_letgo(char **a) {
     (void)a;
     for (int i = 0; i < SLOTS; i++)

@@ -47,8 +47,9 @@ void fill_slot(const char *text, int fd) {
     say_result(fd < 0 ? -1 : 0);
 }
 
-// `f3:name` starts from slot 3, anything else from the working directory. `@` is the empty path, `/` in front the run's directory (the
-// script knows no other), `%255` a name of so many letters, `%p4095` a path of so many bytes that leads nowhere but here.
+// `f3:name` starts from slot 3, any other path from the working directory. `@` is the empty path. A
+// leading `/` is the run's directory, the only absolute path of scripts.
+// `%255` is a name of 255 letters. `%p4095` is a path of 4,095 bytes that stays in its directory.
 const char *place(const char *text, int *directory) {
     static char buffers[4][PLACE_LIMIT];
     static unsigned next;
@@ -116,7 +117,7 @@ static void answer_call(char *line) {
     say("no such call");
 }
 
-// Becomes the user, for good: DIRECTORY HOST UID GID GROUPS UMASK contract|real
+// Becomes the user permanently: DIRECTORY HOST UID GID GROUPS UMASK contract|real
 int main_worker(char **arguments) {
     self = (struct worker){.directory = arguments[0], .host = arguments[1], .contract = strcmp(arguments[6], "contract") == 0};
     for (int i = 0; i < SLOTS; i++) self.slots[i] = -1;
@@ -128,13 +129,13 @@ int main_worker(char **arguments) {
     gid_t gid = (gid_t)number(arguments[3]);
     uid_t uid = (uid_t)number(arguments[2]);
     if (setgroups(count, groups) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0) return 3;
-    // Its own /proc/self/fd stays open to it.
+    // Keeps the process's own /proc/self/fd accessible.
     prctl(PR_SET_DUMPABLE, 1);
     umask((mode_t)strtol(arguments[5], NULL, 8));
     if (chdir(self.directory) < 0) return 3;
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
-    // Delivered again and again, also after a jump out of the handler.
+    // SA_NODEFER delivers the signal again, also after a jump out of the handler.
     struct sigaction action = {.sa_handler = faulted, .sa_flags = SA_NODEFER};
     sigaction(SIGBUS, &action, NULL);
     sigaction(SIGSEGV, &action, NULL);

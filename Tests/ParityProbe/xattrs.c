@@ -1,4 +1,5 @@
-// Extended attributes and, under their names, POSIX ACLs. Values are written in hexadecimal after an x; `-` is an empty one.
+// Extended attributes and, under their names, POSIX ACLs. Values are written in hexadecimal after
+// an x. `-` is an empty value.
 #include "parity.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +10,7 @@
 
 static size_t value_of(const char *text) {
     size_t count = 0;
-    // xN*B: so many bytes of one value, for what is too long to be written out.
+    // xN*B: a value of N times the byte B, for values too long to write out.
     unsigned long repeat;
     unsigned byte;
     if (sscanf(text, "x%lu*%x", &repeat, &byte) == 2) {
@@ -67,18 +68,20 @@ static void call_listx(char **a) { say_list(listxattr(path_of(a[0]), self.data, 
 static void call_llistx(char **a) { say_list(llistxattr(path_of(a[0]), self.data, 65536)); }
 static void call_flistx(char **a) { say_list(flistxattr(slot(a[0]), self.data, 65536)); }
 
-// A file capability given on the host, as an installer would: cap_net_raw=ep. Where a mount is compared it must go at the next change.
+// Sets a file capability on the host, as an installer would: cap_net_raw=ep. Through a mount the
+// next change must clear it.
 static void call_hostcap(char **a) {
     static const unsigned char capability[] = {1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     char path[8192];
     snprintf(path, sizeof path, "%s/%s", self.host, path_of(a[0]));
     say_result(lsetxattr(path, "security.capability", capability, sizeof capability, 0));
-    // What the kernel knew of the file's times may be a second old otherwise.
+    // Otherwise the kernel's cached times of the file may be a second old.
     struct statx status;
     snprintf(path, sizeof path, "%s/%s", self.directory, path_of(a[0]));
     statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &status);
 }
-// The attribute as the directory really shows it, whatever the contract says: the one call that always differs, to try the tester with.
+// The attribute as the directory really shows it, without the contract. Only this call always
+// differs, for tests of the tester.
 static void call_islisted(char **a) { say_result(lgetxattr(path_of(a[0]), "security.capability", self.data, 64)); }
 
 const struct call calls_xattrs[] = {

@@ -1,10 +1,12 @@
 import Glibc
 
-/// The other end of the session, where its answers come out: each is checked, and says which nodes and files there are now.
+/// The other end of the session, where its replies come out. It checks each reply and records the
+/// nodes and files that exist.
 final class Answers {
-    /// Who waits for an answer, by its number: the kind.
+    /// The opcode of each request that waits for a reply, by its number.
     private(set) var waiting: [UInt64: UInt32] = [:]
-    /// The kernel's word that a request was interrupted, which the library answers where it knows no such request (EAGAIN).
+    /// The numbers of INTERRUPT requests. The library answers one with EAGAIN if it has no record
+    /// of the interrupted request.
     private var interrupts: Set<UInt64> = []
     private var last: (unique: UInt64, opcode: UInt32) = (0, 0)
     private let descriptor: Int32
@@ -12,14 +14,14 @@ final class Answers {
 
     init(_ descriptor: Int32) { self.descriptor = descriptor }
 
-    /// FORGET, INTERRUPT, NOTIFY_REPLY and BATCH_FORGET are not answered.
+    /// Records a request. FORGET, INTERRUPT, NOTIFY_REPLY and BATCH_FORGET have no reply.
     func expect(_ unique: UInt64, _ opcode: UInt32) {
         last = (unique, opcode)
         if ![2, 36, 41, 42].contains(opcode) { waiting[unique] = opcode }
         if opcode == 36 { interrupts.insert(unique) }
     }
 
-    /// Takes what has come, and notes in `requests` what it gave out.
+    /// Reads the replies that have arrived, and records their nodes and files in `requests`.
     func take(_ requests: inout Requests) {
         while true {
             let count = recv(descriptor, &buffer, buffer.count, Int32(MSG_DONTWAIT))
@@ -38,13 +40,13 @@ final class Answers {
         guard answer.count >= 16, length == answer.count else {
             fatalError("an answer of \(answer.count) bytes says that it has \(length)")
         }
-        // What the session tells of its own accord.
+        // A notification of the session.
         if unique == 0 { return }
         if interrupts.remove(unique) != nil { return }
         guard let opcode = waiting.removeValue(forKey: unique) else {
             fatalError("request \(unique) was answered twice, or is of a kind that is not: \(last)")
         }
-        // What the kernel takes: fs/fuse/dev.c, fuse_dev_do_write.
+        // The replies that the kernel accepts: fs/fuse/dev.c, fuse_dev_do_write.
         guard error <= 0, error > -512, error == 0 || answer.count == 16 else { fatalError("kind \(opcode) was answered with \(error)") }
         if error == 0 { learn(opcode, Array(answer.dropFirst(16)), &requests) }
     }
@@ -58,7 +60,7 @@ final class Answers {
         case 14, 27: requests.files.append(number(0))
         case 35, 51:
             requests.nodes.append(number(0))
-            // Behind struct fuse_entry_out.
+            // After struct fuse_entry_out.
             requests.files.append(number(128))
         default: break
         }

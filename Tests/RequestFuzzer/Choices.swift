@@ -1,11 +1,12 @@
-/// Bytes that decide: libFuzzer's, which learns which of them lead somewhere, or those of a seed. When they are used up everything is 0.
+/// The bytes that decide each choice. libFuzzer supplies them, and learns which of them have an
+/// effect, or a seed does. After the last byte every choice is 0.
 struct Choices {
     private let bytes: [UInt8]
     private var place = 0
 
     init(_ bytes: [UInt8]) { self.bytes = bytes }
 
-    /// From a seed (splitmix64).
+    /// Bytes from a seed (splitmix64).
     init(seed: UInt64, count: Int) {
         var state = seed
         bytes = (0..<count).map { _ in
@@ -30,7 +31,7 @@ struct Choices {
     mutating func of<Value>(_ values: [Value]) -> Value { values[below(values.count)] }
     mutating func whole() -> UInt64 { (0..<8).reduce(0) { value, _ in value << 8 | UInt64(byte()) } }
 
-    /// A number at which something ends, or near it; now and then any.
+    /// A number at a limit or near it, and sometimes an arbitrary one.
     mutating func number() -> UInt64 {
         let ends: [UInt64] = [
             0, 1, 2, 100, 511, 4095, 4096, 65_535, 65_536, 1 << 17, 1 << 20, 1 << 30, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF, 1 << 32,

@@ -1,8 +1,9 @@
 import Glibc
 
-/// Makes requests: most of them about nodes and files that there are, in the form that their kind has, with numbers at their limits.
+/// Makes requests. Most of them concern existing nodes and files, in the form of their opcode, with
+/// numbers at their limits.
 struct Requests {
-    /// What the answers gave out.
+    /// The nodes that replies have returned.
     var nodes: [UInt64] = []
     var files: [UInt64] = []
     private var last: UInt64 = 0
@@ -21,17 +22,17 @@ struct Requests {
 
     mutating func begin(at number: UInt64) { last = number }
 
-    /// A number that no request had.
+    /// A request number that was not used before.
     mutating func number() -> UInt64 {
         last += 2
         return last
     }
 
-    /// The next request: its number, its kind, the bytes.
+    /// The next request: its number, its opcode and its bytes.
     mutating func next(_ choices: inout Choices) -> (unique: UInt64, opcode: UInt32, bytes: [UInt8]) {
         let unique = number()
         let opcode = choices.oneIn(32) ? UInt32(truncatingIfNeeded: choices.number()) : choices.of(Self.kinds)
-        // INIT begins a session and DESTROY ends it; both are made once.
+        // INIT begins a session and DESTROY ends it. Both are sent once.
         let kind = opcode == 26 || opcode == 38 ? 3 : opcode
         let uid: UInt32 = choices.oneIn(4) ? choices.of([1, 1000, 65_534, .max - 1, .max]) : 0
         let pid = choices.oneIn(8) ? UInt32(truncatingIfNeeded: choices.number()) : UInt32(getpid())
@@ -49,7 +50,8 @@ struct Requests {
 
     private func file(_ choices: inout Choices) -> UInt64 { files.isEmpty || choices.oneIn(16) ? choices.number() : choices.of(files) }
 
-    /// Of lookups that are forgotten: a node that is gone is no use to the requests that follow, so most stay.
+    /// The number of lookups to forget. Later requests cannot use a forgotten node, so most nodes
+    /// remain.
     private func lookups(_ choices: inout Choices) -> UInt64 { choices.oneIn(16) ? choices.of([2, 100, .max]) : choices.of([0, 0, 1]) }
 
     private func name(_ choices: inout Choices) -> [UInt8] { choices.of(Self.names) }
@@ -62,7 +64,7 @@ struct Requests {
         return UInt32(choices.below(3)) | choices.of([0, 0, 0, 0x400, 0x200, 0x80, 0x4000, 0x41_0000])
     }
 
-    // MARK: what belongs to each kind
+    // MARK: the body of each opcode
 
     private func fill(_ message: inout Writing, _ kind: UInt32, _ choices: inout Choices) {
         switch kind {
@@ -225,7 +227,7 @@ struct Requests {
         message.put(choices.oneIn(8) ? choices.number() : 0)
         message.put(choices.oneIn(8) ? word(&choices) : size)
         message.put(choices.oneIn(8) ? word(&choices) : size)
-        // Never flags that make a file immutable: what is left could not be removed.
+        // Never sends flags that make a file immutable, because such a file could not be removed.
         message.put(bytes: [UInt8](repeating: 0, count: 28))
     }
 }

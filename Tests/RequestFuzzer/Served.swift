@@ -5,7 +5,8 @@ import GrantModel
 import GrantSystem
 import GrantViewFS
 
-/// A view that is served without a mount: requests go in as the kernel would write them, and answers come out.
+/// A view that is served without a mount. Requests go in as the kernel would write them, and
+/// replies come out.
 final class Served {
     private let view: ViewFS
     private let session: Session
@@ -17,7 +18,7 @@ final class Served {
     private var last: UInt64 = 1
     private(set) var count = 0
 
-    /// `directory`: an empty one, which is granted.
+    /// `directory`: an empty directory, which is granted.
     init(_ cache: CacheMode, _ directory: String) throws {
         self.directory = directory
         var ends: [Int32] = [-1, -1]
@@ -40,7 +41,8 @@ final class Served {
     }
 
     private func give(_ unique: UInt64, _ opcode: UInt32, _ bytes: [UInt8], _ requests: inout Requests) {
-        // What an earlier one has left behind it stays: nobody may read that.
+        // The buffer keeps the bytes of an earlier, longer message after this one. The session must
+        // not read them.
         bytes.withUnsafeBytes { message.copyMemory(from: $0.baseAddress!, byteCount: $0.count) }
         answers.expect(unique, opcode)
         session.serve(message: message, count: bytes.count)
@@ -48,12 +50,13 @@ final class Served {
         count += 1
     }
 
-    /// Serves what the bytes decide on a new grant of the directory, and takes that away again.
+    /// Serves the requests that the bytes choose on a new grant of the directory, and revokes that
+    /// grant.
     func run(_ choices: inout Choices) throws {
         try begin()
         var requests = Requests()
-        // What nearly every program does first.
-        // A number is never used twice: the kernel's are not either.
+        // The first requests of nearly every program.
+        // A request number is never used twice, as in the kernel.
         requests.begin(at: last)
         let unique = requests.number()
         var lookup = Writing(opcode: 1, unique: unique, node: 1, uid: 0, gid: 0, pid: 0)
@@ -64,7 +67,7 @@ final class Served {
             let next = requests.next(&choices)
             give(next.unique, next.opcode, next.bytes, &requests)
             number += 1
-            // Withdrawn in the middle, now and then.
+            // Revokes the grant in the middle, now and then.
             if let scope, number % 512 == 0 { _ = view.finish(scope, .writing, patience: 10) }
         }
         try end(&requests)
@@ -85,7 +88,8 @@ final class Served {
         view.names.set(ShownPath(try GrantName(entry: Array("grant".utf8))), nil)
         view.shut(scope, .all)
         _ = view.finish(scope, .all, patience: 100)
-        // Who waited for a lock has been refused; the answer may still be on its way.
+        // Requests that waited for a lock have been refused, but their replies may still be on the
+        // way.
         for _ in 0..<2000 where !answers.waiting.isEmpty {
             answers.take(&requests)
             usleep(1000)
@@ -98,7 +102,7 @@ final class Served {
         self.scope = nil
     }
 
-    /// RELEASE and RELEASEDIR, of which one is right.
+    /// Sends RELEASE and RELEASEDIR, of which one is right.
     private func close(_ file: UInt64, _ requests: inout Requests) {
         for kind in [18, 29] as [UInt32] {
             let unique = requests.number()

@@ -1,4 +1,5 @@
-/// A message as the kernel writes it (linux/fuse.h): struct fuse_in_header, 40 bytes, and what belongs to its opcode.
+/// A message as the kernel writes it (linux/fuse.h): struct fuse_in_header, 40 bytes, and the body
+/// of its opcode.
 struct Writing {
     private(set) var bytes: [UInt8] = []
 
@@ -15,10 +16,10 @@ struct Writing {
 
     mutating func put(_ value: some FixedWidthInteger) { withUnsafeBytes(of: value.littleEndian) { bytes += $0 } }
     mutating func put(bytes more: [UInt8]) { bytes += more }
-    /// A name and its end.
+    /// Appends a name and its terminating zero.
     mutating func put(name: [UInt8]) { bytes += name + [0] }
 
-    /// The message with its length at its head; cut to `count` if that is less.
+    /// The message with its length in its header, cut to `count` bytes if that is less.
     func finished(cut count: Int = .max) -> [UInt8] {
         var result = Array(bytes.prefix(max(40, count)))
         withUnsafeBytes(of: UInt32(result.count).littleEndian) { result.replaceSubrange(0..<4, with: $0) }

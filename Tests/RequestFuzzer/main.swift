@@ -1,17 +1,20 @@
-// Gives requests to everything that serves them, as the kernel writes them: kinds, nodes, files, flags, names and numbers at their limits, messages that
-// are cut off. The session is the daemon's, without a mount; below it lies a real directory. Whatever comes, it must be answered once, with a number that
-// the kernel takes, and must not end the process.
+// Sends requests to the daemon's session, as the kernel writes them. They have opcodes, nodes,
+// files, flags, names and numbers at their limits, and some messages are cut off.
+// The session has no mount, and uses a real directory. Every message must get one reply, with an
+// error that the kernel accepts, and must not end the process.
 //
-// The directory must be in a small filesystem in memory (GRANTFS_FUZZ_DIRECTORY): requests make large files and odd nodes, and nothing else on the
-// machine is to be touched. Requests cannot leave it; the process is in it for the sake of relative links.
+// The directory must be in a small filesystem in memory (GRANTFS_FUZZ_DIRECTORY): requests make
+// large files and odd nodes, which must not affect the rest of the machine. Requests cannot leave
+// the directory. It is the process's working directory for the sake of relative links.
 //
-// Built with -DFUZZING it is libFuzzer's program (.ci/fuzz); otherwise: RequestFuzzer SEED COUNT, so many runs of a few hundred requests each.
+// Built with -DFUZZING it is libFuzzer's program (.ci/fuzz). Otherwise it is RequestFuzzer SEED
+// COUNT, which makes COUNT runs of a few hundred requests each.
 import CGrantSystem
 import GrantFUSE
 import Glibc
 import GrantModel
 
-/// Ends the program unless the directory is where nothing can be harmed.
+/// Returns the directory, or ends the program unless requests can do no harm there.
 func place() -> String {
     guard let path = getenv("GRANTFS_FUZZ_DIRECTORY").map({ String(cString: $0) }) else { fatalError("GRANTFS_FUZZ_DIRECTORY is not set") }
     var (type, number, space): (Int64, UInt64, statvfs) = (0, 0, statvfs())
@@ -24,7 +27,7 @@ func place() -> String {
     return path
 }
 
-// The messages say what was refused; there are millions of them.
+// The messages report refusals, and there are millions of them.
 signal(SIGPIPE, SIG_IGN)
 let base = place()
 GrantFUSE.Identity.prepareProcess()
@@ -61,7 +64,7 @@ let served = try [CacheMode.shared, .exclusive, .none].enumerated().map { number
     }
     for number in 0..<count {
         let own = seed &+ number
-        // Should this be the last one: which it was.
+        // Printed first, so that a crash shows the seed of its run.
         if getenv("GRANTFS_FUZZ_SAYS") != nil { print("seed \(own)"); fflush(nil) }
         run(Choices(seed: own, count: 4096))
     }

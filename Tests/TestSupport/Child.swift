@@ -1,8 +1,8 @@
 import Foundation
 import Glibc
 
-/// A program this test started: its own process group, a clean signal mask, pipes to its standard input and output.
-/// It is killed and reaped when the value goes away. Nothing here waits without a limit.
+/// A program that a test started, with its own process group, a clean signal mask, and pipes to its standard input and output.
+/// The program is killed and reaped when this value is destroyed. Every wait here has a time limit.
 public final class Child: @unchecked Sendable {
     public let pid: pid_t
     private let input: Int32
@@ -17,13 +17,14 @@ public final class Child: @unchecked Sendable {
 
     /// - Parameters:
     ///   - command: the program, found on PATH, and its arguments.
-    ///   - separateErrors: whether standard error has a pipe of its own; else it goes where the tests' goes.
+    ///   - separateErrors: whether standard error has its own pipe. Otherwise the child inherits that of the tests.
     public init(_ command: [String], identity: Identity = .current, environment: [String: String] = [:], separateErrors: Bool = false)
         throws
     {
         Machine.takeUsualUmask()
         var variables = ProcessInfo.processInfo.environment
-        // What other programs say is compared, so they say it in no language. grantfs has the machine's, which must change nothing.
+        // Tests compare the output of other programs, so those run in the C locale. grantfs keeps
+        // the machine's, which must change nothing.
         if command[0] != Programs.grantfs(for: identity) {
             for name in variables.keys where name.hasPrefix("LC_") || name.hasPrefix("LANG") { variables[name] = nil }
         }
@@ -88,7 +89,8 @@ public final class Child: @unchecked Sendable {
 
     public func send(_ line: String) {
         let bytes = Array((line + "\n").utf8)
-        // A child that died gives EPIPE here and says why when it is waited for.
+        // A write to a dead child fails with EPIPE. The cause of death is reported when the child
+        // is reaped.
         signal(SIGPIPE, SIG_IGN)
         _ = bytes.withUnsafeBytes { write(input, $0.baseAddress, $0.count) }
     }
@@ -98,7 +100,8 @@ public final class Child: @unchecked Sendable {
         inputClosed = true
     }
 
-    /// The next line of its output, without the newline; nil when it ended or `seconds` have passed.
+    /// The next line of its output, without the newline, or nil if the output ended or `seconds`
+    /// have passed.
     public func line(within seconds: Double = 60) -> String? {
         let deadline = Machine.deadline(seconds: seconds)
         while true {
@@ -112,7 +115,7 @@ public final class Child: @unchecked Sendable {
         }
     }
 
-    /// Throws when the next line is another.
+    /// Throws if the next line is a different one.
     public func expect(_ wanted: String, within seconds: Double = 60) throws { try expect([wanted], within: seconds) }
 
     public func expect(_ anyOf: [String], within seconds: Double = 60) throws {
@@ -122,14 +125,14 @@ public final class Child: @unchecked Sendable {
         }
     }
 
-    /// Everything it writes until it ends. nil when that takes longer than `seconds`.
+    /// All its output until it ends, or nil if that takes longer than `seconds`.
     func collect(within seconds: Double) -> (output: [UInt8], errors: [UInt8])? {
         let deadline = Machine.deadline(seconds: seconds)
         var collected = (output: pending, errors: [UInt8]())
         var open = [output] + (errors >= 0 ? [errors] : [])
         while !open.isEmpty {
             var items = open.map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
-            // Whoever comes late himself still takes what is there.
+            // A caller past its deadline still reads the output that has already arrived.
             let ready = poll(&items, nfds_t(items.count), Int32(max(0, deadline - Machine.milliseconds)))
             if ready == 0 || (ready < 0 && errno != EINTR) { return nil }
             if ready < 0 { continue }
@@ -142,7 +145,8 @@ public final class Child: @unchecked Sendable {
         return collected
     }
 
-    /// What it wrote to its end, and to standard error; nil when it does not end within `seconds`.
+    /// All that it wrote to standard output and standard error, or nil if it does not end within
+    /// `seconds`.
     public func collected(within seconds: Double) -> (output: [UInt8], errors: String)? {
         collect(within: seconds).map { ($0.output, String(decoding: $0.errors, as: UTF8.self)) }
     }
@@ -160,7 +164,7 @@ public final class Child: @unchecked Sendable {
         }
     }
 
-    /// The exit status, or minus the signal that ended it; nil when it still runs after `seconds`.
+    /// The exit status, or minus the signal that ended it, or nil if it still runs after `seconds`.
     public func wait(within seconds: Double = 60) -> Int32? {
         let (began, deadline) = (Machine.milliseconds, Machine.deadline(seconds: seconds))
         while status == nil {
@@ -171,7 +175,7 @@ public final class Child: @unchecked Sendable {
             if result < 0 && errno != EINTR { status = 127 << 8 }
             if status == nil {
                 if isLast { return nil }
-                // The longer it runs, the less it matters when its end is seen.
+                // The longer the program runs, the less the delay until its end is noticed matters.
                 pause(milliseconds: Int(min(20, max(1, (Machine.milliseconds - began) / 20))))
             }
         }
@@ -179,7 +183,8 @@ public final class Child: @unchecked Sendable {
         return raw & 0x7F == 0 ? (raw >> 8) & 0xFF : -(raw & 0x7F)
     }
 
-    /// Sends SIGKILL to its process group and reaps it. A process that hangs in a dead mount is left after two seconds.
+    /// Sends SIGKILL to its process group and reaps it. A process that hangs in a dead mount is
+    /// abandoned after two seconds.
     public func kill() {
         guard status == nil, pid > 0 else { return }
         _ = Glibc.kill(-pid, SIGKILL)

@@ -1,13 +1,13 @@
 import Foundation
 import Glibc
 
-/// What a test reports when something it needs did not work.
+/// The error that a test reports when a step it needs failed.
 public struct TestFailure: Error, CustomStringConvertible {
     public let description: String
     public init(_ description: String) { self.description = description }
 }
 
-/// What a command that ran to its end gave.
+/// The result of a command that ran to its end.
 public struct Output: Sendable, CustomStringConvertible {
     public let command: [String]
     /// The exit status, or minus the signal.
@@ -25,7 +25,7 @@ public struct Output: Sendable, CustomStringConvertible {
     public var lines: [String] { text.split(separator: "\n").map(String.init) }
     public var description: String { "\(command.joined(separator: " ")) → \(status)\n\(text)\(errors)" }
 
-    /// Itself when the status is 0; throws what was printed otherwise.
+    /// This value if the status is 0. Otherwise throws an error with the command's output.
     @discardableResult
     public func orThrow() throws -> Output {
         guard status == 0 else { throw TestFailure(description) }
@@ -41,11 +41,11 @@ public struct Output: Sendable, CustomStringConvertible {
     }
 }
 
-/// Lets time pass, for what has no event to wait for.
+/// Sleeps. For conditions that have no event to wait for.
 public func pause(milliseconds: Int) { usleep(useconds_t(milliseconds * 1000)) }
 
 public enum Command {
-    /// Runs a command to its end. It is killed, with its process group, after `seconds`, which is a failure of the test.
+    /// Runs a command to its end. After `seconds` its process group is killed and the test fails.
     @discardableResult
     public static func run(
         _ command: [String], as identity: Identity = .current, environment: [String: String] = [:], input: String? = nil,
@@ -64,7 +64,7 @@ public enum Command {
             seconds: (Machine.milliseconds - start) / 1000)
     }
 
-    /// Runs a shell script with `set -eu`; `$1`, `$2` … are the arguments.
+    /// Runs a shell script with `set -eu`. Its arguments are `$1`, `$2` and so on.
     @discardableResult
     public static func shell(
         _ script: String, _ arguments: String..., as identity: Identity = .current, within seconds: Double = 180
@@ -72,8 +72,8 @@ public enum Command {
         try run(["bash", "-euc", script, "bash"] + arguments, as: identity, within: seconds)
     }
 
-    /// Writes a program that everybody may run, in a shell or another interpreter. Another process does it: a child that another test
-    /// starts meanwhile would inherit this one's descriptor, and what somebody has open for writing is not run (ETXTBSY).
+    /// Writes an executable program for all users, in a shell or another interpreter. Another process writes it. A child that another test
+    /// starts meanwhile would inherit a descriptor of this process, and execve(2) of a file open for writing fails with ETXTBSY.
     public static func writeProgram(_ text: String, to path: String) throws {
         try shell(#"printf '%s\n' "$2" >"$1" && chmod 755 "$1""#, path, text).orThrow()
     }

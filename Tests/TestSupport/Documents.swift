@@ -1,4 +1,4 @@
-/// The JSON that commands print, with the keys that are promised.
+/// The JSON that commands print, with the promised keys.
 public struct GrantDocument: Decodable, Sendable {
     public let id: String
     public let view: String
@@ -61,21 +61,22 @@ public struct StatusDocument: Decodable, Sendable {
     public let mounts: [Mount]
 }
 
-/// What one access of the probe gave.
+/// The result of one access of the probe.
 public struct AccessResult: Decodable, Sendable {
     public let held: String
     public let kind: String
     /// The name of an errno, `OK`, `SIGBUS`, `SKIP` (not possible here) or `WRONG` (other bytes than the file's).
     public let errno: String
-    /// What it must be once the scope is revoked: an errno, `SIGBUS`, `OK`, `FAIL` (any failure), `ANY`.
+    /// The required result after a revocation: an errno, `SIGBUS`, `OK`, `FAIL` (any failure),
+    /// `ANY`.
     public let after: String
-    /// Whether a read-only grant refuses it with EROFS.
+    /// Whether a read-only grant refuses the access with EROFS.
     public let change: Bool
 
     public var row: String { "\(held): \(kind)" }
 }
 
-/// What one thread of the load did.
+/// The result of one thread of the load.
 public struct WorkerResult: Decodable, Sendable {
     public let worker: String
     public let succeeded: Int
@@ -84,11 +85,11 @@ public struct WorkerResult: Decodable, Sendable {
     public let refused: Int
     public let failed: Int
     public let failedWith: String
-    /// Refusals that were neither EACCES nor SIGBUS.
+    /// Refusals other than EACCES and SIGBUS.
     public let odd: Int
     public let oddError: String
     public let lastError: String
-    /// Changes that were EIO, done or not, because a daemon died.
+    /// Changes that failed with EIO, done or not, because a daemon died.
     public let interrupted: Int
     public let longestMilliseconds: Double
 }

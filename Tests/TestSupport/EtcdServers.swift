@@ -1,15 +1,16 @@
 import Foundation
 import Glibc
 
-/// Members of etcd of a test's own: their data in a directory of the test's, ports that were free. They are killed when this goes away.
+/// Members of an etcd cluster that belong to one test. Their data is in a directory of the test,
+/// and their ports were free. They are killed when this value is destroyed.
 public final class EtcdServers {
     public static let isInstalled = Machine.offers("etcd")
     public static let isMissing = Machine.needs("etcd")
 
-    /// How clients reach them.
+    /// How clients connect to the members.
     public enum Security: Sendable {
         case plain
-        /// With certificates on both sides.
+        /// TLS with certificates on both sides.
         case certificates
     }
 
@@ -22,13 +23,14 @@ public final class EtcdServers {
 
     public let members: [Member]
     public let directory: String
-    /// In memory where that is possible: etcd answers after its data are on disk, and a disk that other tests write to takes seconds.
+    /// In memory if possible. etcd replies after its data is on disk, which takes seconds while
+    /// other tests write to the disk.
     private let data: String
     private let security: Security
     private let options: [String]
     private var running: [String: Child] = [:]
 
-    /// Starts them, and waits until each answers.
+    /// Starts the members and waits until each replies.
     public init(in directory: String, count: Int = 1, _ security: Security = .plain, options: [String] = []) throws {
         self.directory = directory + "/etcd"
         try FileManager.default.createDirectory(atPath: self.directory, withIntermediateDirectories: true)
@@ -71,18 +73,18 @@ public final class EtcdServers {
                 "--client-cert-auth",
             ]
         }
-        // What it says goes into a file: nobody reads a pipe here.
+        // The output goes to a file, because no thread of the tests reads a pipe of etcd.
         running[member.name] = try Child(
             ["sh", "-c", "log=$1; shift; exec \"$@\" >>\"$log\" 2>&1", "sh", member.data + ".log"] + words + options + more)
     }
 
-    /// Kills one, as a crash does.
+    /// Kills a member with SIGKILL, as a crash would.
     public func kill(_ member: Member) {
         running[member.name]?.kill()
         running[member.name] = nil
     }
 
-    /// Stops one, which then answers nobody, or lets it go on.
+    /// Stops a member, which then replies to no client, or continues it.
     public func suspend(_ member: Member, _ isStopped: Bool = true) {
         if let child = running[member.name] { _ = Glibc.kill(child.pid, isStopped ? SIGSTOP : SIGCONT) }
     }
@@ -102,8 +104,8 @@ public final class EtcdServers {
         }
     }
 
-    /// Whether a member serves requests that need a leader, by its own word. A client's program for each question takes more
-    /// processor time than the member.
+    /// Whether a member reports that it serves requests that need a leader. Asking over HTTP takes
+    /// less processor time than one run of the client's program for each question.
     private func isHealthy(_ member: Member) -> Bool {
         let socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         defer { close(socket) }
@@ -125,7 +127,7 @@ public final class EtcdServers {
         return String(decoding: answer, as: UTF8.self).contains(#""health":"true""#)
     }
 
-    /// Debian's client, with etcd's own user where `password` is given.
+    /// Runs Debian's client, as the etcd user `user` if it is given.
     @discardableResult
     public func etcdctl(_ words: String..., endpoint: Member? = nil, user: String? = nil, input: String? = nil) throws -> Output {
         var command = ["etcdctl", "--endpoints", endpoint.map { "\(scheme)://127.0.0.1:\($0.client)" } ?? list]
@@ -136,7 +138,7 @@ public final class EtcdServers {
         return try Command.run(command + words, environment: ["ETCDCTL_API": "3"], input: input, within: 30)
     }
 
-    /// Ports of this machine that nobody listens at.
+    /// Ports of this machine on which no process listens.
     static func freePorts(_ count: Int) throws -> [Int] {
         var (sockets, ports): ([Int32], [Int]) = ([], [])
         defer { sockets.forEach { close($0) } }
@@ -148,7 +150,8 @@ public final class EtcdServers {
         return ports
     }
 
-    /// A socket with a port of its own; with a backlog it takes connections, and nobody answers them.
+    /// A socket with its own port. With a backlog the kernel accepts connections, but no process
+    /// replies to them.
     public static func listening(backlog: Int32?) throws -> (socket: Int32, port: Int) {
         let socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_in()
@@ -166,7 +169,14 @@ public final class EtcdServers {
     }
 }
 
-/// An authority and what it has signed: `ca.pem`; `server`, `client`, which has no common name, and `named`, which has one; `late-server` and `late-client`, which have expired; each a `.pem` and a `.key`; `other.pem`, of another authority.
+/// A certificate authority (`ca.pem`) and the certificates that it signed, each a `.pem` and a `.key`.
+///
+/// - `server`
+/// - `client`, which has no common name
+/// - `named`, a client's certificate with a common name
+/// - `late-server` and `late-client`, which have expired
+///
+/// `other.pem` is the certificate of another authority.
 enum Certificates {
     static func make(in directory: String) throws {
         try Command.shell(

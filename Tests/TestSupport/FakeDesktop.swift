@@ -1,7 +1,7 @@
 import Foundation
 
-/// The desktop's file chooser, played by `FakePortal` on a session bus of its own: one that starts nothing by itself, whatever the machine has
-/// installed. The fixture's commands have that bus.
+/// The desktop's file chooser, played by `FakePortal` on its own session bus. That bus starts no service by itself,
+/// independent of the packages of the machine. The commands of the fixture use that bus.
 public final class FakeDesktop {
     public let fixture: MountFixture
     private let bus: Child
@@ -19,7 +19,8 @@ public final class FakeDesktop {
         fixture.switches = ["DBUS_SESSION_BUS_ADDRESS": socket, "XDG_STATE_HOME": fixture.base + "/state"]
     }
 
-    /// The machine's own (`--session`) has the services of its packages and of its user, and starts the desktop's portal when it is asked for.
+    /// The machine's own configuration (`--session`) includes the services of its packages and its
+    /// user. It starts the desktop's portal on demand.
     private static func configuration(_ socket: String) -> String {
         """
         <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
@@ -32,7 +33,8 @@ public final class FakeDesktop {
         """
     }
 
-    /// A portal that a bus of the machine's kind would start here, on every machine, as one does where a desktop is installed.
+    /// Makes the service file of a portal that an ordinary bus would start on demand, as on a
+    /// machine with a desktop. Returns the data directory.
     private static func offer(in fixture: MountFixture) throws -> String {
         let service = "[D-BUS Service]\nName=org.freedesktop.portal.Desktop\nExec=\(Programs.fakePortal) 4 1\n"
         let services = try fixture.directory("data/dbus-1/services")
@@ -45,7 +47,7 @@ public final class FakeDesktop {
         bus.kill()
     }
 
-    /// Starts a portal of this version; how it answers: see Tests/FakePortal.
+    /// Starts a portal of this version. See Tests/FakePortal for the replies.
     public func play(version: Int = 4, _ reply: String, _ uris: String...) throws -> Child {
         let portal = try Child([Programs.fakePortal, "\(version)", reply] + uris, environment: fixture.switches)
         self.portal = portal

@@ -1,16 +1,18 @@
 import Foundation
 import Glibc
 
-/// A filesystem of its own, below a fixture, that stops answering when it is told to and goes on when it is told to.
+/// A separate filesystem below a fixture that stops replying, and continues, when the test tells it
+/// to.
 public final class HangingSource {
-    /// Where it is mounted: what a test grants.
+    /// The mountpoint, which a test grants.
     public let directory: String
-    /// What it shows, to be looked at beside it.
+    /// The directory that it shows, for access without the filesystem.
     public let behind: String
     private let control: String
     private let server: Child
 
-    /// `squashes`: it does everything as who asks for it, and as nobody for root, like an NFS server with its root squashed. For all users.
+    /// - Parameter squashes: every operation runs as its caller, and as the anonymous user for root, like an NFS server with root_squash.
+    ///   All users may use the mount.
     public init(_ name: String, in fixture: MountFixture, squashes: Bool = false) throws {
         directory = try fixture.source(name)
         behind = try fixture.directory("outside/" + name)
@@ -22,7 +24,7 @@ public final class HangingSource {
 
     deinit { end() }
 
-    /// From now on the named operations do not return; all of them when none is named.
+    /// From now on the named operations do not return. Without names, no operation returns.
     public func hang(_ operations: String...) throws {
         try Data(operations.joined(separator: " ").utf8).write(to: URL(fileURLWithPath: control), options: .atomic)
     }
@@ -33,16 +35,17 @@ public final class HangingSource {
         try Data(words.utf8).write(to: URL(fileURLWithPath: control), options: .atomic)
     }
 
-    /// What hung or failed goes on.
+    /// Continues the operations that hung or failed.
     public func goOn() { unlink(control) }
 
-    /// Ends it, whatever hangs: whoever waits for it gets an error. To be called at the end of a test, before the fixture's.
+    /// Ends the filesystem, even if operations hang. Waiting callers get an error. A test calls
+    /// this at its end, before the fixture is destroyed.
     public func end() {
         goOn()
         server.kill()
     }
 
-    /// A file of so many bytes that the source shows.
+    /// Makes a file of `size` bytes that the source shows.
     public func file(_ name: String, size: Int = 4096) throws {
         let path = behind + "/" + name
         try FileManager.default.createDirectory(

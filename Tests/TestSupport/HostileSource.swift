@@ -1,13 +1,14 @@
 import Foundation
 import Glibc
 
-/// A filesystem of its own, below a fixture, that answers with what no filesystem should: see Tests/HostileSource. Needs root.
+/// A separate filesystem below a fixture whose replies break the rules of a filesystem: see
+/// Tests/HostileSource. Needs root.
 public final class HostileSource {
-    /// Where it is mounted: what a test grants.
+    /// The mountpoint, which a test grants.
     public let directory: String
     private let server: Child
 
-    /// Which numbers its statfs(2) gives.
+    /// The numbers that its statfs(2) returns.
     public enum Space: String, Sendable {
         case files, blocks, all
     }
@@ -19,11 +20,12 @@ public final class HostileSource {
         try fixture.wait(until: "the hostile source is mounted") { fixture.mountpoints.contains(directory) }
     }
 
-    /// Waits until it has said this.
+    /// Waits until it prints this line.
     public func expect(_ line: String) throws { try server.expect(line) }
 
     deinit { end() }
 
-    /// Ends it: whoever waits for it gets an error. To be called at the end of a test, before the fixture's.
+    /// Ends the filesystem. Waiting callers get an error. A test calls this at its end, before the
+    /// fixture is destroyed.
     public func end() { server.kill() }
 }

@@ -1,13 +1,16 @@
 import Foundation
 import Glibc
 
-/// The names and inodes that the kernel keeps, which are the same for all mounts: a test that has them dropped takes them from every test beside it.
-/// Those that count on them hold a shared lock, and whoever drops them an exclusive one, on a directory that every machine has.
+/// The names and inodes that the kernel caches. All mounts share these caches, so a test that drops
+/// them affects every parallel test.
+/// Tests that depend on the caches hold a shared lock on a directory that every machine has. A test
+/// that drops them holds an exclusive lock on it.
 public enum KernelCaches {
-    /// Runs `body` while no test drops them, in this process or in another one.
+    /// Runs `body` while no test drops the caches, in this process or in another one.
     public static func kept<Result>(_ body: () throws -> Result) throws -> Result { try locked(LOCK_SH, body) }
 
-    /// Has the kernel forget the names and inodes that nobody uses, as soon as no test counts on them. Root alone can.
+    /// Drops the unused names and inodes from the kernel's caches, as soon as no test depends on
+    /// them. Needs root.
     public static func drop() throws {
         _ = try locked(LOCK_EX) { try Command.shell("echo 2 > /proc/sys/vm/drop_caches").orThrow() }
     }

@@ -1,7 +1,7 @@
 import Foundation
 import Glibc
 
-/// Who runs a program.
+/// The user that runs a program.
 public struct Identity: Sendable, Equatable, CustomStringConvertible {
     public let uid: UInt32
     public let gid: UInt32
@@ -9,51 +9,55 @@ public struct Identity: Sendable, Equatable, CustomStringConvertible {
     public static let current = Identity(uid: geteuid(), gid: getegid())
     public static var isRoot: Bool { current.uid == 0 }
 
-    /// What goes in front of a command so that this identity runs it, with no group but its own.
+    /// The command prefix that makes this identity run a command, with no group but its own.
     var prefix: [String] {
         self == .current ? [] : ["setpriv", "--reuid=\(uid)", "--regid=\(gid)", "--clear-groups", "--"]
     }
     public var description: String { uid == 0 ? "root" : "user \(uid)" }
 }
 
-/// What this machine offers to tests with real mounts.
+/// The facilities of this machine for tests with real mounts.
 public enum Machine {
     public static let hasFUSE = access("/dev/fuse", F_OK) == 0
     public static let noFUSE = "there is no /dev/fuse here, so nothing can be mounted"
     public static let needsRoot = "needs root"
     public static func needs(_ program: String) -> String { "\(program) is not installed" }
 
-    /// Whether a test that runs `program` is to be run: where GRANTFS_REQUIRE_PROGRAMS is 1, as in CI, what is missing is a failure.
+    /// Whether the machine has `program`. If GRANTFS_REQUIRE_PROGRAMS is 1, as in CI, a missing
+    /// program is a failure.
     public static func offers(_ program: String) -> Bool {
         Command.exists(program) || ProcessInfo.processInfo.environment["GRANTFS_REQUIRE_PROGRAMS"] == "1"
     }
 
-    /// A user without privileges: whoever runs the tests, or, for root, a user that is made for them and removed at their end.
+    /// A user without privileges: the user of the tests, or, for root, a user that is made for the
+    /// tests and removed at their end.
     public static let plainUser: Identity? = Identity.isRoot ? TestUser.make("grantfs-test") : .current
-    /// One of whom no other test has processes, for what counts all that a user has. Root's tests alone can have one.
+    /// A user with no processes of other tests, for tests that count all processes of a user. nil
+    /// unless root runs the tests.
     public static let loneUser: Identity? = Identity.isRoot ? TestUser.make("grantfs-alone") : nil
-    /// Another one.
+    /// A second user of that kind.
     public static let secondLoneUser: Identity? = Identity.isRoot ? TestUser.make("grantfs-alone2") : nil
 
-    /// One who is given what the others must not have.
+    /// A user with rights that the other users must not have.
     public static let pollingUser: Identity? = Identity.isRoot ? TestUser.make("grantfs-poll") : nil
 
-    /// Lets plain users mount while tests run, where udev has not already: /dev/fuse is for everybody on ordinary machines.
+    /// Lets plain users mount while tests run, unless udev already does. On ordinary machines
+    /// /dev/fuse is open to all users.
     public static let usersCanMount: Bool = {
         guard hasFUSE, Command.exists("fusermount3"), plainUser != nil else { return false }
         return Identity.isRoot ? DeviceMode.open() : access("/dev/fuse", R_OK | W_OK) == 0
     }()
     public static let usersCannotMount = "plain users cannot mount here: no fusermount3, or no access to /dev/fuse"
 
-    /// Whether bubblewrap makes sandboxes here; where programs are required, as in CI, it has to.
+    /// Whether bubblewrap can make sandboxes here. If GRANTFS_REQUIRE_PROGRAMS is 1, it must.
     public static let hasSandboxes: Bool = {
         if ProcessInfo.processInfo.environment["GRANTFS_REQUIRE_PROGRAMS"] == "1" { return true }
         let words = ["bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
         return Command.exists("bwrap") && (try? Command.run(words, within: 10))?.status == 0
     }()
 
-    /// Gives this process, and what it starts, the umask that most people have: what tests make for other users is for them to see.
-    /// What grantfs does under another is tried where it is started under one (`ASettingOfTheStarter`).
+    /// Gives this process and its children the usual umask, so that other users can see the files that tests make for them.
+    /// `ASettingOfTheStarter` tests grantfs under another umask.
     public static func takeUsualUmask() { _ = formerUmask }
     private static let formerUmask = umask(0o022)
 
@@ -63,28 +67,31 @@ public enum Machine {
         return numbers.count >= 2 ? (numbers[0], numbers[1]) : (0, 0)
     }()
 
-    /// Whether a read that the daemon refuses fails with EIO where it takes pages of the cache: FUSE reads by iomap then, which does not pass errors on (docs/conformance.md).
+    /// Whether a refused read that fills pages of the cache fails with EIO. FUSE then reads by
+    /// iomap, which loses the errno (docs/conformance.md).
     public static let losesErrorsOfReads = kernel >= (6, 19)
-    /// What a read of a file may fail with that was refused while it waited.
+    /// The errors of a read of a file that was refused while it waited.
     public static let refusalsOfReads = losesErrorsOfReads ? ["EACCES", "EIO"] : ["EACCES"]
 
-    /// Whether a filesystem that is gone is told from another one that has its number by now: by the numbers of mounts, or by fusectl.
+    /// Whether a filesystem that was unmounted differs from a later one with the same device
+    /// number: by mount IDs, or by fusectl.
     public static let tellsFilesystemsApart = kernel >= (6, 8) || Processes.kernelText("/proc/self/mounts").contains(" fusectl ")
 
     public static let isUserModeLinux = Processes.kernelText("/proc/cpuinfo").contains("User Mode Linux")
 
-    /// Whether the kernel drops requests, RELEASE among them, that a daemon reads while a SIGKILL is pending: User Mode Linux has no
-    /// get_user_pages_fast (docs/decisions/recovery.md, *Not done*).
+    /// Whether the kernel drops requests, RELEASE among them, that a daemon reads while a SIGKILL is pending. User Mode
+    /// Linux has no get_user_pages_fast (docs/decisions/recovery.md, *Not done*).
     public static let losesRequestsOfTheDying = isUserModeLinux
 
-    /// How many times slower this machine is than those that the tests' time limits are for, at least 1: what `make test-kernels` has measured on a kernel
-    /// that is emulated. Every limit of a wait is taken times this.
+    /// How many times slower this machine is than the machines that the time limits are made for, at least 1. `make
+    /// test-kernels` measures it on an emulated kernel. Every time limit is multiplied by it.
     public static let slowness = max(1, ProcessInfo.processInfo.environment["GRANTFS_SLOWNESS"].flatMap { Double($0) } ?? 1)
 
-    /// The time on `milliseconds` by which a wait of so many seconds is over.
+    /// The time on the clock of `milliseconds` at which a wait of `seconds` ends.
     static func deadline(seconds: Double) -> Double { milliseconds + seconds * 1000 * slowness }
 
-    /// The size of the monotonic clock's steps does not matter here; milliseconds since some moment do.
+    /// Milliseconds since an arbitrary moment, by the monotonic clock. Its resolution does not
+    /// matter here.
     public static var milliseconds: Double {
         var time = timespec()
         clock_gettime(CLOCK_MONOTONIC, &time)
@@ -92,9 +99,10 @@ public enum Machine {
     }
 }
 
-/// What tests change on the machine, for as long as any test process runs: several may at the same time, and the last one
-/// puts everything back. They hold a shared lock on a file that remembers what was there before; who changes anything has his turn by a lock on
-/// the directory that it lies in, so that nobody waits for others to end.
+/// Changes of the machine that last as long as any test process runs. Several processes may use
+/// them at the same time, and the last one restores the original state. Each holds a shared lock on
+/// a file that records the original state. A process that changes anything locks the directory of
+/// that file, so that it does not wait for others to end.
 private enum SharedSetup {
     nonisolated(unsafe) private static var descriptor: Int32 = -1
     private static let path = "/tmp/grantfs-tests.lock"
@@ -106,7 +114,7 @@ private enum SharedSetup {
         close(turn)
     }
 
-    /// Runs `change` alone. It gets what was noted before, and gives what to note.
+    /// Runs `change` alone. It receives the recorded state and returns the state to record.
     static func change(_ change: (_ noted: String) -> String) {
         takingTurns {
             if descriptor < 0 {

@@ -1,16 +1,17 @@
 import Foundation
 import Glibc
 
-/// A directory of its own with a store, granted directories and mountpoints. When it goes away, whatever happened, its
-/// mounts are detached and its daemons killed: those below its directory, and no others.
+/// A directory with its own store, granted directories and mountpoints. When the fixture is destroyed, even after a
+/// failure, the mounts and daemons below its directory are detached and killed. No others are.
 public final class MountFixture {
     public let base: String
     public let store: String
-    /// Who grants, mounts and revokes.
+    /// The user that grants, mounts and revokes.
     public let owner: Identity
     private var extraMounts: [String] = []
 
-    /// - Parameter place: where the directory is made: where temporary files are, unless the length of paths matters.
+    /// - Parameter place: the parent directory. Default: the directory of temporary files. Tests of
+    ///   path lengths choose another.
     public init(owner: Identity = .current, in place: String = Programs.temporaryDirectory) throws {
         self.owner = owner
         Machine.takeUsualUmask()
@@ -27,7 +28,7 @@ public final class MountFixture {
 
     deinit { finish() }
 
-    /// A directory below the fixture's, made when it is missing, of the fixture's owner.
+    /// A directory below the fixture's, made if it is missing, and owned by the fixture's owner.
     @discardableResult
     public func directory(_ name: String) throws -> String {
         let path = base + "/" + name
@@ -53,10 +54,10 @@ public final class MountFixture {
     }
 
     public var environment: [String: String] { ["GRANTFS_STORE": store].merging(switches) { $1 } }
-    /// More of the environment that grantfs runs in.
+    /// Additional environment variables for grantfs.
     public var switches: [String: String] = [:]
 
-    /// Grants a directory and gives the grant's id.
+    /// Grants a directory and returns the grant's id.
     @discardableResult
     public func grant(_ directory: String, name: String? = nil, view: String? = nil, _ more: String...) throws -> String {
         var arguments = ["grant", directory]
@@ -69,13 +70,13 @@ public final class MountFixture {
         return String(id)
     }
 
-    /// Mounts a view and gives the mountpoint. `isNew`: no grant names it yet.
+    /// Mounts a view and returns the mountpoint. `isNew`: no grant names the view yet.
     @discardableResult
     public func mount(
         _ view: String = "default", at name: String = "mount", options: String? = nil, isNew: Bool = false
     ) throws -> String {
         let mountpoint = base + "/" + name
-        // A dead mount is there and cannot be looked at.
+        // The directory of a dead mount exists, but stat(2) fails.
         if mkdir(mountpoint, 0o755) == 0 { chown(mountpoint, owner.uid, owner.gid) }
         try grantfs(["mount", view, mountpoint] + (isNew ? ["--new"] : []) + (options.map { ["-o", $0] } ?? [])).orThrow()
         return mountpoint
@@ -89,7 +90,7 @@ public final class MountFixture {
     public func restore(_ selectors: String...) throws { try grantfs(["restore"] + selectors).orThrow() }
     public func status() throws -> StatusDocument { try grantfs("status", "--timeout", "20", "--json").orThrow().decoded() }
 
-    /// What every mount of the store counts.
+    /// The metrics of every mount of the store.
     public func metrics() throws -> OpenMetricsText { try OpenMetricsText(grantfs("metrics", "--timeout", "20").orThrow().text) }
 
     public func list(_ arguments: String...) throws -> [GrantDocument] {
@@ -104,32 +105,34 @@ public final class MountFixture {
         return mount.pid
     }
 
-    /// Sends a signal to the daemon of a mountpoint, and waits until it is gone when the signal is SIGKILL.
+    /// Sends a signal to the daemon of a mountpoint. After SIGKILL it waits until the daemon is
+    /// gone.
     public func killDaemon(at mountpoint: String, with signal: Int32 = SIGKILL) throws {
         let pid = try daemon(at: mountpoint)
         guard kill(pid, signal) == 0 else { throw TestFailure("there is no daemon \(pid)") }
         if signal == SIGKILL { try wait(until: "the daemon is gone") { !Processes.isRunning(pid) } }
     }
 
-    /// Another filesystem mounted for this fixture, unmounted with it. Needs root.
+    /// Mounts another filesystem for this fixture, which is unmounted with it. Needs root.
     public func mountOther(_ arguments: [String], at directory: String) throws {
         try Command.run(arguments + [directory]).orThrow()
         extraMounts.append(directory)
     }
 
-    /// Tries every 5 ms until it is so, and once more when the time is over: a machine that stood still meanwhile is no failure.
+    /// Checks the condition every 5 ms until it is true, and a last time at the deadline, so that a
+    /// suspended machine causes no failure.
     public func wait(until what: String, within seconds: Double = 30, _ condition: () throws -> Bool) throws {
         let deadline = Machine.deadline(seconds: seconds)
         while true {
             let asked = Machine.milliseconds
             if try condition() { return }
             if asked > deadline { throw TestFailure("not within \(seconds) s: \(what)") }
-            // A condition that runs a command takes a quarter of a processor at most.
+            // A condition that runs a command takes at most a quarter of a processor.
             pause(milliseconds: Int(min(200, max(5, 3 * (Machine.milliseconds - asked)))))
         }
     }
 
-    /// The mountpoints below the fixture's directory, as the kernel has them, innermost first.
+    /// The mountpoints below the fixture's directory from mountinfo, innermost first.
     public var mountpoints: [String] {
         return Processes.kernelText("/proc/self/mountinfo").split(separator: "\n").compactMap { line in
             let fields = line.split(separator: " ")
@@ -137,11 +140,11 @@ public final class MountFixture {
         }.reversed()
     }
 
-    /// Detaches the mounts, kills the daemons and removes the directory. `deinit` does so too; a test that needs the fixture
-    /// for its mount alone calls this at its end.
+    /// Detaches the mounts, kills the daemons and removes the directory. `deinit` does the same. A
+    /// test that needs the fixture only for its mount calls this at its end.
     public func finish() {
         for pid in Processes.all where Processes.commandLine(pid).contains(base) && Processes.program(pid).contains("/grantfs") {
-            // Stopped processes are woken by nothing but this.
+            // Only SIGKILL ends a stopped process.
             kill(pid, SIGKILL)
         }
         for _ in 0..<8 {
@@ -158,7 +161,8 @@ public final class MountFixture {
 }
 
 extension MountFixture {
-    /// Removes the directories that killed daemons have left beside documents elsewhere, by the records in its stores.
+    /// Removes the directories that killed daemons left beside documents elsewhere, using the
+    /// records in the fixture's stores.
     private func removeWorkplaces() {
         for run in [store + "/run/", base + "/data/grantfs/run/"] {
             let files = (try? FileManager.default.contentsOfDirectory(atPath: run)) ?? []
@@ -177,7 +181,8 @@ extension MountFixture {
 
 /// Processes as /proc shows them.
 public enum Processes {
-    /// All of a file that the kernel makes up as it is read: Foundation takes the first page of such a file for the whole.
+    /// The whole text of a file that the kernel generates on reading. Foundation stops after the
+    /// first page of such a file.
     public static func kernelText(_ path: String) -> String {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return "" }
@@ -197,7 +202,8 @@ public enum Processes {
     static func commandLine(_ pid: pid_t) -> String {
         FileManager.default.contents(atPath: "/proc/\(pid)/cmdline").map { String(decoding: $0, as: UTF8.self) } ?? ""
     }
-    /// Whether a thread of it waits in the kernel for what no signal ends, and for longer than a moment: a busy machine has such waits all the time.
+    /// Whether one of its threads is in an uninterruptible wait for longer than a moment. A busy
+    /// machine has short ones all the time.
     public static func isInKernel(_ pid: pid_t) -> Bool {
         var waiting = Set((try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(pid)/task")) ?? [])
         for look in 0..<10 where !waiting.isEmpty {
@@ -206,7 +212,7 @@ public enum Processes {
         }
         return !waiting.isEmpty
     }
-    /// The processes beside the daemons of a mountpoint.
+    /// The keeper processes beside the daemons of a mountpoint.
     public static func keepers(of mountpoint: String) -> [pid_t] {
         all.filter { pid in
             let words = commandLine(pid).split(separator: "\0")
@@ -214,34 +220,35 @@ public enum Processes {
                 && words.drop { $0 != "--" }.starts(with: ["--", Substring(mountpoint)])
         }
     }
-    /// Those that a process has started and that have not ended.
+    /// The running children of a process.
     public static func children(of parent: pid_t) -> [pid_t] {
         all.filter { pid in
             let fields = kernelText("/proc/\(pid)/stat").split(separator: ")").last?.split(separator: " ") ?? []
             return fields.count > 1 && fields[0] != "Z" && fields[1] == "\(parent)"
         }
     }
-    /// The process that has started another; 0 when that is not there.
+    /// The parent of a process, or 0 if there is no such process.
     public static func parent(of pid: pid_t) -> pid_t {
         let fields = kernelText("/proc/\(pid)/stat").split(separator: ")").last?.split(separator: " ") ?? []
         return fields.count > 1 ? pid_t(fields[1]) ?? 0 : 0
     }
     public static func name(of pid: pid_t) -> String { kernelText("/proc/\(pid)/comm").trimmingCharacters(in: .whitespacesAndNewlines) }
-    /// VmRSS; 0 when it is not there.
+    /// VmRSS, or 0 if there is no such process.
     public static func residentKilobytes(_ pid: pid_t) -> Int {
         let status = (try? String(contentsOfFile: "/proc/\(pid)/status", encoding: .utf8)) ?? ""
         let line = status.split(separator: "\n").first { $0.hasPrefix("VmRSS:") }
         return line?.split(whereSeparator: \.isWhitespace).dropFirst().first.flatMap { Int($0) } ?? 0
     }
 
-    /// What is in memory of a process and of no file.
+    /// The memory of a process that no file backs.
     public static func anonymousKilobytes(_ pid: pid_t) -> Int {
         let text = (try? String(contentsOfFile: "/proc/\(pid)/smaps_rollup", encoding: .utf8)) ?? ""
         let line = text.split(separator: "\n").first { $0.hasPrefix("Anonymous:") }
         return line?.split(whereSeparator: \.isWhitespace).dropFirst().first.flatMap { Int($0) } ?? 0
     }
 
-    /// Whether any thread of it has not ended. The first thread is a zombie as soon as it has ended itself; what the process has open is closed by the last.
+    /// Whether any of its threads still runs. The first thread becomes a zombie as soon as it ends,
+    /// but the last thread closes the process's descriptors.
     public static func isRunning(_ pid: pid_t) -> Bool {
         let threads = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(pid)/task")) ?? []
         return threads.contains { thread in

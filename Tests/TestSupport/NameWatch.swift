@@ -1,12 +1,12 @@
 import Glibc
 
-/// What happens to the names of one directory, by inotify(7).
+/// The events of the names of one directory, by inotify(7).
 public final class NameWatch {
     public struct Event {
         public let name: String
         /// IN_CREATE: an object was made under this name.
         public let isMade: Bool
-        /// IN_MOVED_TO: an object that was complete got this name.
+        /// IN_MOVED_TO: a complete object got this name.
         public let isMoved: Bool
         public let isDirectory: Bool
     }
@@ -22,7 +22,7 @@ public final class NameWatch {
 
     deinit { close(descriptor) }
 
-    /// Everything since the last call.
+    /// All events since the last call.
     public func events() -> [Event] {
         var events: [Event] = []
         var buffer = [UInt8](repeating: 0, count: 1 << 16)

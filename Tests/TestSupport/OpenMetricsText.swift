@@ -1,7 +1,7 @@
 import Foundation
 
-/// A text in OpenMetrics 1.0, read as strictly as the specification has it (https://prometheus.io/docs/specs/om/open_metrics_spec/): what a
-/// lenient reader would pass over is an error here.
+/// A text in OpenMetrics 1.0, read as strictly as the specification demands (https://prometheus.io/docs/specs/om/open_metrics_spec/).
+/// Deviations that a lenient reader would accept are errors here.
 public struct OpenMetricsText: Sendable {
     public struct Sample: Sendable {
         public let name: String
@@ -34,7 +34,7 @@ public struct OpenMetricsText: Sendable {
 
     public func family(_ name: String) -> Family? { families.first { $0.name == name } }
 
-    /// The value of the one sample with these labels among its own.
+    /// The value of the only sample whose labels include these.
     public func value(_ name: String, _ labels: [String: String] = [:]) -> Double? {
         let found = families.flatMap(\.samples).filter { sample in
             sample.name == name && labels.allSatisfy { sample.labels[$0.key] == $0.value }
@@ -42,7 +42,7 @@ public struct OpenMetricsText: Sendable {
         return found.count == 1 ? found[0].value : nil
     }
 
-    /// The sum of the samples that have these labels among their own.
+    /// The sum of the samples whose labels include these.
     public func sum(_ name: String, _ labels: [String: String]) -> Double {
         families.flatMap(\.samples).reduce(0) { total, sample in
             sample.name == name && labels.allSatisfy({ sample.labels[$0.key] == $0.value }) ? total + sample.value : total

@@ -1,12 +1,13 @@
 import Foundation
 import Glibc
 
-/// This machine as commands see it that are run by it: with users, groups and a policy of its own, in a copy of /etc that nobody else sees. Needs root.
+/// A private view of this machine for the commands that it runs. It has its own users, groups and
+/// policy, in a copy of /etc that no other process sees. Needs root.
 public final class PolicyMachine {
     public let fixture: MountFixture
     /// A user in the group `staff`, with a home.
     public static let ann = Identity(uid: 61_001, gid: 61_001)
-    /// One in no other group, with a home.
+    /// A user in no other group, with a home.
     public static let ben = Identity(uid: 61_002, gid: 61_002)
 
     public init() throws {
@@ -33,19 +34,20 @@ public final class PolicyMachine {
 
     public func home(_ identity: Identity) -> String { fixture.base + "/home/" + (identity == Self.ann ? "ann" : "ben") }
 
-    /// Writes a file of the policy; `{}` stands for the fixture's directory.
+    /// Writes a policy file. `{}` is replaced by the fixture's directory.
     public func write(_ text: String, as name: String = "10-site.toml", mode: mode_t = 0o644, owner: Identity = .current) throws {
         let path = policies + "/" + name
         try Data(text.replacingOccurrences(of: "{}", with: fixture.base).utf8).write(to: URL(fileURLWithPath: path))
         guard chmod(path, mode) == 0, chown(path, owner.uid, owner.gid) == 0 else { throw TestFailure("\(path) cannot be prepared") }
     }
 
-    /// Runs a command as `identity`, with the groups that the lists give it. `script`: what root does in the namespace before it.
+    /// Runs a command as `identity`, with the groups of the group file. `script`: shell text that
+    /// root runs first in the namespace.
     public func run(_ words: [String], as identity: Identity = .current, script: String = "true", store: String? = nil) throws -> Output {
         try Command.run(command(words, as: identity, script: script, store: store))
     }
 
-    /// The words of `run`, for whoever starts it otherwise.
+    /// The command line of `run`, for tests that start it in another way.
     public func command(_ words: [String], as identity: Identity = .current, script: String = "true", store: String? = nil) -> [String] {
         let home = identity.uid == 0 ? "/root" : home(identity)
         let store = store ?? (identity.uid == 0 ? fixture.store : home + "/store")
@@ -56,7 +58,7 @@ public final class PolicyMachine {
     }
 
     public func grantfs(_ words: String..., as identity: Identity = .current, script: String = "true") throws -> Output {
-        // The copy that every user may run.
+        // The copy of grantfs that every user may run.
         try run([Programs.grantfs(for: Self.ann)] + words, as: identity, script: script)
     }
 }

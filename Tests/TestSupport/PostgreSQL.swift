@@ -1,9 +1,10 @@
 import Foundation
 import Glibc
 
-/// A server of PostgreSQL of a test's own: a user without privileges, a socket in a directory of the test's, no port.
+/// A PostgreSQL server that belongs to one test. It has a user without privileges, a socket in a
+/// directory of the test, and no port.
 public final class PostgreSQL {
-    /// Where Debian has the newest version's programs.
+    /// The directory of the newest version's programs on Debian.
     public static let programs: String? = {
         let versions = ((try? FileManager.default.contentsOfDirectory(atPath: "/usr/lib/postgresql")) ?? []).compactMap { Int($0) }
         return versions.max().map { "/usr/lib/postgresql/\($0)/bin" }
@@ -14,7 +15,7 @@ public final class PostgreSQL {
     private static let user = Identity(uid: 65534, gid: 65534)
 
     /// - Parameters:
-    ///   - directory: where the data directory is made.
+    ///   - directory: the parent of the data directory.
     ///   - sockets: an empty directory.
     public init(in directory: String, sockets: String) throws {
         guard Self.programs != nil else { throw TestFailure("PostgreSQL is not installed") }
@@ -33,7 +34,7 @@ public final class PostgreSQL {
         ]
     }
 
-    /// Runs one of its programs, which must succeed, and gives what it printed.
+    /// Runs a PostgreSQL program, which must succeed, and returns its output.
     @discardableResult
     public func run(_ command: String...) throws -> String {
         try Command.run(command, as: Self.user, environment: environment, within: 180).orThrow().trimmed
@@ -52,17 +53,18 @@ public final class PostgreSQL {
     /// Kills the server and all its processes with SIGKILL while clients work.
     public func crashUnderLoad() throws {
         let client = try Child(["pgbench", "-n", "-c", "3", "-T", "120"], identity: Self.user, environment: environment)
-        // Something was committed, however slow the machine.
+        // Waits until transactions were committed, on a slow machine too.
         try wait { try run("psql", "-Atc", "select count(*) >= 100 from pgbench_history") == "t" }
         let server = try pid()
-        // Stopped, so that it starts no other process meanwhile; the next server starts only when all of them are gone.
+        // A stopped server starts no other process meanwhile. The next server starts only after all
+        // processes of this one are gone.
         kill(server, SIGSTOP)
         let children = (try? String(contentsOfFile: "/proc/\(server)/task/\(server)/children", encoding: .utf8)) ?? ""
         let processes = [server] + children.split(separator: " ").compactMap({ pid_t($0) })
         for process in processes { kill(process, SIGKILL) }
         try wait { !processes.contains { Processes.isRunning($0) } }
         _ = client.wait()
-        // What says that it runs, which it does not.
+        // The stale pid file claims that the server runs.
         unlink(data + "/postmaster.pid")
         for name in try FileManager.default.contentsOfDirectory(atPath: sockets) where name.hasPrefix(".s.") {
             unlink(sockets + "/" + name)

@@ -1,6 +1,6 @@
 import Foundation
 
-/// A running access probe: it holds handles below a directory, and tries every access whenever it is asked.
+/// A running access probe: it holds handles below a directory and tries every access on request.
 public final class Probe {
     private let child: Child
 
@@ -10,7 +10,7 @@ public final class Probe {
         try child.expect("ready")
     }
 
-    /// One that `command` becomes.
+    /// A probe that `command` starts by execve(2).
     public init(running command: [String], environment: [String: String] = [:], as identity: Identity = .current) throws {
         child = try Child(command, identity: identity, environment: environment)
         try child.expect("ready", within: 60)
@@ -20,7 +20,8 @@ public final class Probe {
 
     public func attempt() throws -> [AccessResult] { try ask("go") }
 
-    /// Closes and unmaps everything it holds; each of these must work, whatever was revoked.
+    /// Closes and unmaps everything that the probe holds. Each of these must succeed, even after a
+    /// revocation.
     public func letGo() throws -> [AccessResult] { try ask("close") }
 
     private func ask(_ what: String) throws -> [AccessResult] {
@@ -33,19 +34,20 @@ public final class Probe {
         throw TestFailure("the probe ended or hung after \(results.count) accesses, the last was \(results.last?.row ?? "none")")
     }
 
-    /// Makes what a probe needs below a granted directory, from outside any mount.
+    /// Makes the files of a probe below a granted directory, from outside any mount.
     public static func prepare(_ directory: String, for identity: Identity = .current) throws {
         try Command.run([Programs.probe, "setup", directory, "\(identity.uid)", "\(identity.gid)"]).orThrow()
     }
 
-    /// Every access natively: what the same calls must give through a mount.
+    /// The results of every access without a mount. The same calls must give the same results
+    /// through a mount.
     public static func native(in directory: String, as identity: Identity = .current) throws -> [String: String] {
         try prepare(directory, for: identity)
         let probe = try Probe(below: directory, as: identity)
         return Dictionary(try probe.attempt().map { ($0.row, $0.errno) }) { $1 }
     }
 
-    /// One system call in a process of its own: the name of its errno, or `OK`.
+    /// Runs one system call in its own process and returns the name of its errno, or `OK`.
     public static func call(_ arguments: String..., as identity: Identity = .current) throws -> String {
         try call(arguments, as: identity)
     }
@@ -54,7 +56,7 @@ public final class Probe {
         try Command.run([Programs.probe(for: identity), "call"] + arguments, as: identity, within: 60).orThrow().trimmed
     }
 
-    /// Another role of the same program.
+    /// Starts another role of the same program.
     public static func role(_ arguments: [String], as identity: Identity = .current) throws -> Child {
         try Child([Programs.probe(for: identity)] + arguments, identity: identity)
     }
@@ -64,19 +66,20 @@ public final class Probe {
 public final class Load {
     private let child: Child
 
-    /// `daemonsDie`: meanwhile; then a change that may have been done may be EIO.
+    /// `daemonsDie`: daemons die during the load. A change that may have been done may then fail
+    /// with EIO.
     public init(below directory: String, daemonsDie: Bool = false) throws {
         child = try Probe.role(["load", directory] + (daemonsDie ? ["dying"] : []))
         try child.expect("ready")
     }
 
-    /// From now on nothing that begins may succeed.
+    /// From now on no operation that begins may succeed.
     public func revoked() throws {
         child.send("revoked")
         try child.expect("ok")
     }
 
-    /// From now on fresh operations may succeed again.
+    /// From now on new operations may succeed again.
     public func granted() throws {
         child.send("granted")
         try child.expect("ok")

@@ -1,11 +1,12 @@
 import Foundation
 import Glibc
 
-/// The programs under test: the ones that were built beside the test bundle, or what GRANTFS_BINARY and GRANTFS_PROBE name. `.ci/test` names the program that
-/// `make install` has put below GRANTFS_INSTALLED.
+/// The programs under test: those built beside the test bundle, or those that GRANTFS_BINARY and GRANTFS_PROBE name.
+/// `.ci/test` names the program that `make install` has put below GRANTFS_INSTALLED.
 public enum Programs {
     public static let grantfs = located("grantfs", variable: "GRANTFS_BINARY")
-    /// The same with faults that a test injects by variables of the environment (Tests/Faults): beside the one under test.
+    /// grantfs with faults that a test injects by environment variables (Tests/Faults). It is
+    /// beside the program under test.
     public static let grantfsWithFaults: String = {
         let beside = grantfs + "-faults"
         return access(beside, X_OK) == 0 ? beside : located("grantfs-faults", variable: "GRANTFS_FAULTS")
@@ -15,11 +16,11 @@ public enum Programs {
     public static let hungSource = located("HungSource", variable: "GRANTFS_HUNG_SOURCE")
     public static let hostileSource = located("HostileSource", variable: "GRANTFS_HOSTILE_SOURCE")
     public static let fakePortal = located("FakePortal", variable: "GRANTFS_FAKE_PORTAL")
-    /// What `make conformance` runs for longer: see the head of each one's main.c.
+    /// Programs that `make conformance` runs for longer: see the head of each main.c.
     public static let fileExerciser = located("FileExerciser", variable: "GRANTFS_FILE_EXERCISER")
     public static let asynchronousWriter = located("AsynchronousWriter", variable: "GRANTFS_ASYNCHRONOUS_WRITER")
     public static let namespaceStress = located("NamespaceStress", variable: "GRANTFS_NAMESPACE_STRESS")
-    /// Attacks on the daemon instead of the files: see its attacker.h.
+    /// Attacks on the daemon instead of the files: see attacker.h.
     public static let attacker = located("Attacker", variable: "GRANTFS_ATTACKER")
     public static let callTable = located("CallTable", variable: "GRANTFS_CALL_TABLE")
     public static let decoderFuzzer = located("DecoderFuzzer", variable: "GRANTFS_DECODER_FUZZER")
@@ -27,7 +28,7 @@ public enum Programs {
     public static let confinedProbe = located("ConfinedProbe", variable: "GRANTFS_CONFINED_PROBE")
     public static let parityProbe = located("ParityProbe", variable: "GRANTFS_PARITY_PROBE")
 
-    /// What mount(8) runs: as it is installed, or as it is in the checkout.
+    /// The helper that mount(8) runs, installed or in the checkout.
     public static let mountHelper: String = {
         if let installed = ProcessInfo.processInfo.environment["GRANTFS_INSTALLED"] { return installed + "/sbin/mount.grantfs" }
         return URL(fileURLWithPath: #filePath).appendingPathComponent("../../../mount-helpers/mount.grantfs").standardized.path
@@ -38,7 +39,8 @@ public enum Programs {
     public static let noteEditor = located("NoteEditor", variable: "GRANTFS_NOTE_EDITOR")
     public static let documentBrowser = located("DocumentBrowser", variable: "GRANTFS_DOCUMENT_BROWSER")
 
-    /// The same, where every user can run them: a checkout in somebody's home is closed to others.
+    /// A directory with copies that every user can run. A checkout in a user's home is closed to
+    /// others.
     static let sharedDirectory: String? = {
         var template = Array("\(temporaryDirectory)/grantfs-programs.XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else { return nil }
@@ -55,7 +57,8 @@ public enum Programs {
     nonisolated(unsafe) private static var sharedToRemove: String?
 
     public static func grantfs(for identity: Identity) -> String { path(grantfs, for: identity) }
-    /// The program for an environment: one with faults if that has a variable for them.
+    /// The grantfs for an environment: the build with faults if the environment has a variable for
+    /// them.
     public static func grantfs(in environment: [String: String], for identity: Identity = .current) -> String {
         let hasFaults = environment.keys.contains { $0.hasPrefix("GRANTFS_TEST_") }
         return path(hasFaults ? grantfsWithFaults : grantfs, for: identity)

@@ -1,4 +1,4 @@
-/// SplitMix64: the same numbers from the same seed.
+/// SplitMix64, a random number generator: the same seed gives the same numbers.
 public struct SplitMix: RandomNumberGenerator {
     private var seed: UInt64
 

@@ -1,20 +1,21 @@
 import Foundation
 
-/// A program in a terminal that tmux plays: a server of its own, on a socket in the fixture's directory, which ends with this value.
+/// A program in a terminal that tmux emulates. The tmux server has a socket in the fixture's
+/// directory and ends with this value.
 public final class TerminalSession {
     private let socket: String
     private let fixture: MountFixture
-    /// The shell's exit status of the program, once it has ended.
+    /// The file with the program's exit status, written by the shell after the program ended.
     private let statusFile: String
-    /// What it wrote to stdout, where that is no terminal.
+    /// The program's output if its stdout is not a terminal.
     public let outputFile: String
 
     /// - Parameters:
-    ///   - command: a line of the shell; `$GRANTFS` is the program.
+    ///   - command: a line of the shell. `$GRANTFS` is the program.
     ///   - redirected: its stdout is a file.
     public init(_ command: String, in fixture: MountFixture, columns: Int = 80, rows: Int = 24, redirected: Bool = false) throws {
         self.fixture = fixture
-        // One of its own: the server of the session before may still be ending.
+        // A socket of its own, because the server of the session before may still be ending.
         socket = fixture.base + "/tmux-" + UUID().uuidString.prefix(8)
         statusFile = fixture.base + "/status"
         outputFile = fixture.base + "/output"
@@ -34,22 +35,23 @@ public final class TerminalSession {
         try Command.run(["tmux", "-u", "-S", socket] + arguments, environment: ["LC_ALL": "C.UTF-8"], within: 60).orThrow()
     }
 
-    /// Keys as tmux(1) names them; anything else is typed.
+    /// Sends keys as tmux(1) names them. Any other text is typed.
     public func send(_ keys: String...) throws { try tmux(["send-keys"] + keys) }
 
     public func resize(columns: Int, rows: Int) throws { try tmux(["resize-window", "-x", "\(columns)", "-y", "\(rows)"]) }
 
-    /// What is to be seen now, with the fixture's directory as BASE.
+    /// The present text of the screen, with BASE for the fixture's directory.
     public func screen() throws -> String {
         let lines = try tmux(["capture-pane", "-p"]).text.replacingOccurrences(of: fixture.base, with: "BASE").components(separatedBy: "\n")
         return lines.map { line in
             line.replacingOccurrences(of: " +$", with: "", options: .regularExpression)
-                // A path that was cut has the end of the fixture's directory only.
+                // A path that was cut contains only the end of the fixture's directory.
                 .replacingOccurrences(of: "s-test\\.[A-Za-z0-9]{6}/", with: "s-test.XXXXXX/", options: .regularExpression)
         }.joined(separator: "\n").trimmingCharacters(in: .newlines) + "\n"
     }
 
-    /// Waits until the screen is what the file `Screens/NAME.txt` beside the test has. `masks` are patterns and what stands in their place.
+    /// Waits until the screen equals the file `Screens/NAME.txt` beside the test. `masks` are
+    /// patterns and their replacements.
     public func expect(_ name: String, masks: [(String, String)] = [], test: String = #filePath) throws {
         let file = URL(fileURLWithPath: test).deletingLastPathComponent().appendingPathComponent("Screens/\(name).txt")
         let seen = {
@@ -77,7 +79,7 @@ public final class TerminalSession {
         }
     }
 
-    /// Waits for its end; the exit status.
+    /// Waits for the program's end and returns its exit status.
     public func status() throws -> Int {
         try fixture.wait(until: "the program has ended", within: 60) { FileManager.default.fileExists(atPath: statusFile) }
         let text = try String(contentsOfFile: statusFile, encoding: .utf8).trimmingCharacters(in: .whitespacesAndNewlines)

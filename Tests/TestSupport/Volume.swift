@@ -1,31 +1,32 @@
 import Foundation
 import Glibc
 
-/// A filesystem of its own that a fixture mounts and unmounts. Needs root.
+/// A filesystem that a fixture mounts and unmounts. Needs root.
 public struct Volume {
     public enum Kind: String, CaseIterable, Sendable {
         case ext4, xfs, btrfs, tmpfs
-        /// What is in it is still there after it was unmounted.
+        /// Whether its files survive an unmount.
         public var lasts: Bool { self != .tmpfs }
     }
 
     public let kind: Kind
-    /// Where it is mounted.
+    /// The mountpoint.
     public let place: String
     private let image: String
     private let fixture: MountFixture
 
-    /// Those that can be made here.
+    /// The kinds that this machine can make.
     public static var kinds: [Kind] { Kind.allCases.filter { $0 == .tmpfs || Command.exists("mkfs.\($0)") } }
 
-    /// Made and mounted at `name` below the fixture's directory, the fixture's owner owning its root.
+    /// Makes and mounts it at `name` below the fixture's directory. The fixture's owner owns its
+    /// root.
     public init(_ kind: Kind, at name: String, in fixture: MountFixture) throws {
         self.kind = kind
         self.fixture = fixture
         image = fixture.base + "/\(name).image"
         place = try fixture.directory(name)
         if kind.lasts {
-            // The least that each of them takes.
+            // The smallest sizes that the mkfs programs accept.
             try Command.run(["truncate", "-s", kind == .ext4 ? "32M" : "320M", image]).orThrow()
             try Command.run(["mkfs.\(kind)", "-q", kind == .ext4 ? "-F" : "-f", image]).orThrow()
         }
@@ -38,7 +39,8 @@ public struct Volume {
         try fixture.mountOther(kind.lasts ? ["mount", "-o", options, image] : ["mount", "-t", "tmpfs", "none"], at: place)
     }
 
-    /// What umount(8) says without being lazy. Whoever looks at all mounts just now makes it busy for a moment, so it is tried for some seconds.
+    /// Runs umount(8), not lazily, and returns its output. A process that inspects all mounts makes
+    /// it busy for a moment, so the call is retried for some seconds.
     public func unmount() throws -> Output {
         for _ in 0..<250 {
             let output = try Command.run(["umount", place])

@@ -2,11 +2,12 @@ import GrantCoordinator
 import Glibc
 import GrantSystem
 
-// What entering and leaving a scope costs a request, in nanoseconds: one worker alone, and two at once in the same scope.
+// The cost of entering and leaving a scope for a request, in nanoseconds: one worker alone, and two
+// at once in the same scope.
 
 let turns = 20_000_000
 
-/// Enters and leaves `turns` times; the nanoseconds of one turn.
+/// Enters and leaves `turns` times, and returns the nanoseconds of one turn.
 @inline(never)
 func turn(_ coordinator: Coordinator, _ scope: ScopeID, slot: Int) -> Double {
     let before = Clock.monotonic

@@ -25,7 +25,7 @@ static void blocks(int number) {
 }
 
 static void many_blocks(void) { blocks(40000); }
-/// From the disk: few enough for a round of seconds.
+/// From the disk: few enough blocks for a round of seconds.
 static void some_blocks(void) { blocks(1000); }
 
 /// One byte of each page of a new mapping.
@@ -38,7 +38,8 @@ static void mapped(void) {
     close(file);
 }
 
-/// One request and its answer: attributes that must not come from a cache (statx(2), AT_STATX_FORCE_SYNC).
+/// One request and its reply: attributes that must not come from a cache (statx(2),
+/// AT_STATX_FORCE_SYNC).
 static void attributes(void) {
     int file = (int)check(open("data", O_RDONLY), "open");
     for (int i = 0; i < 5000; i++) {

@@ -6,12 +6,14 @@
 
 static char buffer[1 << 20];
 
-// Memory that nobody has written to is one page of zeros for all its pages, which stays in the nearest cache: faster than any data is.
+// Untouched memory shares one page of zeros, which stays in the nearest cache. Writing it would be
+// faster than writing real data.
 void fill_buffer(void) { memset(buffer, 'x', sizeof buffer); }
 
 static void nothing(void) {}
 
-/// A file that is there is written anew: no time goes into freeing old blocks, nor into finding new ones.
+/// Overwrites an existing file, so that the time includes neither the freeing of old blocks nor the
+/// search for new ones.
 static void prepare(void) { make_file("written", 64 << 20); }
 
 static void write_over(size_t block, size_t size) {
@@ -24,15 +26,15 @@ static void large(void) { write_over(1 << 20, 64 << 20); }
 static void medium(void) { write_over(128 << 10, 64 << 20); }
 static void small(void) { write_over(4096, 16 << 20); }
 
-/// A log: one line at a time at the end.
+/// A log: appends one line at a time.
 static void append(void) {
     int file = (int)check(open("log", O_WRONLY | O_CREAT | O_APPEND | O_TRUNC, 0644), "open");
     for (int i = 0; i < 4000; i++) check(write(file, buffer, 100), "write");
     check(close(file), "close");
 }
 
-/// One file, written over for long: as long as many pauses of a watch, so that what it costs shows on the average. A file of its own: how the kernel
-/// keeps one depends on how it was written before.
+/// Overwrites one file during many pauses of a watch, so that the average includes the cost of the watch. It has its
+/// own file, because the kernel's handling of a file depends on how it was written before.
 static void prepare_rewrite(void) { make_file("rewritten", 16 << 20); }
 
 static void rewrite(void) {

@@ -37,7 +37,7 @@ def main():
     workloads = [one for one in all_workloads(options.programs) if not options.only or any(word in one.name for word in options.only)]
     if options.no_cold:
         workloads = [one for one in workloads if not one.cold]
-    # Ended from outside, it says what it has, and takes its mounts away.
+    # A signal makes it print the results so far and unmount its mounts.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with Places(options.base, options.programs, options.directories) as places:
         times, requests, remarks = measure(workloads, places, options.rounds)

@@ -13,7 +13,7 @@ def own_writes(programs, places):
     directories = [places.sources["shared"], places.directories["native"]]
     for directory in directories:
         subprocess.run([loops, "rewrite", "prepare"], cwd=directory, check=True)
-    # What the mount's kernel knows of is watched.
+    # The daemon watches only inodes in the kernel's cache, so this brings the file into it.
     os.stat(places.directories["shared"] + "/rewritten")
 
     def nanoseconds(directory):
@@ -21,7 +21,7 @@ def own_writes(programs, places):
 
     ratios = []
     for number in range(ROUNDS):
-        # Neither always comes first.
+        # The directories alternate, so that the order favors neither.
         order = directories if number % 2 else directories[::-1]
         taken = {directory: nanoseconds(directory) for directory in order}
         ratios.append(taken[directories[0]] / taken[directories[1]])

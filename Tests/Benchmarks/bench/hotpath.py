@@ -10,7 +10,8 @@ import shutil
 import subprocess
 import sys
 
-# By the demangled name. What is rare is in functions of its own: making room when descriptors have run out, watching a directory that is new.
+# Matched by the demangled name. Rare work is in separate functions: making room when descriptors have run out,
+# watching a new directory.
 HOT = [
     r"static GrantViewFS\.ViewFS\.(lookup|getattr|open|flush|release|read|write)\(",
     r"closure #[1-6] .* in static GrantViewFS\.ViewFS\.\(fillFiles ",
@@ -48,7 +49,7 @@ def functions(program):
         elif not line:
             current = None
         elif current is not None:
-            # What stands behind a function's end and has no symbol of its own is another one.
+            # Code after a function's end that has no symbol belongs to another function.
             address = re.match(r"\s*([0-9a-f]+):", line)
             if address and int(address.group(1), 16) >= end:
                 current = None

@@ -17,6 +17,6 @@ def describe(base):
         "processor": model,
         "cores": os.cpu_count(),
         "filesystem": found.stdout.split()[-1],
-        # More than about the half of the cores busy with something else makes every figure worth less.
+        # Other programs on more than about half of the cores make every figure less reliable.
         "load": os.getloadavg()[0],
     }

@@ -10,7 +10,7 @@ from places import MODES
 import timing
 
 OURS = ["native"] + MODES
-# Seconds; in `shared` names are kept for 0.9.
+# Seconds. In `shared` the kernel keeps names for 0.9.
 LONGER_THAN_NAMES = 1.1
 
 
@@ -65,7 +65,7 @@ def _rounds(workload, places, directories, rounds, remarks):
             if not _works(lambda: times[name].append(_time(workload, places, name, directories[name])), workload, name, remarks):
                 order.remove(name)
                 del times[name]
-        # Nobody always comes after the same one.
+        # Rotates the places, so that none always follows the same one.
         order = order[1:] + order[:1]
         print(".", end="", flush=True, file=sys.stderr)
     return times
@@ -92,7 +92,7 @@ def _count(workload, places, name, directory):
                 counts[kind] = counts.get(kind, 0) + count - before.get(kind, 0)
         return {kind: count for kind, count in counts.items() if count}
 
-    # So that what is done to get ready renews all names, and none is too old in the middle.
+    # The preparation then renews all names, so that none expires during the measurement.
     time.sleep(LONGER_THAN_NAMES)
     _get_ready(workload, places, name, directory)
     return places.by_its_worker(name, run)
@@ -102,7 +102,7 @@ def _get_ready(workload, places, name, directory):
     if workload.cold:
         _drop_caches()
     elif not workload.anew:
-        # What is warm is what was just done; the round of the other places takes longer than names are kept.
+        # Warms the cache by an untimed run, because the kernel's names expire during the round of the other places.
         places.by_its_worker(name, lambda: workload.run(directory))
 
 

@@ -25,9 +25,9 @@ class Places:
         self._others = others
         self._mountpoints = []
         self._made = []
-        # Who works in a place, where that is another user: user and group.
+        # The user and group that work in a place, if that is another user.
         self._workers = {}
-        # How a mount of ours is asked: by place, the program, its environment, and its view.
+        # The way to query a mount of grantfs, by place: the program, its environment, and its view.
         self._views = {}
 
     @property
@@ -61,7 +61,7 @@ class Places:
             shutil.rmtree(made, ignore_errors=True)
         for mountpoint in self._mountpoints:
             subprocess.run(["umount", mountpoint] if os.geteuid() == 0 else ["fusermount3", "-u", mountpoint], check=False)
-        # Never through a mount that is still there.
+        # Never removes files through a mount that still exists.
         if not any(os.path.ismount(mountpoint) for mountpoint in self._mountpoints):
             shutil.rmtree(self.base, ignore_errors=True)
 
@@ -80,7 +80,7 @@ class Places:
             self.remarks.append("there is no plain user whose mount could be measured")
             return
         worker = (user.pw_uid, user.pw_gid)
-        # The directory that holds everything is root's alone otherwise, and the program may lie where users cannot go.
+        # By default only root may enter the base directory, and users may be unable to reach the program's directory.
         os.chmod(self.base, 0o711)
         program = self._make("bin") + "/grantfs"
         shutil.copy(self._grantfs, program)

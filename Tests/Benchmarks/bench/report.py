@@ -24,7 +24,8 @@ def summary(workloads, names, times):
     return rows + _together(rows, times, names)
 
 
-# All of it as one row: what somebody waits who does one after the other. The aims of shared, exclusive and a user's mount.
+# All of it as one row: the total wait of a user that runs the workloads in sequence. The aims are those of shared,
+# exclusive and a user's mount.
 TOGETHER = "real work, all rows together"
 TOGETHER_AIMS = {"shared": 1.05, "exclusive": 1.02, "user's mount": 1.1}
 

@@ -3,7 +3,7 @@
 import subprocess
 import time
 
-# Called where that part begins and where it ends; a run may have several.
+# Called at the beginning and the end of the timed part. A run may have several such parts.
 observers = []
 
 

@@ -1,8 +1,8 @@
 """Where an aim is missed: how much of the time is requests that somebody waits for."""
 
-# The kernel sends these and goes on.
+# The kernel sends these without waiting for a reply.
 NOBODY_WAITS = {"RELEASE", "RELEASEDIR", "FORGET", "BATCH_FORGET", "INTERRUPT"}
-# The row that tells how long a request and its answer take in a place, and how many it makes: Workloads/reading.c, attributes.
+# The row with the time of a request and its reply in a place, and its number of requests: Workloads/reading.c, attributes.
 ROUND_TRIP, ROUND_TRIPS = "a request and its answer", 5000
 
 

@@ -10,7 +10,7 @@ import tarfile
 DIRECTORIES, FILES = 80, 40
 PACKED = "packed"
 ARCHIVE = PACKED + ".tar"
-# In one file: grep(1) has to look into all of them, and has something to say.
+# It is in one file only, so that grep(1) reads all files and prints one match.
 NEEDLE = "a needle in the last of them"
 
 
@@ -19,7 +19,7 @@ def fill(base):
     source = random.Random(1)
     words = [bytes(source.choices(b"abcdefghijklmnopqrstuvwxyz", k=source.randint(2, 9))) for _ in range(500)]
     for directory in range(DIRECTORIES):
-        # Some lie in others.
+        # Some directories are nested in others.
         path = base / f"d{directory // 9}" / f"e{directory}"
         path.mkdir(parents=True)
         for file in range(FILES):

@@ -30,7 +30,7 @@ def rows(workload):
 
 def _make_packed(directory):
     tree.make_repository(directory)
-    # What people clone is packed.
+    # Repositories are usually packed after a clone.
     subprocess.run(GIT + ["repack", "-adq"], cwd=directory + "/tree", check=True)
 
 
@@ -125,7 +125,7 @@ def _make_modules(directory):
 
 def _compile(directory):
     shutil.rmtree(directory + "/modules/__pycache__", ignore_errors=True)
-    # One that other users may run, too.
+    # An interpreter that other users may run, too.
     python = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
     return spawn([python, "-m", "compileall", "-q", "-f", "modules"], directory)
 

@@ -127,7 +127,7 @@ extension MountTests {
         }
 
         @Test(
-            "Nothing opens while the log cannot be written", .enabled(if: Identity.isRoot, "needs root")
+            "Under `audit` no file is opened while the log cannot be written", .enabled(if: Identity.isRoot, "needs root")
         )
         func failsClosed() throws {
             // A store that can be made full.

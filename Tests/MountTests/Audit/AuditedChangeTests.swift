@@ -166,7 +166,7 @@ extension MountTests {
             #expect(late.map(\.program) == ["rm", "chmod"])
         }
 
-        @Test("Nothing is changed while the log cannot be written", .enabled(if: Identity.isRoot, "needs root"))
+        @Test("Under `audit` nothing is changed while the log cannot be written", .enabled(if: Identity.isRoot, "needs root"))
         func failsClosed() throws {
             // A store that can be made full.
             let store = try fixture.directory("small")

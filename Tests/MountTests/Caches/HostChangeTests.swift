@@ -239,7 +239,7 @@ extension MountTests {
         }
 
         @Test(
-            "A change on the host under `cache=exclusive` survives overflow and upgrade",
+            "A change on the host under `cache=exclusive` shows after overflow or upgrade",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)), arguments: ["overflow", "upgrade"])
         func missedUnderExclusive(why: String) throws {
             let fixture = try MountFixture()

@@ -44,7 +44,7 @@ extension MountTests {
             }
         }
 
-        @Test("Processors are left alone with `idle=halt`")
+        @Test("Processors do not poll with `idle=halt`")
         func halting() throws {
             let mountpoint = try fixture.mount(options: "cache=none,idle=halt")
             for _ in 0..<2000 { _ = access(mountpoint + "/a", F_OK) }
@@ -62,7 +62,7 @@ extension MountTests {
         }
 
         @Test(
-            "A user's mount with `idle=poll` polls if root permits it",
+            "A user's mount with `idle=poll` holds the device if root permits it",
             .enabled(if: Machine.usersCanMount && Identity.isRoot, "needs root"), .enabled(if: Machine.offers("systemd-tmpfiles")))
         func forUsersWhoMay() throws {
             let device = "/dev/cpu_dma_latency"

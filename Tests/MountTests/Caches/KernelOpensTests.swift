@@ -33,7 +33,7 @@ extension MountTests {
             try Command.run(["env", "PATH=/usr/bin:/bin", "python3", "-I", "-c", script] + arguments, as: user, within: 120).orThrow().lines
         }
 
-        @Test("The kernel sends openings if audit, mandatory claims or recovery need them")
+        @Test("Under `cache=exclusive` the kernel sends opens that audit or claims need")
         func asked() throws {
             let read = "import sys\nfor i in range(20): open(sys.argv[1]).read()"
             func openings(_ place: (fixture: MountFixture, source: String, mount: String)) throws -> Int {

@@ -68,7 +68,7 @@ extension MountTests {
             mountpoint = try fixture.mount()
         }
 
-        @Test("The watch shows events of grants, mounts and refusals")
+        @Test("`watch` shows events of grants, mounts and refusals")
         func grants() throws {
             let watcher = try Watcher(fixture)
             try fixture.grant(try fixture.source("other"))
@@ -91,7 +91,7 @@ extension MountTests {
             try watcher.see("removed") { $0.name == "other" }
         }
 
-        @Test("The watch shows a moved directory and an expired grant")
+        @Test("`watch` shows a moved directory and an expired grant")
         func findings() throws {
             let watcher = try Watcher(fixture)
             let moved = fixture.base + "/source/moved"
@@ -101,7 +101,7 @@ extension MountTests {
             try watcher.see("expired") { $0.name == "short" }
         }
 
-        @Test("The watch shows each step of a claim with its number")
+        @Test("`watch` shows each step of a claim with its number")
         func claims() throws {
             let watcher = try Watcher(fixture)
             let (one, other) = (try fixture.claimant(), try fixture.claimant())
@@ -126,7 +126,7 @@ extension MountTests {
             #expect(moved.newPath == source + "/b")
         }
 
-        @Test("The watch reports the end of a mount and goes on with its successor")
+        @Test("`watch` reports the end of a mount and goes on with its successor")
         func anotherMount() throws {
             let watcher = try Watcher(fixture)
             try fixture.killDaemon(at: mountpoint)
@@ -144,7 +144,7 @@ extension MountTests {
             }
         }
 
-        @Test("The watch loses no event when it falls behind")
+        @Test("`watch` loses no event when it falls behind")
         func leftBehind() throws {
             // Long names, so that few events fill the queue of a slow reader.
             let deep = source + String(repeating: "/" + String(repeating: "d", count: 200), count: 16)
@@ -169,7 +169,7 @@ extension MountTests {
             #expect(last.number - first.number == 2 * 801 + 1 && !watcher.events.contains { $0.event == "missed" || $0.event == "ended" })
         }
 
-        @Test("The watch prints a line for each event")
+        @Test("`watch` prints a line for each event")
         func lines() throws {
             let child = try Child([Programs.grantfs, "watch"], environment: fixture.environment)
             var line: String?

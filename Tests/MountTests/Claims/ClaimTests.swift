@@ -42,7 +42,7 @@ extension MountTests {
             withExtendedLifetime(source) {}
         }
 
-        @Test("A claim lasts as long as its command and passes its status on")
+        @Test("`coordinate` gives its command the path and exits with the command's status")
         func command() throws {
             let (fixture, source) = try mounted()
             let output = try fixture.grantfs("coordinate", "read", "docs", "--", "sh", "-c", "echo \"$GRANTFS_PATH\"; exit 7")
@@ -91,7 +91,7 @@ extension MountTests {
             try ask(other, "write \(source)/no/such", "error \(EIO)")
         }
 
-        @Test("A claim of several items is granted as a whole, in any order")
+        @Test("Claims of several items in different orders are granted without a deadlock")
         func batches() throws {
             let (fixture, source) = try mounted()
             let claimants = try (0..<4).map { _ in try fixture.claimant() }
@@ -125,7 +125,7 @@ extension MountTests {
             try last.expect("granted")
         }
 
-        @Test("One of two commands that would deadlock fails")
+        @Test("One of two `coordinate` commands that would deadlock fails")
         func deadlock() throws {
             let (fixture, source) = try mounted()
             let script = "touch $1; while [ ! -e $2 ]; do sleep 0.02; done; \"$3\" coordinate write \"$4\" -- true; echo $?"
@@ -139,7 +139,7 @@ extension MountTests {
             #expect(statuses == ["0", "1"])
         }
 
-        @Test("One claim of a deadlock across several mounts fails with EDEADLK", arguments: [2, 3])
+        @Test("Exactly one claim of a deadlock across several mounts fails", arguments: [2, 3])
         func deadlockAcrossMounts(number: Int) throws {
             let fixture = try MountFixture()
             let items = try (0..<number).map { "view\($0)" }.map { name -> String in

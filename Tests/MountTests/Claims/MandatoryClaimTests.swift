@@ -182,7 +182,7 @@ extension MountTests {
             for reader in readers { #expect(reader.wait(within: 60) == 0) }
         }
 
-        @Test("A revocation ends operations that wait for a mandatory claim with EACCES")
+        @Test("A revocation ends operations that wait for a mandatory claim")
         func revocation() throws {
             let (fixture, source, mount, claimant) = try mounted()
             try ask(claimant, "write \(source)")

@@ -25,7 +25,7 @@ extension MountTests {
             #expect(try fixture.grantfs("revoke", "--all", "a").status == 2)
         }
 
-        @Test("A selector without a match revokes no grants and reports it")
+        @Test("A selector without a match changes no grants and reports it")
         func nothing() throws {
             try granted(["a"], view: "v")
             for command in [("revoke", "nothing was revoked"), ("remove", "nothing was removed"), ("restore", "nothing was restored")] {

@@ -112,7 +112,7 @@ extension MountTests {
         }
 
         @Test(
-            "The doctor accepts a fusermount3 outside the PATH",
+            "A user mounts and unmounts with a fusermount3 outside the PATH",
             .enabled(if: Machine.usersCanMount, "plain users cannot mount here"))
         func helperOutsideOfPath() throws {
             let user = try #require(Machine.plainUser)

@@ -61,7 +61,7 @@ extension MountTests {
         private static func typing(_ rows: [Row]) -> [String] { rows.map { $0.typed + "; echo \"exit $?\"" } }
 
         @Test(
-            "Each mistake prints the error of the page and changes no grants",
+            "Each mistake of docs/mistakes.md prints its error and changes no grants",
             .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
         func table() throws {
             let page = try String(contentsOf: Self.file, encoding: .utf8)
@@ -82,7 +82,7 @@ extension MountTests {
         }
 
         @Test(
-            "mount(8) prints the errors of the page to root and changes no grants",
+            "mount(8) prints the errors of docs/mistakes.md to root and changes no grants",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func mountTable() throws {
             let rows = try #require(Self.rows(of: String(contentsOf: Self.file, encoding: .utf8)).dropFirst(2).first)

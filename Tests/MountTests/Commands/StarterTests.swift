@@ -12,7 +12,7 @@ extension MountTests {
                 environment: fixture.environment)
         }
 
-        @Test("The umask of the starter applies to files but not to the store", arguments: ["077", "000"])
+        @Test("The umask of the starter affects neither created files nor the store", arguments: ["077", "000"])
         func umask(mask: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("docs")

@@ -117,7 +117,7 @@ extension MountTests {
         }
 
         @Test(
-            "The fstab line of the pages is mounted by `mount -a`",
+            "The fstab line of the service guide is mounted by `mount -a`",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func fstab() throws {
             let lines = try [boot()].map { text in
@@ -142,7 +142,7 @@ extension MountTests {
             }
         }
 
-        @Test("The pages name existing units and their mountpoints")
+        @Test("The service guide names existing units and their mountpoints")
         func units() throws {
             let boot = try boot()
             for (line, kind, place) in [

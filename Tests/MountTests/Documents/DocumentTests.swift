@@ -192,7 +192,7 @@ extension MountTests {
         enum Stranger: String, CaseIterable { case link, directory, fifo, hardLink, anothersFile }
 
         @Test(
-            "A stranger in the place of a granted file is never shown",
+            "A stranger in the place of a granted file is not shown unless confirmed",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)),
             arguments: Stranger.allCases)
         func strangers(stranger: Stranger) throws {
@@ -352,7 +352,7 @@ extension MountTests {
             #expect(GrantedDocument.text(document.file) == nil && GrantedDocument.text(document.held) == nil)
         }
 
-        @Test("A granted file is declared in files and exported")
+        @Test("An exported grant of a file applies again and keeps its id")
         func declared() throws {
             let document = try GrantedDocument(MountFixture())
             let exported = try document.fixture.grantfs("export").orThrow().text

@@ -120,7 +120,7 @@ extension MountTests {
         }
 
         @Test(
-            "An empty chown(2) clears set-id bits and sets the change time",
+            "chown(2) with -1 for both ids clears set-id bits and sets the change time",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)), arguments: ["shared", "exclusive", "none"])
         func chownOfNeither(cache: String) throws {
             let place = try Conformance(cache: cache)
@@ -141,7 +141,7 @@ extension MountTests {
         }
 
         @Test(
-            "A stranger's empty chown(2) is refused on a set-id file",
+            "A stranger's chown(2) with -1 for both ids is refused on a set-id file",
             .enabled(if: Identity.isRoot && Machine.plainUser != nil, Comment(rawValue: Machine.needsRoot)),
             arguments: ["shared", "exclusive", "none"])
         func strangersChown(cache: String) throws {

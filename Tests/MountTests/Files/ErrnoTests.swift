@@ -26,7 +26,7 @@ extension MountTests {
             #expect(try Command.run(["ls", mount]).lines == ["b"])
         }
 
-        @Test("A change of the root gives EACCES")
+        @Test("A change of the view's root directory gives EACCES")
         func root() throws {
             let (fixture, mount) = try prepared()
             defer { fixture.finish() }
@@ -52,7 +52,7 @@ extension MountTests {
             #expect(try Command.run(["cat", mount + "/b/moved"]).text == "text")
         }
 
-        @Test("Any change below a read-only grant gives EROFS", arguments: ["grant", "mount"])
+        @Test("Every change in a read-only grant or mount gives EROFS", arguments: ["grant", "mount"])
         func readOnly(by what: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -134,7 +134,7 @@ extension MountTests {
             #expect(fixture.mountpoints.isEmpty)
         }
 
-        @Test("A change on the host shows within a second, and in reverse immediately")
+        @Test("A change on the host shows in the mount, and one in the mount on the host")
         func besideTheMount() throws {
             let (fixture, mount) = try prepared()
             let source = fixture.base + "/source/a"
@@ -148,7 +148,7 @@ extension MountTests {
             #expect(try Command.run(["ls", source + "/f"]).lines == ["e"])
         }
 
-        @Test("Two grants of one file are two scopes without stale data")
+        @Test("Two grants of one file show the same data and are revoked separately")
         func twoGrantsOfOneFile() throws {
             let fixture = try MountFixture()
             let outer = try fixture.source("outer")

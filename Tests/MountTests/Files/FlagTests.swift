@@ -229,7 +229,7 @@ extension MountTests {
             #expect(try Command.run(["stat", "-c", "%y", file]).text.hasPrefix("2001") == false)
         }
 
-        @Test("A look at flags leaves no stale data in the cache")
+        @Test("Reading file flags leaves no stale data in the cache")
         func cachedData() throws {
             let fixture = try MountFixture()
             // Where the daemon is told of no change behind it.
@@ -259,7 +259,7 @@ extension MountTests {
         }
 
         @Test(
-            "Flags in a user's mount are those that the user may change",
+            "A user's mount sets the flags that the user may set and refuses others",
             .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
         func usersMount() throws {
             let fixture = try MountFixture(owner: Machine.plainUser!)

@@ -49,27 +49,35 @@ extension MountTests {
             touch -d '2001-02-03 04:05:06.789' tree/a tree/d/big; touch -d '1969-12-31' tree/d
             """
 
-        @Test func cp() throws {
+        @Test("`cp -a` gives its native output and tree in a mount")
+        func cp() throws {
             try expectSame(
                 Self.tree
                     + "; cp -a tree copy; cp -a --reflink=never copy/. again; find . -type f -printf '%P %T@\\n' | grep -v tree | grep -c 981173106.7890000000"
             )
         }
 
-        @Test func tar() throws {
+        @Test("`tar` gives its native archive and tree in a mount")
+        func tar() throws {
             try expectSame(
                 Self.tree
                     + "; tar --sort=name --numeric-owner --mtime=@0 -cf a.tar tree; sha256sum a.tar; mkdir out; tar -xpf a.tar -C out; tar -C out -df a.tar"
             )
         }
 
-        @Test(.enabled(if: Command.exists("rsync"), Comment(rawValue: Machine.needs("rsync")))) func rsync() throws {
+        @Test(
+            "`rsync` gives its native output and tree in a mount",
+            .enabled(if: Command.exists("rsync"), Comment(rawValue: Machine.needs("rsync"))))
+        func rsync() throws {
             try expectSame(
                 Self.tree
                     + "; rsync -aH tree/ copy/; printf more >> tree/d/big; rm tree/empty -r; rsync -aHc --delete --inplace tree/ copy/")
         }
 
-        @Test(.enabled(if: Command.exists("git"), Comment(rawValue: Machine.needs("git")))) func git() throws {
+        @Test(
+            "`git` gives its native objects and tree in a mount",
+            .enabled(if: Command.exists("git"), Comment(rawValue: Machine.needs("git"))))
+        func git() throws {
             let prefix =
                 "export HOME=/nonexistent GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_DATE='1000000000 +0000' GIT_COMMITTER_DATE='1000000000 +0000';"
                 + "g() { git -c user.name=T -c user.email=t@t -c init.defaultBranch=main -c safe.directory='*' \"$@\"; };"
@@ -108,11 +116,17 @@ extension MountTests {
                 """)
         }
 
-        @Test(.enabled(if: Command.exists("vim"), Comment(rawValue: Machine.needs("vim")))) func vim() throws {
+        @Test(
+            "`vim` gives its native output and tree in a mount",
+            .enabled(if: Command.exists("vim"), Comment(rawValue: Machine.needs("vim"))))
+        func vim() throws {
             try expectSame("printf 'one\\ntwo\\n' > file; vim -Es -u NONE -c '%s/two/three/' -c 'wq' file; cat file; ls -A")
         }
 
-        @Test(.enabled(if: Command.exists("gcc") && Command.exists("make"), "needs gcc and make")) func compiler() throws {
+        @Test(
+            "`make` and `gcc` give their native output and tree in a mount",
+            .enabled(if: Command.exists("gcc") && Command.exists("make"), "needs gcc and make"))
+        func compiler() throws {
             try expectSame(
                 """
                 for i in $(seq 8); do printf '#include <stdio.h>\\nint f%d(void) { return printf("%d\\\\n"); }\\n' $i $i > f$i.c; done

@@ -98,7 +98,7 @@ extension MountTests {
             }
         }
 
-        @Test("Thousands of locked files delay no close of another file", arguments: ["shared", "exclusive"])
+        @Test("Thousands of locked files delay no open, read or close in another grant", arguments: ["shared", "exclusive"])
         func manyFiles(cache: String) throws {
             let place = try Place(options: "cache=\(cache)")
             let before = try place.microseconds()

@@ -76,7 +76,7 @@ extension MountTests {
             #expect(try FileManager.default.contentsOfDirectory(atPath: source).count == 2 * 2 * 8 * 30 + 8)
         }
 
-        @Test("Locks name their holder in the mount and on the host", arguments: ["shared", "exclusive", "none"])
+        @Test("F_GETLK names the holder of a lock in the mount and on the host", arguments: ["shared", "exclusive", "none"])
         func holder(cache: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")

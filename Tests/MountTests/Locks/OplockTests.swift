@@ -16,7 +16,7 @@ extension MountTests {
         }
 
         @Test(
-            "An open on the host finds all data stored in mappings", arguments: Opener.allCases)
+            "Another opener of a locked file finds all data stored in mappings", arguments: Opener.allCases)
         func stores(opener: Opener) throws {
             let place = try LockedFile()
             var path = place.file
@@ -121,7 +121,7 @@ extension MountTests {
             #expect(seen == [[0, 1], [0, 0, 0], [1, 1, 1]])
         }
 
-        @Test("A file of a server is fetched again with each lock")
+        @Test("A granted file on a FUSE filesystem is fetched again with each lock")
         func server() throws {
             let fixture = try MountFixture()
             let source = try HangingSource("a", in: fixture)

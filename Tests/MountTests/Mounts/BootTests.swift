@@ -72,7 +72,7 @@ extension MountTests {
                 "as everywhere, a filesystem that somebody has open for writing does not become read-only: \(output)")
         }
 
-        @Test("`umount` with any option leaves no daemon, socket or record", arguments: ["", "-l", "-f"])
+        @Test("`umount` without options or with `-l` or `-f` leaves no daemon, socket or record", arguments: ["", "-l", "-f"])
         func unmounting(option: String) throws {
             let output = try run(
                 """
@@ -105,7 +105,7 @@ extension MountTests {
             #expect(output.lines == ["0", "0", "inside", "1", "gone"], "\(output)")
         }
 
-        @Test("`df` reports a sensible size at the root and the exact one below a grant")
+        @Test("`df` reports a nonzero size at the root and the exact one below a grant")
         func space() throws {
             let output = try run(
                 """

@@ -25,7 +25,7 @@ extension MountTests {
             guard descriptor >= 0, Glibc.write(descriptor, text, text.utf8.count) > 0 else { throw TestFailure("cannot write \(file)") }
         }
 
-        @Test("A file size limit of the starter binds only its writer")
+        @Test("A file size limit of a daemon fails large writes with EFBIG and does not end it")
         func fileSize() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")

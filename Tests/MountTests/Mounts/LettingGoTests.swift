@@ -8,14 +8,14 @@ extension MountTests {
         enum Way: String, CaseIterable, Sendable { case release, revoke }
 
         @Test(
-            "A released filesystem can be unmounted despite open files", arguments: Volume.kinds, Way.allCases)
+            "A released or revoked filesystem can be unmounted despite open files", arguments: Volume.kinds, Way.allCases)
         func unmounting(kind: Volume.Kind, way: Way) throws {
             try expectUnmounting(kind, way, as: .current)
         }
 
         @Test(
-            "A filesystem released from a user's mount can be unmounted", .enabled(if: Machine.usersCanMount, "plain users cannot mount"),
-            arguments: Way.allCases)
+            "A filesystem released or revoked in a user's mount can be unmounted",
+            .enabled(if: Machine.usersCanMount, "plain users cannot mount"), arguments: Way.allCases)
         func unmountingAsUser(way: Way) throws {
             try expectUnmounting(.ext4, way, as: try #require(Machine.plainUser))
         }

@@ -29,7 +29,7 @@ extension MountTests {
             #expect(output.lines == ["inside", "1", "refused", "gone"], "\(output)")
         }
 
-        @Test("One of several concurrent commands gets a mountpoint")
+        @Test("Exactly one of several concurrent `mount` commands gets a mountpoint")
         func turns() throws {
             let fixture = try MountFixture()
             try fixture.grant(try fixture.source("a"))

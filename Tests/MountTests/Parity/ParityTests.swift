@@ -11,7 +11,7 @@ extension MountTests {
     @Suite(.serialized, .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
     struct Parity {
         @Test(
-            "Random scripts of system calls give the same results natively",
+            "Random scripts of system calls give their native results in a mount",
             arguments: ParityPlan.chosen)
         func seeds(plan: ParityPlan) throws {
             let run = try ParityRun(on: plan.source, cache: plan.cache)
@@ -27,10 +27,10 @@ extension MountTests {
 
         /// Workers act for one caller after another. The rights, groups, umask and set-id bits in
         /// force must not depend on other callers.
-        @Test("A script gives the same results while other scripts run", arguments: ParityPlan.besideOthers)
+        @Test("A script of system calls gives its native results while other scripts run", arguments: ParityPlan.besideOthers)
         func beside(plan: ParityPlan) throws { try expectSame(plan, beside: ParityCompany.scripts) }
 
-        @Test("A script gives the same results while another grant is withdrawn", arguments: ParityPlan.besideOthers)
+        @Test("A script of system calls gives its native results beside withdrawals", arguments: ParityPlan.besideOthers)
         func besideWithdrawals(plan: ParityPlan) throws { try expectSame(plan, beside: ParityCompany.withdrawals) }
 
         private func expectSame(_ plan: ParityPlan, beside company: ([ParityScript]) -> ParityCompany) throws {
@@ -41,7 +41,7 @@ extension MountTests {
             }
         }
 
-        @Test("Scripts that differed once give the same results now", arguments: ["shared", "exclusive", "none"])
+        @Test("Scripts of system calls that once differed give their native results", arguments: ["shared", "exclusive", "none"])
         func kept(cache: String) throws {
             let run = try ParityRun(on: .host, cache: cache)
             for kept in KeptScript.all where kept.caches.contains(cache) {
@@ -50,7 +50,7 @@ extension MountTests {
             }
         }
 
-        @Test("A difference is shrunk to the calls that cause it")
+        @Test("A difference of a parity script is shrunk to the calls that cause it")
         func shrinking() throws {
             let run = try ParityRun(on: .host, cache: "shared")
             // The one call that leaves the contract out of account: natively the capability shows.

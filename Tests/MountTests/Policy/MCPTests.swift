@@ -159,14 +159,14 @@ extension MountTests {
             }
         }
 
-        @Test("An id of more than 64 bits is answered digit for digit")
+        @Test("`grantfs mcp` answers an id of more than 64 bits digit for digit")
         func longID() throws {
             let program = try start("--ask", "never")
             program.send(#"{"jsonrpc":"2.0","id":123456789012345678901234567890,"method":"ping"}"#)
             #expect(program.line()?.contains(#""id":123456789012345678901234567890,"#) == true)
         }
 
-        @Test("A killed program loses all of its grants")
+        @Test("A killed `grantfs mcp` leaves no grant, mount or working descriptor")
         func killed() throws {
             let file = try policy("[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n")
             let program = try start("--policy", file)

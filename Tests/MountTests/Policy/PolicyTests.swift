@@ -147,7 +147,7 @@ extension MountTests {
         }
 
         @Test(
-            "An unreadable or foreign policy refuses every grant with its place"
+            "An invalid or untrusted policy refuses every new grant and is named"
         )
         func broken() throws {
             let source = machine.home(ann) + "/src"

@@ -180,7 +180,7 @@ extension MountTests.AfterTheDaemon {
         #expect(gone.status == 0 && gone.trimmed == "{\"mounts\":[]}", "\(gone)")
     }
 
-    @Test("Holders of a stopped daemon's mount are found")
+    @Test("`status` finds the holders of a stopped daemon's mount")
     func stopped() throws {
         let scene = try Scene()
         let holder = try scene.holder(["map", "fd", "cwd"])

@@ -30,7 +30,7 @@ extension MountTests {
         }
 
         @Test(
-            "A daemon ends in time although the source of one grant hangs",
+            "A daemon unmounts on SIGTERM although the source of one grant hangs",
             .enabled(if: Identity.isRoot))
         func endWhileOneHangs() throws {
             let scene = try Scene(cache: "exclusive")
@@ -49,7 +49,7 @@ extension MountTests {
             try scene.awaitEnd()
         }
 
-        @Test("A detached daemon that ends leaves the mount at its place", .enabled(if: Identity.isRoot))
+        @Test("A detached daemon that ends leaves a newer mount at its place", .enabled(if: Identity.isRoot))
         func endAfterDetaching() throws {
             let scene = try Scene()
             let holder = try scene.holder(["map", "fd"])
@@ -143,7 +143,7 @@ extension MountTests {
         }
 
         @Test(
-            "A revocation finds and ends holders of a cut connection",
+            "A revocation finds the holders of a cut connection, and `--kill` ends them",
             .enabled(if: Identity.isRoot), arguments: ["shared", "exclusive"])
         func cut(cache: String) throws {
             let scene = try Scene(cache: cache)

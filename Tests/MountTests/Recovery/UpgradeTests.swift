@@ -19,7 +19,7 @@ extension MountTests {
         // MARK: surviving state
 
         @Test(
-            "An upgrade keeps open files, offsets, locks, listings and mappings",
+            "A successor daemon keeps open files, offsets, locks, listings and mappings",
             arguments: ["shared", "exclusive", "none"], Succession.Way.allCases)
         func goesOn(cache: String, _ way: Succession.Way) throws {
             let scene = try Succession(way, cache: cache)
@@ -81,7 +81,7 @@ extension MountTests {
         }
 
         @Test(
-            "An upgrade keeps a held lock and its waiters",
+            "A successor daemon keeps a held lock and its waiters",
             arguments: Succession.Way.allCases)
         func waitsOn(_ way: Succession.Way) throws {
             let scene = try Succession(way)
@@ -101,7 +101,10 @@ extension MountTests {
             try waiting.expect("got it")
         }
 
-        @Test("An upgrade of a user's mount keeps open files", .enabled(if: Machine.usersCanMount), arguments: Succession.Way.allCases)
+        @Test(
+            "A successor of a user's daemon serves the mount and obeys a revocation",
+            .enabled(if: Machine.usersCanMount),
+            arguments: Succession.Way.allCases)
         func ofAUser(_ way: Succession.Way) throws {
             let scene = try Succession(way, owner: try #require(Machine.plainUser))
             let read = { try Command.run(["cat", scene.mount + "/a/file"], as: scene.fixture.owner) }
@@ -209,7 +212,7 @@ extension MountTests {
         // MARK: revocation
 
         @Test(
-            "An upgrade keeps revocations and obeys later ones",
+            "A successor daemon keeps revocations and obeys later ones",
             arguments: Succession.Way.allCases)
         func revoked(_ way: Succession.Way) throws {
             let scene = try Succession(way)
@@ -244,7 +247,7 @@ extension MountTests {
         }
 
         @Test(
-            "Commands during an upgrade succeed"
+            "A `set` command during an upgrade succeeds"
         )
         func besideCommands() throws {
             let scene = try Succession()

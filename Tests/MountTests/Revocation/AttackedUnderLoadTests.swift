@@ -9,7 +9,7 @@ extension MountTests {
         static let isLong = ProcessInfo.processInfo.environment["GRANTFS_LONG_TESTS"] != nil
 
         @Test(
-            "No operation succeeds after a revocation under attack",
+            "A confirmed revocation stops every operation despite concurrent attacks",
             .enabled(if: AHeldKernelLock.isPossible && isLong, "needs root, /dev/fuse, a plain user, and GRANTFS_LONG_TESTS"),
             arguments: ["shared", "exclusive"])
         func everythingAtOnce(cache: String) throws {

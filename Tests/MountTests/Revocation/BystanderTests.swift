@@ -68,7 +68,7 @@ extension MountTests {
             """
 
         @Test(
-            "A withdrawal amid writes fails no fsync or close in another grant",
+            "A withdrawal during writes fails no syncfs, fsync or close in another grant",
             arguments: ["shared", "exclusive"], ["revoke", "narrow"])
         func syncing(cache: String, how: String) throws {
             let fixture = try MountFixture()

@@ -99,7 +99,7 @@ extension MountTests {
             #expect(try pages(holding: "Z") == 32)
         }
 
-        @Test("A new, renamed, withdrawn or restored grant shows immediately")
+        @Test("The root listing follows each new, renamed, revoked or restored grant at once")
         func rootListing() throws {
             let fixture = try MountFixture()
             let mountpoint = try fixture.mount(isNew: true)
@@ -122,7 +122,7 @@ extension MountTests {
             #expect(try Command.run(["stat", mountpoint + "/a"]).errors.contains("No such file"))
         }
 
-        @Test("An expired grant is refused on open handles until it is restored")
+        @Test("An expired grant refuses open handles, and a restoration permits new ones")
         func expiry() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")

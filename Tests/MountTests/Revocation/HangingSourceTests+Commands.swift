@@ -4,7 +4,7 @@ import Testing
 
 // Work beside it while it hangs.
 extension MountTests.AHangingSource {
-    @Test("Every command ends while a source hangs")
+    @Test("Commands end and report a hanging source instead of waiting for it")
     func commandsThatLook() throws {
         let mounted = try Mounted()
         defer { mounted.source.end() }
@@ -67,7 +67,7 @@ extension MountTests.AHangingSource {
         try fixture.wait(until: "what hung is shown") { try Command.run(["ls", mounted.mountpoint], within: 60).text.contains("hung") }
     }
 
-    @Test("Other directories are followed while a source hangs")
+    @Test("The daemon follows a moved directory while another source hangs")
     func followedBesideIt() throws {
         let mounted = try Mounted()
         defer { mounted.source.end() }

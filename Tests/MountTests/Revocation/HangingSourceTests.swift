@@ -198,7 +198,10 @@ extension MountTests {
         /// (docs/conformance.md, “How much it costs”).
         private static let storedPages = Machine.kernel >= (6, 2) ? [64, 3000] : [64]
 
-        @Test("A revocation gives up the dirty mappings of a hanging source in time", arguments: ["shared", "exclusive"], storedPages)
+        @Test(
+            "Dirty mappings of a hanging source delay neither a refusal nor another grant",
+            arguments: ["shared", "exclusive"],
+            storedPages)
         func dirtyMappings(cache: String, pages: Int) throws {
             let mounted = try Mounted(cache: cache, files: [("mapped", pages * 4096)])
             defer { mounted.source.end() }

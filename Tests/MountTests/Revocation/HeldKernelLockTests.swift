@@ -35,7 +35,7 @@ extension MountTests {
         static let isPossible = Identity.isRoot && Machine.hasFUSE && Machine.plainUser != nil
 
         @Test(
-            "A held lock of the root delays no revocation, expiry, grant or restoration",
+            "A held lock of the root directory delays no grant, revocation or expiry",
             .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"), arguments: ["shared", "exclusive", "none"])
         func root(cache: String) throws {
             let mounted = try Mounted(cache: cache)
@@ -101,7 +101,7 @@ extension MountTests {
         }
 
         @Test(
-            "A held lock of one directory delays no report of host changes in others",
+            "A directory lock held in one grant delays no host changes shown in another",
             .enabled(if: isPossible, "needs root, /dev/fuse and a plain user")
         )
         func changes() throws {
@@ -155,7 +155,7 @@ extension MountTests {
         }
 
         @Test(
-            "A held lock of the root delays no claim, and no caller after one",
+            "A held lock of the root directory delays no claim and no listing after it",
             .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"), arguments: ["shared", "exclusive"])
         func claims(cache: String) throws {
             let mounted = try mandatory(cache: cache)
@@ -178,7 +178,7 @@ extension MountTests {
         }
 
         @Test(
-            "Held locks of granted directories delay no claim",
+            "Held locks of a granted directory or its subdirectories delay no claim",
             .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"), arguments: ["shared", "exclusive"], ["below", "granted"])
         func claimsBelow(cache: String, place: String) throws {
             let mounted = try mandatory(cache: cache)
@@ -211,7 +211,7 @@ extension MountTests {
         }
 
         @Test(
-            "A listing held at the death of its daemon keeps no other data cached",
+            "Held listings keep no mapping readable after their daemon is killed",
             .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"))
         func killed() throws {
             let mounted = try Mounted(cache: "shared")

@@ -24,7 +24,7 @@ extension MountTests.AHeldKernelLock {
     }
 
     @Test(
-        "Many held listings keep no lock, and a revocation names them",
+        "A revocation past many held listings still frees file locks of the grant",
         .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"), arguments: ["shared", "exclusive"])
     func many(cache: String) throws {
         let mounted = try Mounted(cache: cache)
@@ -74,7 +74,7 @@ extension MountTests.AHeldKernelLock {
     }
 
     @Test(
-        "Held listings delay no withdrawal of another grant without new threads",
+        "Held listings delay no withdrawal of another grant at the thread limit",
         .enabled(if: Machine.usersCanMount && Machine.secondLoneUser != nil, "plain users cannot mount here, or none can be made"),
         arguments: ["shared", "exclusive"])
     func withoutThreads(cache: String) throws {

@@ -94,7 +94,7 @@ extension MountTests {
         }
 
         @Test(
-            "A thousand hung callers leave workers to other users",
+            "Hung callers of one grant leave workers to another grant",
             arguments: ["read", "stat", "directory"])
         func hungCallers(call: String) throws {
             let fixture = try MountFixture()
@@ -132,7 +132,7 @@ extension MountTests {
         }
 
         @Test(
-            "Hung callers leave threads to other users at the thread limit",
+            "Hung callers at the user's thread limit leave threads to another grant",
             .enabled(if: Machine.usersCanMount && Machine.loneUser != nil, "plain users cannot mount here, or none can be made"))
         func threads() throws {
             // The limit counts every thread of the user.

@@ -20,7 +20,9 @@ extension MountTests {
             ProbedMount.expectRefused(try probe.attempt(), native, how)
         }
 
-        @Test("A holder loses its merged or locked mapping", arguments: ["private", "shared", "mergeable", "locked"])
+        @Test(
+            "A revocation ends a private, shared, mergeable or locked mapping with SIGBUS",
+            arguments: ["private", "shared", "mergeable", "locked"])
         func mapped(how: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -36,7 +38,7 @@ extension MountTests {
         }
 
         @Test(
-            "A holder in a mount namespace of its own is refused",
+            "A holder in its own mount namespace is refused after a revocation",
             .enabled(if: Identity.isRoot, "needs root"))
         func namespace() throws {
             let mounted = try ProbedMount(Situation())

@@ -138,7 +138,7 @@ extension MountTests {
             }
         }
 
-        @Test("A file is refused only after its last name has left the grant", arguments: warm)
+        @Test("A file is refused only after its last name in the grant was moved out", arguments: warm)
         func links(_ situation: Situation) throws {
             let place = try Place(situation)
             for name in ["d/both", "d/one", "d/removed"] { try place.file(name) }

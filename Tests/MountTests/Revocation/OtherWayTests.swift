@@ -28,7 +28,7 @@ extension MountTests {
             return (fixture, work)
         }
 
-        @Test("`grant` reports other grants of the same directory in its view")
+        @Test("`grant` reports grants of the same, inner or outer directories in its view")
         func granting() throws {
             let fixture = try MountFixture()
             let work = try fixture.source("work")
@@ -60,7 +60,7 @@ extension MountTests {
             #expect(!last.errors.contains("reached"), "\(last)")
         }
 
-        @Test("`revoke --json` lists other grants and prints no errors")
+        @Test("`revoke --json` lists the grants that still reach the directory")
         func document() throws {
             let (fixture, _) = try granted()
             let output = try fixture.grantfs("revoke", "part", "again", "--json").orThrow()
@@ -138,7 +138,7 @@ extension MountTests {
         }
 
         @Test(
-            "`revoke --path` withdraws grants that show it in the daemon's namespace only",
+            "`revoke --path` finds a grant that shows the path only in its daemon's namespace",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func mountOfAnotherNamespace() throws {
             let fixture = try MountFixture()
@@ -192,7 +192,7 @@ extension MountTests {
             #expect(try fixture.grantfs("revoke", "--path", work).status == 0)
         }
 
-        @Test("`revoke --path` asks on a terminal and nowhere else", .enabled(if: Command.exists("script"), "needs script(1)"))
+        @Test("`revoke --path` on a terminal asks before it revokes", .enabled(if: Command.exists("script"), "needs script(1)"))
         func question() throws {
             let (fixture, work) = try granted()
             let line = "\(Programs.grantfs) revoke --path '\(work)'"

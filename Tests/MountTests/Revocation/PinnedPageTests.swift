@@ -150,7 +150,7 @@ extension MountTests {
         }
 
         @Test(
-            "Pinned pages are empty after a revocation in any kind of mount",
+            "A revocation empties pinned pages in covered, detached, upgraded and user mounts",
             .enabled(if: isPossible, "needs root, /dev/fuse and fusermount3"), arguments: modes,
             Standing.allCases.filter { $0 != .plainly })
         func elsewhere(cache: String, standing: Standing) throws {

@@ -38,7 +38,7 @@ extension MountTests {
             }
         }
 
-        @Test("A process in exec(2) is named as unseen and keeps a revocation unconfirmed")
+        @Test("A process in exec(2) is reported as unseen and leaves a dead mount unconfirmed")
         func holders() throws {
             let scene = try Scene()
             let fixture = scene.fixture

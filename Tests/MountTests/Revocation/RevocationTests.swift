@@ -220,7 +220,7 @@ extension MountTests {
             #expect(try fixture.list("--all").map(\.state) == ["revoked"])
         }
 
-        @Test("A revocation leaves no working handle to a holder that `status` names")
+        @Test("`status` names holders of descriptors, mappings, directories and executables")
         func holders() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")

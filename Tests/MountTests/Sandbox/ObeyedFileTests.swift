@@ -65,7 +65,7 @@ extension MountTests {
         }
 
         @Test(
-            "A program that was granted a configuration directory leaves no profile there",
+            "`run` refuses to grant a configuration directory and leaves no profile there",
             .enabled(if: Machine.hasSandboxes, "bubblewrap cannot make a sandbox here"))
         func run() throws {
             let output = try grantfs(

@@ -112,7 +112,7 @@ extension MountTests {
             #expect(output.text.contains("GET /page HTTP/1.1"), "by the proxy, as no_proxy leaves this name out: \(output)")
         }
 
-        @Test("An unlisted name of the loopback leads to the sandbox's own")
+        @Test("`no_proxy` holds the names of the loopback that the host list lacks")
         func ownLoopback() throws {
             let output = try run("echo $no_proxy", hosts: "127.0.0.1:\(port)")
             #expect(output.lines == ["localhost,::1"], "\(output)")

@@ -163,10 +163,10 @@ extension MountTests {
             for (title, cell) in found { #expect(said[title] == cell, "\(maker.rawValue): \(title)") }
         }
 
-        @Test("The reach of a program in `grantfs run` is as in the table", arguments: [Maker.grantfs, .hosts])
+        @Test("The reach of a program in `grantfs run` is as docs/sandboxes.md says", arguments: [Maker.grantfs, .hosts])
         func grantfs(_ maker: Maker) throws { try compare(maker) }
 
-        @Test("The reach of a program in bubblewrap is as in the table")
+        @Test("The reach of a program in bubblewrap is as docs/sandboxes.md says")
         func bubblewrap() throws { try compare(.bubblewrap) }
 
         /// Whether it can make a sandbox on this machine: some are containers themselves.
@@ -175,12 +175,12 @@ extension MountTests {
         }
 
         @Test(
-            "The reach of a program in firejail is as in the table",
+            "The reach of a program in firejail is as docs/sandboxes.md says",
             .enabled(if: works(.firejail), "firejail is not installed, or cannot make a sandbox here"))
         func firejail() throws { try compare(.firejail) }
 
         @Test(
-            "The reach of a program in a container is as in the table",
+            "The reach of a program in a container is as docs/sandboxes.md says",
             .enabled(if: works(.container), "systemd-nspawn is not installed, or cannot make a container here"))
         func container() throws { try compare(.container) }
     }

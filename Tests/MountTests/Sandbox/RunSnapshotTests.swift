@@ -143,7 +143,7 @@ extension MountTests {
             #expect(raw.contains("+\u{1B}[2Jcleared\n") && raw.contains("+evil\rgood\n"))
         }
 
-        @Test("A copy killed in progress leaves no snapshot")
+        @Test("A copy killed in progress leaves no partial snapshot")
         func killedWhileCopying() throws {
             try Command.shell("cd \"$1\"; for i in $(seq 2000); do echo $i > $i; done; head -c 50000000 /dev/urandom > big", source)
                 .orThrow()

@@ -163,7 +163,7 @@ extension MountTests {
         private static let reader =
             "exec 5<docs/file; echo ready; while read -r line; do read -r x <&5 2>/dev/null; cat docs/file; echo done; done"
 
-        @Test("A program loses a revoked view live with EACCES", arguments: [false, true])
+        @Test("A running program gets EACCES from a revoked view", arguments: [false, true])
         func revoked(throwAway: Bool) throws {
             if !throwAway { try fixture.grant(source) }
             let program = try Child(

@@ -56,7 +56,7 @@ extension MountTests {
             #expect(output.lines == ["tool", "granted", "\(home)/x 1", "refused", "opt"], "\(output)")
         }
 
-        @Test("A profile that is foreign, unknown or invalid is refused")
+        @Test("A profile that is unknown, invalid, a link or writable by others is refused")
         func refused() throws {
             try profile("loose", "network = true\n", mode: 0o666)
             let loose = try run("true", "--tool", "loose")
@@ -73,7 +73,7 @@ extension MountTests {
             for name in ["../mine", "", ".", "a/b"] { #expect(try run("true", "--tool", name).status == 2, "\(name)") }
         }
 
-        @Test("A profile has no network by default")
+        @Test("A profile's `network` sets the network, and `--network` overrides it")
         func network() throws {
             let own = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/ns/net")
             try profile("with", "network = true\n")

@@ -57,7 +57,7 @@ extension MountTests {
             chmod(path, mode)
         }
 
-        @Test("An undo restores no closed file into an exchanged directory")
+        @Test("An undo leaves a private file unreadable after its directory was exchanged")
         func exchangedForAnOpenOne() throws {
             chown(source, user.uid, user.gid)
             for (name, mode) in [("closed", 0o700), ("open", 0o755)] as [(String, mode_t)] {

@@ -1,23 +1,24 @@
 import Foundation
 import GrantKit
 
-/// The directories that somebody has chosen: of each a bookmark is kept, in a file that is named by a UUID.
+/// The directories that the user has chosen. The list keeps a bookmark of each, in a file named by a UUID.
 ///
-/// This is the program of Apple's article “Providing access to directories”, with `import GrantKit` where that has `import UIKit`.
+/// This is the program of Apple's article “Providing access to directories”, with `import GrantKit` in place of `import UIKit`.
 struct DirectoryList {
     struct Entry {
         let id: UUID
-        /// nil when the bookmark leads nowhere; `failure` then says why.
+        /// The present URL, or nil if the bookmark cannot be resolved. `failure` then has the
+        /// reason.
         var url: URL?
         var isStale = false
         var failure: String?
     }
 
-    /// Where the bookmarks are kept.
+    /// The directory of the bookmarks.
     let folder: URL
     private(set) var entries: [Entry] = []
 
-    /// Loads all of them.
+    /// Loads all bookmarks.
     init(folder: URL) throws {
         self.folder = folder
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
@@ -40,7 +41,7 @@ struct DirectoryList {
         return entry
     }
 
-    /// What a document picker calls with the directory that was picked.
+    /// Adds a directory. A document picker calls this with the picked URL.
     mutating func add(_ url: URL) throws -> UUID {
         // Start accessing a security-scoped resource.
         guard url.startAccessingSecurityScopedResource() else { throw CocoaError(.fileReadNoPermission) }
@@ -59,7 +60,7 @@ struct DirectoryList {
         try bookmarkData.write(to: file(id), options: .atomic)
     }
 
-    /// Replaces a stale bookmark by one of where it led.
+    /// Replaces a stale bookmark by a new one of the resolved URL.
     mutating func renew(_ id: UUID) throws {
         guard let index = entries.firstIndex(where: { $0.id == id }), let url = entries[index].url else {
             throw CocoaError(.fileNoSuchFile)
@@ -75,7 +76,7 @@ struct DirectoryList {
         entries.removeAll { $0.id == id }
     }
 
-    /// The names of what lies in a directory, with a `/` behind those of directories.
+    /// The names of a directory's entries, with a `/` after those of directories.
     func contents(of id: UUID) throws -> [String] {
         guard let entry = entries.first(where: { $0.id == id }) else { throw CocoaError(.fileNoSuchFile) }
         guard let url = entry.url, url.startAccessingSecurityScopedResource() else { throw CocoaError(.fileReadNoPermission) }
@@ -105,7 +106,7 @@ struct DirectoryList {
         return names.sorted()
     }
 
-    /// What went wrong, and why, for people.
+    /// A description of the error and its reason, for people.
     static func words(for error: any Error) -> String {
         if let error = error as? CocoaError, let underlying = error.underlying { return "\(underlying)" }
         return "\((error as? GrantError)?.description ?? error.localizedDescription)"

@@ -1,8 +1,10 @@
 // DirectoryList FOLDER list | pick [desktop] | add DIRECTORY | contents UUID | renew UUID | remove UUID
 //
-// Keeps bookmarks of directories in FOLDER. `pick` asks somebody for directories, in the terminal or with the desktop's file chooser, and grants
-// them in the view `directory-list`. `add` grants the one that is named, unless it is granted: whoever types it has picked it. `list` shows each
-// with where it is now, `stale` when it was moved, or why it cannot be used.
+// Keeps bookmarks of directories in FOLDER. `pick` asks the user for directories, in the terminal
+// or with the desktop's file chooser, and grants them in the view `directory-list`. `add` grants
+// the named directory, unless it is granted: the user picked it by typing it.
+// `list` shows each directory with its present path, `stale` if it was moved, or the reason why it
+// cannot be used.
 import Foundation
 import GrantKit
 
@@ -18,17 +20,18 @@ func show(_ entry: DirectoryList.Entry) {
 
 let view = try ViewName("directory-list")
 
-/// Where Apple's program presents a document picker.
+/// Runs the picker. Apple's program presents a document picker here.
 func pick(_ picker: any DirectoryPicker) async throws -> [URL] {
     let picked = try await picker.pick(PickRequest(view: view))
     if picked.isEmpty { fail("nothing was picked") }
     return picked.map(\.url)
 }
 
-/// The directory is granted, and the program gets its URL.
+/// Grants the directory and returns the program's URL of it.
 func granted(_ path: String) throws -> URL {
     let url = URL(fileURLWithPath: path, isDirectory: true)
-    // What is granted already, or shown to this program by a mount, is nobody's choice any more.
+    // A directory that is already granted, or that a mount shows to this program, needs no choice
+    // by the user.
     if url.startAccessingSecurityScopedResource() {
         url.stopAccessingSecurityScopedResource()
         return url

@@ -1,10 +1,10 @@
 import Foundation
 import GrantKit
 
-/// A text that is open.
+/// An open text.
 final class TextDocument: UIDocument {
     private(set) var text = ""
-    /// Gets what happens to it, in words.
+    /// Receives descriptions of the document's events.
     var report: (String) -> Void = { _ in }
 
     override func contents(forType typeName: String) throws -> Any { Data(text.utf8) }

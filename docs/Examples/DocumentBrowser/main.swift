@@ -2,7 +2,8 @@
 //
 //     pick DIR · list · filter TEXT · open N · new NAME · type TEXT · show · save · close · rename N NAME · delete N
 //
-// N counts from 1, as `list` does. What a command gives ends with a line `done` or `failed`; what others do shows in lines that begin with `*`.
+// N counts from 1, as in `list`. The output of a command ends with a line `done` or `failed`.
+// Changes by other programs appear in lines that begin with `*`.
 import Foundation
 import GrantKit
 
@@ -12,7 +13,7 @@ import GrantKit
 
     private func say(_ text: String) { FileHandle.standardOutput.write(Data((text + "\n").utf8)) }
 
-    /// Shows what has been granted to the program's view, from now on.
+    /// Shows the present and future grants of the program's view.
     func begin() async throws {
         browser?.stop()
         let begun = DocumentBrowser(try GrantedDirectory.all(in: try ViewName("documents")), extensions: ["txt", "md"])
@@ -35,7 +36,8 @@ import GrantKit
     private func run(_ command: String, _ operand: String) async throws -> Bool {
         switch command {
         case "pick":
-            // A program with a window shows its own dialog here; `TerminalPicker` and `DesktopPicker` ask in the terminal and with the desktop's.
+            // A program with a window shows its own dialog here. `TerminalPicker` asks in the
+            // terminal and `DesktopPicker` with the desktop's dialog.
             let picker = DialogPicker { _ in [URL(fileURLWithPath: operand, isDirectory: true)] }
             let picked = try await picker.pick(PickRequest(view: try ViewName("documents")))
             try await begin()
@@ -98,7 +100,7 @@ import GrantKit
 }
 
 let (lines, input) = AsyncStream.makeStream(of: String.self)
-// Reading a line waits, and nobody else is to wait for that.
+// Reading a line blocks, and must not block any other thread.
 Thread.detachNewThread {
     while let line = readLine() { input.yield(line) }
     input.finish()

@@ -4,13 +4,13 @@ import Synchronization
 
 /// A document that is open in the editor.
 ///
-/// Others who coordinate are let in: unsaved text is written before somebody reads, nothing is written while somebody else writes, and what they
-/// have written is read again.
+/// It cooperates with other programs that coordinate. It writes unsaved text before another program
+/// reads. It writes nothing while another program writes, and then reads the new contents.
 final class Note: NSObject, NSFilePresenter, Sendable {
     private struct State {
         var url: URL
         var text = ""
-        /// There is text that is not in the file.
+        /// Whether there is text that is not in the file.
         var isDirty = false
     }
 
@@ -18,7 +18,7 @@ final class Note: NSObject, NSFilePresenter, Sendable {
     private let state: Mutex<State>
     private let report: @Sendable (String) -> Void
 
-    /// `report` gets what happens to the note, in words, from whichever thread.
+    /// `report` receives descriptions of the note's events, on any thread.
     init(_ url: URL, report: @escaping @Sendable (String) -> Void) {
         state = Mutex(State(url: url))
         self.report = report
@@ -29,9 +29,9 @@ final class Note: NSObject, NSFilePresenter, Sendable {
     var presentedItemURL: URL? { state.withLock { $0.url } }
     var text: String { state.withLock { $0.text } }
 
-    // MARK: What its user does
+    // MARK: User actions
 
-    /// Reads it. That is done, and its changes are listened to, under one claim, so that none is missed.
+    /// Reads the note and begins to present it under one claim, so that no change is missed.
     func open(_ done: @escaping @Sendable ((any Error)?) -> Void) {
         access(.readingIntent(with: state.withLock { $0.url }), done) { note, url in
             try note.load(url)
@@ -39,7 +39,7 @@ final class Note: NSObject, NSFilePresenter, Sendable {
         }
     }
 
-    /// Makes a new one, where there must be none.
+    /// Makes a new note, which must not exist.
     func create(_ done: @escaping @Sendable ((any Error)?) -> Void) {
         access(.writingIntent(with: state.withLock { $0.url }), done) { note, url in
             try Data().write(to: url, options: .withoutOverwriting)
@@ -54,14 +54,15 @@ final class Note: NSObject, NSFilePresenter, Sendable {
         }
     }
 
-    /// Puts the text in place of what the file has: all of it, or nothing.
+    /// Replaces the file's contents by the text: all of it, or nothing.
     func save(_ done: @escaping @Sendable ((any Error)?) -> Void) {
         access(.writingIntent(with: state.withLock { $0.url }, options: .forReplacing), done) { note, url in try note.write(to: url) }
     }
 
     func close() { NSFileCoordinator.removeFilePresenter(self) }
 
-    /// Waits for the claim elsewhere, so that the queue stays free to answer others, and does the work there.
+    /// Waits for the claim outside the queue, which stays free to answer other programs, and does
+    /// the work on the queue.
     private func access(
         _ intent: NSFileAccessIntent, _ done: @escaping @Sendable ((any Error)?) -> Void,
         _ work: @escaping @Sendable (Note, URL) throws -> Void
@@ -89,11 +90,11 @@ final class Note: NSObject, NSFilePresenter, Sendable {
         let (text, isDirty) = state.withLock { ($0.text, $0.isDirty) }
         guard isDirty else { return }
         try Data(text.utf8).write(to: url, options: .atomic)
-        // What was typed meanwhile is still to be written.
+        // Text that was typed meanwhile must still be written.
         state.withLock { $0.isDirty = $0.text != text }
     }
 
-    // MARK: What others ask and tell
+    // MARK: Requests and notices of other programs
 
     func relinquishPresentedItem(toReader reader: @escaping @Sendable ((@Sendable () -> Void)?) -> Void) {
         report("somebody reads")
@@ -107,7 +108,8 @@ final class Note: NSObject, NSFilePresenter, Sendable {
 
     func savePresentedItemChanges(completionHandler: @escaping @Sendable ((any Error)?) -> Void) {
         do {
-            // Whoever asks waits for the answer: the file is this program's alone, and needs no claim.
+            // The asking program waits for the reply. The file is this program's alone, and needs
+            // no claim.
             try write(to: state.withLock { $0.url })
             report("saved because it was asked for")
             completionHandler(nil)

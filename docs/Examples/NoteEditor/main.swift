@@ -1,9 +1,9 @@
-// NoteEditor: does what it is told line by line, and says what happens.
+// NoteEditor: runs commands line by line, and reports events.
 //
 //     open FILE · create FILE · type TEXT · save · show · close
 //
-// FILE is in a granted directory, in a mount of its view or on the host. What a command gives is one line, `done` or `failed: …`; what others do with the note
-// is told in lines that begin with `*`.
+// FILE is in a granted directory, in a mount of its view or on the host. A command prints one line,
+// `done` or `failed: …`. Changes by other programs appear in lines that begin with `*`.
 import Foundation
 import GrantKit
 import Synchronization
@@ -19,7 +19,7 @@ func words(for error: any Error) -> String {
     return underlying.map { "\($0)" } ?? error.localizedDescription
 }
 
-/// Runs what ends by itself later, and waits for it.
+/// Runs an operation that completes asynchronously, and waits for it.
 func wait(_ begin: (@escaping @Sendable ((any Error)?) -> Void) -> Void) -> Bool {
     let ended = DispatchSemaphore(value: 0)
     let failure = Mutex<String?>(nil)
