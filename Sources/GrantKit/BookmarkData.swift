@@ -74,7 +74,7 @@ extension BookmarkData {
     }
 
     /// Decodes arbitrary bytes. Anything but exactly one whole bookmark is `.invalidBookmark`. The
-    /// store has to verify `seal` over `sealed`, or nil for a bookmark without a grant.
+    /// store must verify `seal` over `sealed`. `seal` is nil for a bookmark without a grant.
     static func decoded(_ bytes: [UInt8]) throws(GrantError) -> (data: BookmarkData, sealed: [UInt8], seal: UInt64?) {
         let header = magic.count + 2
         guard bytes.count >= header + 8, bytes.starts(with: magic) else { throw invalid("it is not a bookmark") }

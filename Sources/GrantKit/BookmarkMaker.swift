@@ -11,9 +11,10 @@ enum BookmarkMaker {
     /// What a bookmark records besides its item.
     enum Scope {
         case none
-        /// The grant that leads to the item, or an error if there is none.
+        /// The grant that leads to the item. Without one, no bookmark is made.
         case required
-        /// The same. In a mount whose store this process cannot read, the mount.
+        /// The grant that leads to the item. If it cannot be recorded for an item in a mount, the
+        /// bookmark records the names in the view.
         case whereKnown
     }
 

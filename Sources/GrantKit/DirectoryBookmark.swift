@@ -10,7 +10,7 @@ public struct DirectoryBookmark: Sendable, Hashable, Codable {
 
     /// The result of resolving a bookmark.
     public struct Resolution: Sendable {
-        /// The URL in a mount of the grant's view, if one shows it, otherwise the item's own.
+        /// The URL in a mount of the grant's view, or the item's own if no mount shows it.
         public let url: URL
         /// Whether the item was moved. A new bookmark made from `url` is current again.
         public let isStale: Bool
@@ -20,7 +20,9 @@ public struct DirectoryBookmark: Sendable, Hashable, Codable {
         public let isInMount: Bool
     }
 
-    /// Takes stored data. `.invalidBookmark` if it is invalid. It is not resolved.
+    /// Takes stored data without resolving it.
+    ///
+    /// - Throws: `.invalidBookmark` if the data is invalid.
     public init(data: Data) throws(GrantError) {
         _ = try BookmarkData.decoded(Array(data))
         self.data = data

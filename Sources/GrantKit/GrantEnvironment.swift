@@ -18,7 +18,7 @@ import GrantStore
 /// Tasks inherit it. Your own threads and operation queues do not. Apple has no counterpart,
 /// because the system has only one store.
 public struct GrantEnvironment: Sendable {
-    /// The directory of the store, absolute, or nil for the commands' store.
+    /// The absolute path of the store's directory, or nil for the commands' store.
     public var store: String?
     /// How directories are looked up. `.inProcess` blocks as long as a filesystem takes to answer.
     public var probe: DirectoryProbe

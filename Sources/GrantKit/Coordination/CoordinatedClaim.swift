@@ -11,7 +11,7 @@ final class CoordinatedClaim: Sendable {
     struct Wait: Sendable {
         var work: CoordinatedWork
         var purpose: String?
-        /// In seconds. Nil waits for ever.
+        /// In seconds. The wait has no limit if it is nil.
         var timeout: Double?
         var cancellation: Cancellation?
     }

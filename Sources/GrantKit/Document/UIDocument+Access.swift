@@ -47,8 +47,9 @@ extension UIDocument {
     public final func open() async -> Bool { await answer { open(completionHandler: $0) } }
 
     /// Saves to `url`, as a new file or over the document's own. Afterwards the document is at
-    /// `url`, and open. Returns false on failure, after calling `handleError`. The changes are
-    /// kept.
+    /// `url`, and open.
+    ///
+    /// - Returns: False on failure, after calling `handleError`. Then the changes are kept.
     public final func save(to url: URL, for operation: SaveOperation) async -> Bool {
         await answer { save(to: url, for: operation, completionHandler: $0) }
     }
