@@ -68,7 +68,8 @@ public struct ApplyPlanner: Sendable {
         let name: GrantName
     }
 
-    /// Returns the item's name and directory. An error if it has none now.
+    /// Returns the item's name and its proposal, or the reason why it cannot be granted. Throws if
+    /// the item has no name now.
     private func look(
         at item: DeclaredState.Item, _ known: [Grant]
     ) throws(GrantError) -> (GrantName, Result<GrantAdministrator.Proposal, GrantError>) {

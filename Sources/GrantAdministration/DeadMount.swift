@@ -27,7 +27,7 @@ public struct DeadMount: Sendable {
         return holder.marks.contains { $0.generation == nil || $0.generation == generation }
     }
 
-    /// Whether a process holds something of it. Unknown counts as held.
+    /// Whether a process holds something of it. If that is unknown, it counts as held.
     public var isHeld: Bool { !holders.isEmpty || hasOthers || !unseen.isEmpty }
 
     /// Describes the holders, for people, or nil if there are none.
@@ -53,7 +53,7 @@ public struct DeadMount: Sendable {
 }
 
 extension GrantStore {
-    /// Returns the remains of recorded mounts whose daemons have ended. Removes the records of
+    /// Returns the remains of recorded mounts whose daemons have ended. It removes the records of
     /// mounts without remains.
     ///
     /// Holders are found by the filesystem's device number, and never by the object at the

@@ -85,8 +85,8 @@ extension GrantAdministrator {
     }
 
     /// Changes a grant. `expires` is as for `GrantStore.update`. `recorded` is called once the
-    /// change is on disk. `.permission` if it gives more than before and the administrator's policy
-    /// denies it.
+    /// change is on disk. It throws `.permission` if it gives more than before and the
+    /// administrator's policy denies it.
     public func set(
         _ grant: Grant, access: Access?, name: GrantName?, expires: Instant??, coordination: Coordination? = nil,
         timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil, recorded: (() -> Void)? = nil

@@ -88,7 +88,7 @@ public struct UnseenProcess: Sendable {
     public let pid: Int32
     /// The name from /proc/PID/comm.
     public let command: [UInt8]
-    /// There was no time for it. Otherwise the kernel denies its inspection.
+    /// Whether there was no time for its inspection. Otherwise the kernel denied it.
     public let wasSkipped: Bool
 
     /// nil if it has ended meanwhile.

@@ -13,7 +13,8 @@ public enum ObeyedFiles {
         let table = try LoopCheck.currentTable()
         let place = Place(path, in: table)
         for obeyed in named + places() {
-            // The file's location, and that of the name that leads there: a link can be replaced.
+            // The location of the file, and of the name that leads there, because a link can be
+            // replaced.
             let paths = [CanonicalPath.resolveWhatExists(obeyed), (try? CanonicalPath.resolveAbove(obeyed)) ?? obeyed]
             guard let found = paths.map({ Place($0, in: table) }).first(where: { place.meets($0) }) else { continue }
             let (shown, file) = (String(decoding: path, as: UTF8.self), String(decoding: obeyed, as: UTF8.self))
@@ -48,8 +49,8 @@ public enum ObeyedFiles {
         return found
     }
 
-    /// The directory, and the files in it and in its directories: each may be a link to a file
-    /// elsewhere.
+    /// Returns the directory, and the files in it and in its directories, because each may be a
+    /// link to a file elsewhere.
     private static func withLinks(_ directory: [UInt8]) -> [[UInt8]] {
         var found = [directory]
         for name in (try? DirectoryNames.of(directory)) ?? [] {

@@ -21,9 +21,9 @@ enum BookmarkFinder {
 
     /// Resolves a bookmark.
     ///
-    /// - Throws: `.invalidBookmark`, `.ambiguous` and the store's errors, `.permission` for a grant
-    ///   that is revoked, expired or removed and for an item that has left it, or `.notFound` for a
-    ///   missing or replaced item.
+    /// - Throws: `.invalidBookmark`, `.ambiguous` and the store's errors. It throws `.permission`
+    ///   for a grant that is revoked, expired or removed and for an item that has left it. It
+    ///   throws `.notFound` for a missing or replaced item.
     static func find(_ bytes: [UInt8], in environment: GrantEnvironment) throws(GrantError) -> Found {
         let (data, sealed, seal) = try BookmarkData.decoded(bytes)
         switch data.route {

@@ -60,9 +60,9 @@ extension URL {
     ///
     /// - Throws: `CocoaError`: `fileReadCorruptFile` (invalid, damaged, newer, or of another
     ///   store), `fileReadNoPermission` (the grant is revoked, expired or removed, or the item has
-    ///   left it), `fileNoSuchFile` (missing, replaced by another, its volume not mounted), or
-    ///   `fileReadUnknown` (the store cannot be read, or there are several candidates). Its
-    ///   `underlying` is a `GrantError` with details.
+    ///   left it). It throws `fileNoSuchFile` (missing, replaced by another, its volume not
+    ///   mounted) or `fileReadUnknown` (the store cannot be read, or there are several candidates).
+    ///   Its `underlying` is a `GrantError` with details.
     public init(
         resolvingBookmarkData data: Data, options: BookmarkResolutionOptions = [], relativeTo url: URL? = nil,
         bookmarkDataIsStale isStale: inout Bool

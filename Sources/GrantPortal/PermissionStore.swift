@@ -22,7 +22,7 @@ struct PermissionStore: Sendable {
     /// Reads what the permission store has announced since the last question. The bus would keep all of it until the next one.
     func hear() { bus.receive() }
 
-    /// The ids of all documents, or none where nothing was ever kept.
+    /// Returns the ids of all documents. There are none if nothing was ever kept.
     func list() throws(BusError) -> [String] {
         do throws(BusError) {
             return try call("List", "s", [.text(Self.table)]).first?.texts ?? []
@@ -68,8 +68,9 @@ struct PermissionStore: Sendable {
     }
 
     /// Writes permissions that are followed. An application without permissions leaves the
-    /// document's list. Returns their history, which also has what this write has overwritten when
-    /// others have changed them meanwhile. nil when there is no such document any more.
+    /// document's list. Returns their history, which also has the permissions that this write has
+    /// overwritten if others have changed them meanwhile. It returns nil if the document no longer
+    /// exists.
     func set(_ permissions: Permissions, of key: DocumentState.Key) throws(BusError) -> PermissionHistory? {
         let changes = histories.history(of: key)?.changes
         do throws(BusError) {

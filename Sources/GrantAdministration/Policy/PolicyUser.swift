@@ -37,8 +37,8 @@ public struct PolicyUser: Sendable {
         throw GrantError(.notFound, "there is no user “\(text)”")
     }
 
-    /// Whether this user may revoke grants of the view in root's store. Root always may. Without a
-    /// policy no other user may.
+    /// Whether this user may revoke grants of the view in root's store. Root may always. Without a
+    /// policy, no other user may.
     public func mayRevoke(in view: ViewName, by policy: GrantPolicy?) -> Bool {
         if uid == 0 { return true }
         return policy?.revokers.contains { rule in rule.names(view) && rule.who.contains { isMeant(by: $0) } } ?? false

@@ -37,8 +37,8 @@ extension Documents {
         var needs: [(source: DocumentSource, permissions: Permissions)] = []
     }
 
-    /// The ids of the documents, in the order of the files, or empty for a file that the
-    /// application reaches without one. All of them, or none and an error.
+    /// Adds documents for all of the files, or throws and adds none. Returns their ids in the order
+    /// of the files. The id is empty for a file that the application reaches without a document.
     func add(_ additions: [Addition], _ wish: Wish) throws(PortalError) -> [String] {
         var inspections: [Inspection] = []
         for addition in additions { inspections.append(try look(at: addition, wish)) }

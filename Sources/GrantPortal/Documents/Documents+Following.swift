@@ -6,8 +6,8 @@ import GrantSystem
 // What others change: Flatpak's commands in the permission store, grantfs's in the store of grants.
 extension Documents {
     /// Reads the permissions that others have taken from these documents by now, before any of them
-    /// is given on. The right to change is held. `.failed` when a store cannot be read: permissions
-    /// that may have been taken away are not given.
+    /// is given on. The right to change is held. It throws `.failed` if a store cannot be read:
+    /// permissions that may have been taken away are not given.
     func catchUp(with ids: Set<String>) throws(PortalError) {
         do throws(GrantError) {
             let now = try administrator.store.dataVersion()
