@@ -7,7 +7,7 @@ import GrantSystem
 public struct AgentReport: Sendable, Equatable {
     /// The agent's pid.
     public var pid: Int64 = 0
-    /// By the realtime clock, in nanoseconds since 1970. 0 is never.
+    /// By the realtime clock, in nanoseconds since 1970. 0 means never.
     public var started: Int64 = 0
     public var renewed: Int64 = 0
     /// When the mounts last closed the fleet's grants because the lease was not renewed.

@@ -28,7 +28,8 @@ public enum ClientCertificate {
 
     /// Returns when the first certificate of a PEM text expires, or nil if the text is invalid.
     public static func expiry(_ pem: String) -> Instant? {
-        // Serial number, signature, issuer. Then the validity: notBefore, notAfter.
+        // The validity (notBefore, notAfter) follows the serial number, the signature and the
+        // issuer.
         guard let bytes = der(pem), let fields = fields(bytes), let validity = field(3, of: fields),
             let start = element(validity), let end = element(start.rest), let tag = start.rest.first
         else { return nil }

@@ -7,7 +7,7 @@ import GrantSystem
 public final class FleetStore: Sendable {
     public let client: EtcdClient
     let actor: Actor
-    /// Where the next command finds which hosts are silent. Nil is nowhere.
+    /// The file in which the next command finds the silent hosts, or nil if nothing is recorded.
     let silenceFile: String?
     /// Tells the administrator about findings and actions beside the command.
     let note: @Sendable (String) -> Void
@@ -34,8 +34,8 @@ public final class FleetStore: Sendable {
         }
     }
 
-    /// As `mapping`, for a request that changes something. `unknown`: the error if etcd may have
-    /// executed it without an answer.
+    /// Does the same as `mapping`, for a request that changes something. `unknown` is the error if
+    /// etcd may have executed it without an answer.
     static func writing<Result>(
         _ what: String, unknown: String, _ body: () throws(EtcdFailure) -> Result
     ) throws(GrantError) -> Result {

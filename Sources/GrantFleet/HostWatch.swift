@@ -78,7 +78,7 @@ final class HostWatch {
         }
     }
 
-    /// Takes a silent host for fenced if its keys were deleted, otherwise it has written something
+    /// Counts a silent host as fenced if its keys were deleted. Otherwise it has written something
     /// meanwhile.
     func end(_ id: String, _ isDeleted: Bool) {
         silence?.forget(id)

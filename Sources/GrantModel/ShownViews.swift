@@ -21,7 +21,7 @@ public enum ShownViews: Hashable, Sendable {
         }
     }
 
-    /// The name of the mountpoint of a view, or nil when the mount has none for it.
+    /// Returns the name of the mountpoint of a view, or nil if the mount has none for it.
     public func mountpoint(of view: ViewName) -> GrantName? {
         guard case .mountpoints(let pattern) = self, pattern.matches(view) else { return nil }
         return directory(of: view)

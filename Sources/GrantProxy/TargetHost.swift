@@ -38,8 +38,8 @@ enum TargetHost: Hashable, CustomStringConvertible {
         }
     }
 
-    /// Parses `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`. nil if invalid. `port` is nil if there is
-    /// none.
+    /// Parses `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`. The result is nil if the text is invalid.
+    /// `port` is nil if there is none.
     static func split(_ text: some StringProtocol) -> (host: TargetHost, port: UInt16?)? {
         let afterAddress = text.lastIndex(of: "]").map { text.index(after: $0) } ?? text.startIndex
         guard let colon = text[afterAddress...].lastIndex(of: ":") else { return TargetHost(text).map { ($0, nil) } }

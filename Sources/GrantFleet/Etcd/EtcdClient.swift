@@ -40,8 +40,8 @@ public final class EtcdClient: @unchecked Sendable {
     /// The cache of the token for the next command, because etcd takes a tenth of a second to compare a password.
     private let tokenFile: String?
 
-    /// Does not connect yet. `tokenFile`: as secret as the password. An invalid one only costs a
-    /// login. `.unsupported` as `load`.
+    /// Makes a client, which does not connect yet. `tokenFile` is as secret as the password, and an
+    /// invalid one only costs a login. Throws `.unsupported` as `load` does.
     public init(_ settings: EtcdSettings, timeout: Int = 3_000, tokenFile: String? = nil) throws(GrantError) {
         try EtcdClient.load()
         self.settings = settings
@@ -86,7 +86,8 @@ public final class EtcdClient: @unchecked Sendable {
     func call(_ path: String, _ body: [String: JSONValue]) throws(EtcdFailure) -> JSONValue {
         try state.withLock { state throws(EtcdFailure) in
             var isFresh = false
-            // Of an earlier try, which may have been executed even if the next one fails.
+            // The failure of an earlier try, which may have been executed even if the next one
+            // fails.
             var unanswered: EtcdFailure?
             for _ in 0..<4 {
                 if settings.user != nil, state.token == nil {
@@ -299,7 +300,7 @@ private final class ResponseBuffer {
     var bytes: [UInt8] = []
     private let mayGoOn: () -> Bool
     private let line: ((JSONValue) -> Bool)?
-    /// When the first line has to be there, or nil once it is.
+    /// The deadline of the first line, or nil once it has arrived.
     private var firstLineBy: Int64?
     /// Whether `line` has ended it.
     private(set) var isDone = false

@@ -76,8 +76,8 @@ extension Documents {
         return recorded.contains(.read) && isActive(grant(of: app, for: id)) ? recorded : []
     }
 
-    /// What it has, and keeps when something is added or taken away. Nothing when its time is up,
-    /// so that a change brings none of that back.
+    /// Returns the application's permissions, which a change keeps. They are empty once the grant
+    /// has expired, so that a change does not restore them.
     func recorded(of app: String, for id: String) -> Permissions {
         isExpired(grant(of: app, for: id)) ? [] : state.withLock { $0.documents[id]?.permissions[app] } ?? []
     }

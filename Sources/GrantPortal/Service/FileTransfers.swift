@@ -89,7 +89,7 @@ enum DescriptorShare {
         return Int(truncatingIfNeeded: min(limit.rlim_cur, 1 << 20))
     }()
 
-    /// Returns `count`, or an eighth of this process's limit if that is less, because five kinds of
-    /// holders take their share.
+    /// Returns `count`, or an eighth of this process's limit (at least 16) if that is less, because
+    /// five kinds of holders take their share.
     static func most(_ count: Int) -> Int { min(count, max(16, limit / 8)) }
 }

@@ -2,8 +2,8 @@ import GrantAdministration
 import GrantModel
 import GrantStore
 
-/// `grantfs complete`: called by a shell's completion. The first line is the kind of answer. Then
-/// comes one candidate a line, its description after a tab.
+/// `grantfs complete`: called by a shell's completion. It prints the kind of answer on the first
+/// line. Then comes one candidate a line, its description after a tab.
 enum CompleteCommand {
     static let declaration = CommandDeclaration(
         "complete", "Says what may follow a command line that is being typed.",

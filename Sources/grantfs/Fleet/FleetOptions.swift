@@ -34,7 +34,7 @@ extension ParsedArguments {
     }
 
     /// Opens the fleet as its administrator, with the credentials of $GRANTFS_FLEET or the store.
-    /// `actor`: the user that makes the changes, for the log.
+    /// `actor` is the user that makes the changes, for the log.
     ///
     /// `seconds`: how long etcd may take to answer everything that is asked.
     func openFleet(_ actor: Actor = .current(), within seconds: Double? = nil) throws(GrantError) -> FleetStore {
@@ -68,7 +68,7 @@ extension ParsedArguments {
         return credentials
     }
 
-    /// The filesystem that `--filesystem` names. `.usage` if it names none.
+    /// Returns the filesystem that `--filesystem` names. Throws `.usage` if it names none.
     func filesystem() throws(GrantError) -> FilesystemName? {
         guard let text = try text("filesystem") else { return nil }
         guard let name = FilesystemName(text) else {

@@ -11,7 +11,7 @@ struct HostFleetStatus {
     /// nil if no agent has written a report since the machine was started.
     let report: AgentReport?
     let isAgentRunning: Bool
-    /// Nanoseconds until the mounts close the fleet's grants. 0 or less since they have.
+    /// Nanoseconds until the mounts close the fleet's grants. It is 0 or less after that.
     let timeLeft: Int64
 
     /// nil if this store is of no host, or administers a fleet.

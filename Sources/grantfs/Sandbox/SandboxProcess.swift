@@ -34,7 +34,7 @@ final class SandboxProcess {
     private var hasEnded = false
 
     /// Starts bwrap, which makes the sandbox up to where it needs the view, if `Sandbox.canWait`.
-    /// Otherwise the view has to be served. Must be called on the main thread.
+    /// Otherwise the view must be served. Call it on the main thread.
     init(
         _ sandbox: Sandbox, command: [[UInt8]], _ system: Ahead<SystemFiles.Found>, _ proxy: SandboxProxy?
     ) throws(GrantError) {
@@ -77,8 +77,8 @@ final class SandboxProcess {
     }
 
     /// Begins the command, forwards the signals of people and service managers, and returns its
-    /// exit status: 128 plus the number of a signal that ended it. `notFound` or `notRunnable` if
-    /// it could not be started. Must be called on the main thread.
+    /// exit status: 128 plus the number of a signal that ended it. The status is `notFound` or
+    /// `notRunnable` if it could not be started. Call it on the main thread.
     func run() throws(GrantError) -> Int32 {
         var signals = sigset_t()
         sigemptyset(&signals)
