@@ -3,7 +3,7 @@ import GrantStore
 
 /// Computes the changes that make the granted state match the declared one.
 public struct ApplyPlanner: Sendable {
-    /// nil if there is no store yet: then nothing is granted.
+    /// It is nil if there is no store yet: then nothing is granted.
     private let administrator: GrantAdministrator?
     /// The directory of the store, which may not exist yet.
     private let directory: String

@@ -102,7 +102,7 @@ private struct DeadConnection {
     let presence: FUSEConnection.Presence
     let standing: MountEntry?
 
-    /// nil if it does not exist any more.
+    /// The result is nil if it does not exist any more.
     init?(_ record: MountRecord, _ table: MountTable, _ all: [MountRecord]) {
         guard record.bootID == Boot.id else { return nil }
         self.record = record
@@ -127,7 +127,8 @@ private struct DeadConnection {
         if hasOther || isServed { return nil }
     }
 
-    /// `users`: the processes with something on the device, if only the mount's root. nil if nothing is left.
+    /// `users`: the processes with something on the device, if only the mount's root. Returns nil
+    /// if nothing is left.
     func deadMount(usedBy users: [Holder], unseen: [UnseenProcess], until deadline: Int64) -> DeadMount? {
         let holders = users.filter { DeadMount.mayHold($0, record) }
         let marks = holders.reduce(into: Set<Holder.Mark>()) { $0.formUnion($1.marks) }

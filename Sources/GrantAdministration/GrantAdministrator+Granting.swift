@@ -92,7 +92,7 @@ extension GrantAdministrator {
         }
     }
 
-    /// `.invalidDirectory` if the directory contains or lies in a mount of the store.
+    /// Throws `.invalidDirectory` if the directory contains or lies in a mount of the store.
     public func check(_ proposal: Proposal) throws(GrantError) {
         try LoopCheck(store: store).check(proposal.bookmark.path, device: proposal.mountDevice)
     }

@@ -24,7 +24,7 @@ public struct RepairProposal: Sendable {
     public let grant: GrantDescription
     public let need: Need
 
-    /// nil for a grant that needs no repair.
+    /// The result is nil for a grant that needs no repair.
     init?(_ grant: GrantDescription, isInTrash: Bool) {
         self.grant = grant
         switch grant.finding {

@@ -23,7 +23,8 @@ public struct Holder: Sendable {
     var marks: Set<Mark> = []
 
     struct Mark: Hashable, Sendable {
-        /// The unique id of the mount through which something is held. nil if the kernel does not report it.
+        /// The unique id of the mount through which something is held. It is nil if the kernel does
+        /// not report it.
         var mount: UInt64?
         /// See `FUSEConnection`.
         var generation: UInt32?
@@ -91,7 +92,7 @@ public struct UnseenProcess: Sendable {
     /// Whether there was no time for its inspection. Otherwise the kernel denied it.
     public let wasSkipped: Bool
 
-    /// nil if it has ended meanwhile.
+    /// The result is nil if it has ended meanwhile.
     init?(_ pid: Int32, wasSkipped: Bool) {
         guard kill(pid, 0) == 0 || errno != ESRCH else { return nil }
         (self.pid, command, self.wasSkipped) = (pid, ProcessName.of(pid), wasSkipped)

@@ -74,7 +74,8 @@ public struct Mountpoint: Sendable {
         try LoopCheck(store: store).check(mountpoint: path, for: shown, isBelow: isBelow, grants: grants)
     }
 
-    /// Unmounts the topmost view here, as `fusermount3 -u` and `umount` do. `.mountFailed` if it is busy or not a view.
+    /// Unmounts the topmost view here, as `fusermount3 -u` and `umount` do. Throws `.mountFailed`
+    /// if it is busy or not a view.
     public func unmount(lazy: Bool = false) throws(GrantError) {
         do throws(Errno) {
             try unmount(try identity(), lazy: lazy)

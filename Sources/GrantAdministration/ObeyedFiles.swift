@@ -5,7 +5,8 @@ import GrantSystem
 /// The files by which grantfs is told what to grant, show and start: profiles of sandboxes, declared grants, policies, units and
 /// completions. A program that can write there decides what later programs see, so no grant gives write access to them.
 public enum ObeyedFiles {
-    /// `.invalidDirectory` if a grant of `path` (canonical) with this access would let programs change such files.
+    /// Throws `.invalidDirectory` if a grant of `path` (canonical) with this access would let
+    /// programs change such files.
     ///
     /// - Parameter named: more files that this process obeys, named on its command line.
     public static func check(_ path: [UInt8], access: Access, named: [[UInt8]] = []) throws(GrantError) {

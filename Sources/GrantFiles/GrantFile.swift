@@ -30,7 +30,8 @@ public struct DeclaredGrants: Sendable {
 
     public init() {}
 
-    /// Parses a file and adds its grants. `.invalidFile`, with the line, for invalid TOML, an unknown key, or an invalid value.
+    /// Parses a file and adds its grants. Throws `.invalidFile`, with the line, for invalid TOML,
+    /// an unknown key, or an invalid value.
     ///
     /// - Parameters:
     /// file: the file's name in messages.

@@ -3,7 +3,7 @@ import GrantModel
 /// Checks client certificates. With authentication enabled, etcd's gateway answers no request that comes with a certificate whose
 /// subject has a common name.
 public enum ClientCertificate {
-    /// `.usage` if the first certificate of a PEM text has a common name, or is invalid.
+    /// Throws `.usage` if the first certificate of a PEM text has a common name, or is invalid.
     public static func check(_ pem: String) throws(GrantError) {
         guard let bytes = der(pem), let subject = subject(bytes) else {
             throw GrantError(.usage, "the client's certificate is none", cause: "it is no PEM text of one")

@@ -37,7 +37,7 @@ public struct FleetSnapshot: Sendable {
         (self.lease, self.time, self.left) = (lease, time, left)
     }
 
-    /// nil if the grant does not concern the host.
+    /// Returns nil if the grant does not concern the host.
     public func status(of host: FleetHost, for grant: FleetGrant) -> HostStatus? {
         guard host.isConcerned(by: grant) else { return nil }
         if host.lease == nil { return .gone }

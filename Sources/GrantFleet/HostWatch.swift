@@ -8,7 +8,7 @@ final class HostWatch {
     private let start: Int64
     private var settled: [String: (state: HostConfirmation.State, milliseconds: Double)] = [:]
     private let concerned: Set<String>
-    /// nil if hosts announce nothing now, because the change signal is missing.
+    /// It is nil if hosts announce nothing now, because the change signal is missing.
     private var silence: HostSilence?
 
     init(_ hosts: [FleetHost], _ outcome: FleetStore.Outcome, since start: Int64) {

@@ -38,8 +38,9 @@ public struct GrantEnvironment: Sendable {
     /// The environment of this task.
     @TaskLocal public static var current = GrantEnvironment()
 
-    /// Opens the store, which stays open in this process. With `create`, a missing store is made. Errors: those of `GrantStore.init`,
-    /// except that a missing store is `.storeUnavailable`: it says nothing about a directory. `.usage` for an invalid path.
+    /// Opens the store, which stays open in this process. With `create`, a missing store is made.
+    /// Throws the errors of `GrantStore.init`, and `.usage` for an invalid path. A missing store is
+    /// `.storeUnavailable`, since it says nothing about a directory.
     public func administrator(create: Bool = false) throws(GrantError) -> GrantAdministrator {
         let directory = try storeDirectory()
         do throws(GrantError) {

@@ -53,7 +53,10 @@ public struct GrantedDirectory: Sendable, Identifiable {
         return try GrantedDirectory(change.grant, administrator, environment)
     }
 
-    /// Finds the grant that leads to a URL, in a mount or on the host. `.permission` if none is active, `.notFound`.
+    /// Finds the grant that leads to a URL, in a mount or on the host.
+    ///
+    /// - Parameter url: A URL of the directory, or of an item in it.
+    /// - Throws: `.permission` if no active grant leads there, or `.notFound`.
     public init(containing url: URL) throws(GrantError) {
         let environment = GrantEnvironment.current
         let administrator = try environment.administrator()

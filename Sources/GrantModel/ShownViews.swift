@@ -70,7 +70,7 @@ public enum ShownViews: Hashable, Sendable {
         }
     }
 
-    /// nil for anything that `recorded` never returns.
+    /// The result is nil for anything that `recorded` never returns.
     public init?(recorded text: String) {
         if text == ShownViews.documents.recorded {
             self = .documents

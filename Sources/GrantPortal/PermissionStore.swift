@@ -32,7 +32,8 @@ struct PermissionStore: Sendable {
         }
     }
 
-    /// nil when there is no such document, or when its entry cannot be read or makes no sense.
+    /// Returns nil when there is no such document, or when its entry cannot be read or makes no
+    /// sense.
     func document(_ id: String) throws(BusError) -> Document? {
         do throws(BusError) {
             let answer = try call("Lookup", "ss", [.text(Self.table), .text(id)])
@@ -61,7 +62,8 @@ struct PermissionStore: Sendable {
             [.text(Self.table), .bool(true), .text(document.id), permissions, .variant(signature: "(ayttu)", data)])
     }
 
-    /// Reads an application's permissions, and follows their changes from this answer on until `endFollowing`. nil when there is no such document.
+    /// Reads an application's permissions, and follows their changes from this answer on until
+    /// `endFollowing`. Returns nil when there is no such document.
     func follow(_ key: DocumentState.Key) throws(BusError) -> PermissionHistory? {
         guard let document = try document(key.id) else { return nil }
         return histories.follow(key, document.permissions[key.app] ?? [])

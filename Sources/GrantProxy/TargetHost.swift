@@ -4,8 +4,8 @@ enum TargetHost: Hashable, CustomStringConvertible {
     case name(String)
     case address(NetworkAddress)
 
-    /// nil for anything else: characters that no host name has, an empty label, and the short forms of an IPv4 address (`127.1`,
-    /// `0x7f000001`) that a resolver would accept.
+    /// The result is nil for anything else: characters that no host name has, an empty label, and
+    /// the short forms of an IPv4 address (`127.1`, `0x7f000001`) that a resolver would accept.
     init?(_ text: some StringProtocol) {
         var text = String(text)
         if text.first == "[", text.last == "]" {

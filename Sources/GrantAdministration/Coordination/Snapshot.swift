@@ -31,8 +31,8 @@ public enum Snapshot {
     ///   - check: Called on this thread repeatedly. It may throw to stop.
     ///
     /// - Throws: `.alreadyExists` if `directory` exists, `.usage` if two items have the same name
-    ///   or one would contain it, `.permission` if others could replace it, and `.notFound`,
-    ///   `.permission` or `.system` for other errors.
+    ///   or one would contain it, `.permission` if others could replace it. Other errors are
+    ///   `.notFound`, `.permission` and `.system`.
     public static func make(
         of items: [[UInt8]], in directory: [UInt8], progress: ((CoordinationProgress) -> Void)? = nil,
         check: @escaping () throws(GrantError) -> Void = {}

@@ -103,7 +103,8 @@ final class TreeCopy {
         }
     }
 
-    /// nil if it has vanished, or is a mount: then a directory gets an empty one in its place.
+    /// Returns nil if it has vanished, or is a mount: then a directory gets an empty one in its
+    /// place.
     private func open(
         _ name: [UInt8], _ type: UInt8, _ source: borrowing FileDescriptor, _ target: borrowing FileDescriptor
     ) throws(Errno) -> FileDescriptor? {

@@ -7,9 +7,9 @@ import GrantSystem
 /// never from a process's claims.
 public struct PolicyUser: Sendable {
     public let uid: UInt32
-    /// nil if no user has the uid.
+    /// It is nil if no user has the uid.
     public let name: String?
-    /// Canonical. nil if the home directory does not belong to the user, or is the root.
+    /// Canonical. It is nil if the home directory does not belong to the user, or is the root.
     let home: [UInt8]?
     private let groups: Set<gid_t>
 

@@ -228,7 +228,7 @@ public final class RunSnapshot {
         }
     }
 
-    /// `.notFound` if another directory is at the path by now.
+    /// Throws `.notFound` if another directory is at the path by now.
     func open(_ known: RunRecord.Directory) throws(GrantError) -> Opened {
         let now = try RunSnapshot.openDirectory(known.path)
         guard now.stamp.inode == known.stamp.inode, now.stamp.born == known.stamp.born else {

@@ -28,7 +28,7 @@ public final class EtcdClient: @unchecked Sendable {
         var isPatient = false
     }
 
-    /// Loads the libraries. `.unsupported` if they are not installed.
+    /// Loads the libraries. Throws `.unsupported` if they are not installed.
     public static func load() throws(GrantError) {
         var reason = [CChar](repeating: 0, count: 256)
         if !cfleet_load(&reason, reason.count) {
@@ -61,7 +61,8 @@ public final class EtcdClient: @unchecked Sendable {
 
     deinit { cfleet_close(connection) }
 
-    /// How far the server's clock was ahead of this one's at its last answer, in seconds and to the second. nil if unknown.
+    /// How far the server's clock was ahead of this one's at its last answer, in seconds and to the
+    /// second. It is nil if unknown.
     public var clockDifference: Int64? { state.withLock { $0.clock } }
 
     /// Ends every request at `deadline`, a time of `Clock.monotonic`. nil: each endpoint has `timeout`.
@@ -74,7 +75,8 @@ public final class EtcdClient: @unchecked Sendable {
     /// The pause before all endpoints are tried again: nanoseconds.
     private static let pause: Int64 = 200_000_000
 
-    /// The milliseconds for the next request to an endpoint. `.unreachable` if the time is over.
+    /// The milliseconds for the next request to an endpoint. Throws `.unreachable` if the time is
+    /// over.
     private func timeLeft(_ state: State) throws(EtcdFailure) -> Int {
         guard let deadline = state.deadline else { return timeout }
         let left = (deadline - Clock.monotonic) / 1_000_000

@@ -46,7 +46,7 @@ final class RegisteredPresenter: @unchecked Sendable {
     /// So many changes at once are told as one of the whole item.
     private static let maxChanges = 100
 
-    /// nil for one that presents nothing.
+    /// The result is nil for one that presents nothing.
     init?(_ presenter: any NSFilePresenter, in environment: GrantEnvironment) {
         guard let url = presenter.presentedItemURL, let path = try? FilePath.words(url) else { return nil }
         self.presenter = presenter

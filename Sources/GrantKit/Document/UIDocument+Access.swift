@@ -12,7 +12,8 @@ struct DocumentVersion: Equatable, Sendable {
     /// Whether a name leads to the file. In a mount, the kernel's cached name may lead to a file that has been replaced.
     let isLinked: Bool
 
-    /// Asks the filesystem itself. A link is followed, as the document does. nil if there is no such file, or it may not be looked up.
+    /// Asks the filesystem itself. A link is followed, as the document does. The result is nil if
+    /// there is no such file, or it may not be looked up.
     init?(of url: URL) {
         guard let path = try? FilePath.words(url), let file = try? FileDescriptor.open(path, OpenFlags.path),
             let status = try? file.freshStatus().st

@@ -92,7 +92,7 @@ final class CallQueue<Work: Sendable>: Sendable {
     private let signal = Semaphore()
     private let arrival = Semaphore()
 
-    /// False when there is no room for it in the group's share.
+    /// Returns false when there is no room for it in the group's share.
     func add(_ work: Work, _ load: BusLoad, from sender: String) -> Bool {
         let (isAdded, isNew) = state.withLock { state -> (Bool, Bool) in
             guard !state.hasEnded else { return (false, false) }

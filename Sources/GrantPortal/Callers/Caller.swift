@@ -34,7 +34,8 @@ struct CallerIdentification: Sendable {
         let label: [UInt8]?
     }
 
-    /// `.notAllowed` when the caller cannot be identified: a process counts as the owner's only if it is known to be outside of a sandbox. It waits for the bus, and for no file.
+    /// Throws `.notAllowed` when the caller cannot be identified: a process counts as the owner's
+    /// only if it is known to be outside of a sandbox. It waits for the bus, and for no file.
     func identify(_ name: String) throws(PortalError) -> Caller {
         let credentials = try credentials(of: name)
         let pid = credentials.pid

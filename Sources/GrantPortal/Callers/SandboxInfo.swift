@@ -56,7 +56,7 @@ enum SandboxInfo {
         }
     }
 
-    /// nil unless it has one name, an application's, and one number of a run.
+    /// Returns nil unless it has one name, an application's, and one number of a run.
     static func sandbox(in text: [UInt8]) -> Sandbox? {
         guard !text.contains(0), String(validating: text, as: UTF8.self) != nil, let app = name(in: text),
             let instance = KeyFile(text).values("instance-id", in: ["Instance"]).only, FlatpakInstance.isNumber(instance)

@@ -96,8 +96,9 @@ extension Documents {
         for (source, needed) in needs where !permissions(of: caller, by: source).isSuperset(of: needed) { throw PortalError.notAllowed }
     }
 
-    /// Checks that an application may give the document to `app`. `.notAllowed` when that one's grant has expired: only the owner may give it again. `.limitsExceeded` when `app` would be
-    /// one application too many.
+    /// Checks that an application may give the document to `app`. Throws `.notAllowed` when that
+    /// one's grant has expired: only the owner may give it again. Throws `.limitsExceeded` when
+    /// `app` would be one application too many.
     func require(receiver app: String, of id: String, _ caller: Caller) throws(PortalError) {
         guard !caller.isOwner else { return }
         guard !isExpired(grant(of: app, for: id)) else { throw PortalError.notAllowed }

@@ -31,7 +31,8 @@ extension Documents {
         } ?? false
     }
 
-    /// Reads a document's entry and follows it. Returns whether the document was not known. `.failed` when the permission store does not answer. The right to change is held.
+    /// Reads a document's entry and follows it. Returns whether the document was not known. Throws
+    /// `.failed` when the permission store does not answer. The right to change is held.
     private func readPermissions(of id: String) throws(PortalError) -> Bool {
         guard DocumentNames.isStoredID(id), state.withLock({ $0.hasStore }) else { return false }
         let stored: Document?

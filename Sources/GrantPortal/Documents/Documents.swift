@@ -199,8 +199,10 @@ final class Documents: Sendable {
         }
     }
 
-    /// Reads or writes permissions in the permission store. When it does not answer or fails, that is noted, and tried again later. `.notFound` when it has no such document, which
-    /// is then withdrawn. `known`: what it had before. `attempt`: what it has if it carried out a write without answering.
+    /// Reads or writes permissions in the permission store. When it does not answer or fails, that
+    /// is noted, and tried again later. Throws `.notFound` when it has no such document, which is
+    /// then withdrawn. `known`: what it had before. `attempt`: what it has if it carried out a
+    /// write without answering.
     private func ask(
         _ key: DocumentState.Key, _ known: Permissions, _ attempt: Permissions?, _ body: () throws(BusError) -> PermissionHistory?
     ) throws(PortalError) -> PermissionHistory {

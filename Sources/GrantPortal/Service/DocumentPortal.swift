@@ -133,7 +133,8 @@ public final class DocumentPortal: @unchecked Sendable {
     /// How long a service that has lost the name may take to hand over, in nanoseconds: as long as one question to the permission store.
     private static let handOverTime: Int64 = 10_000_000_000
 
-    /// Waits until the service that had the name before changes nothing any more. nil when this service is to end instead.
+    /// Waits until the service that had the name before changes nothing any more. Returns nil when
+    /// this service is to end instead.
     private func takeOver(_ bus: BusService) throws(GrantError) -> ServiceLock? {
         guard let id = askBus("GetId")?.text else { throw GrantError(.unsupported, "the session bus does not say which one it is") }
         do throws(Errno) {

@@ -24,7 +24,7 @@ final class ServiceLock: Sendable {
         position = off_t(SipHash(key0: 0, key1: 0).hash(Array(bus.utf8)) >> 2)
     }
 
-    /// Takes the lock, without waiting. False when another process holds it.
+    /// Takes the lock, without waiting. Returns false when another process holds it.
     func take() throws(Errno) -> Bool {
         var request = range(F_WRLCK)
         guard fcntl(file.number, F_SETLK, &request) != 0 else { return true }

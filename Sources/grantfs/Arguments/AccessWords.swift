@@ -2,7 +2,8 @@ import Glibc
 import GrantModel
 
 extension ParsedArguments {
-    /// Returns the access of `--read-only` or `--access`. Without either it returns nil. `.usage` if they contradict each other.
+    /// Returns the access of `--read-only` or `--access`. Without either it returns nil. Throws
+    /// `.usage` if they contradict each other.
     func access() throws(GrantError) -> Access? {
         var result: Access? = has("read-only") ? .readOnly : nil
         for text in try texts("access") {

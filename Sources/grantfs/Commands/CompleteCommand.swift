@@ -44,7 +44,7 @@ enum CompleteCommand {
         }
     }
 
-    /// nil for names that cannot be typed: such a grant has its id.
+    /// Returns nil for names that cannot be typed: such a grant has its id.
     private static func typeable(_ bytes: [UInt8], about: String) -> Completion.Candidate? {
         let word = Terminal.visible(bytes)
         return Array(word.utf8) == bytes ? Completion.Candidate(word: word, about: about) : nil

@@ -11,7 +11,7 @@ struct LogFilter {
     /// The number of last entries to show, or nil for all.
     let count: Int?
 
-    /// `.usage` for an invalid time.
+    /// Throws `.usage` for an invalid time.
     init(_ arguments: ParsedArguments) throws(GrantError) {
         grant = arguments.bytes("grant")
         view = try arguments.view()

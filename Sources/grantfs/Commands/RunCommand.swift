@@ -180,7 +180,8 @@ enum RunCommand {
         return chosen
     }
 
-    /// `.usage` if a grant gives less than one around it: the program would change its files by the outer path.
+    /// Throws `.usage` if a grant gives less than one around it: the program would change its files
+    /// by the outer path.
     private static func checkNesting(_ chosen: [Chosen]) throws(GrantError) {
         for inner in chosen where inner.access == .readOnly {
             let path = inner.proposal.bookmark.path

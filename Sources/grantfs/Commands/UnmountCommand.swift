@@ -46,8 +46,8 @@ enum UnmountCommand {
         return 0
     }
 
-    /// Unmounts the views that are mounted on the mountpoints of the mount `above`, and returns their records. `.mountFailed` for the
-    /// first that is busy.
+    /// Unmounts the views that are mounted on the mountpoints of the mount `above`, and returns
+    /// their records. Throws `.mountFailed` for the first that is busy.
     private static func unmountViews(of above: MountRecord, _ store: GrantStore) throws(GrantError) -> [MountRecord] {
         let below = try store.mounts().filter { record in
             let name = record.shown.onlyView.flatMap { above.shown.mountpoint(of: $0) }

@@ -19,7 +19,7 @@ enum FleetOptions {
 }
 
 extension ParsedArguments {
-    /// Whether the command is about the fleet. `.usage` for options that need --fleet.
+    /// Whether the command is about the fleet. Throws `.usage` for options that need --fleet.
     func isAboutFleet() throws(GrantError) -> Bool {
         if has("fleet") { return true }
         for option in ["hosts", "dry-run", "filesystem"] where has(option) && command != "revoke" {
@@ -28,7 +28,7 @@ extension ParsedArguments {
         return false
     }
 
-    /// `.usage` if one of these options was given, which do not apply to the fleet.
+    /// Throws `.usage` if one of these options was given, which do not apply to the fleet.
     func refuse(_ options: [String]) throws(GrantError) {
         for option in options where has(option) { throw GrantError(.usage, "\(command): --\(option) does not go with --fleet") }
     }

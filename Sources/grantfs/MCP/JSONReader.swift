@@ -5,7 +5,7 @@ import GrantModel
 final class JSONReader {
     private let database: OpaquePointer
 
-    /// nil if out of memory.
+    /// The result is nil if out of memory.
     init?() {
         var handle: OpaquePointer?
         guard sqlite3_open_v2(":memory:", &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nil) == SQLITE_OK, let handle else {

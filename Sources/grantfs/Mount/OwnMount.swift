@@ -10,7 +10,7 @@ struct OwnMount: Sendable {
     private let mountpoint: [UInt8]
     let identity: MountIdentity
     private let connection: FUSEConnection
-    /// nil if it could not be started.
+    /// It is nil if it could not be started.
     private var keeper: Keeper?
 
     /// The time-out of the withdrawal at the end, in seconds.

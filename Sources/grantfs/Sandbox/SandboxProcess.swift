@@ -9,7 +9,7 @@ final class SandboxProcess {
     /// The first descriptor number that bwrap's arguments refer to, after its own descriptors.
     static let firstHanded: Int32 = 7
 
-    /// `.unsupported`, with the package to install, if bubblewrap is missing.
+    /// Throws `.unsupported`, with the package to install, if bubblewrap is missing.
     static func requireProgram() throws(GrantError) {
         if ProgramSearch.path(of: program) != nil { return }
         throw GrantError(
@@ -134,8 +134,8 @@ final class SandboxProcess {
 
     private static let handedOn = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH]
 
-    /// Returns the leader of the program's session, from the first line of bwrap's status: `{"child-pid": N …}`. nil if bwrap fails
-    /// before.
+    /// Returns the leader of the program's session, from the first line of bwrap's status:
+    /// `{"child-pid": N …}`. Returns nil if bwrap fails before.
     private static func leader(saidBy reading: borrowing FileDescriptor) -> Int32? {
         var said: [UInt8] = []
         var byte: UInt8 = 0
