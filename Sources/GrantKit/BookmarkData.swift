@@ -42,7 +42,7 @@ extension BookmarkData {
     /// Detects damage. Forgeries are kept out by the seal.
     private static let checksum = SipHash(key0: 0x6772_616e_7466_7320, key1: 0x7572_6c62_6f6f_6b73)
 
-    /// `seal`: computes the store's seal over the bytes of a bookmark with a grant.
+    /// `seal` computes the store's seal over the bytes of a bookmark with a grant.
     func encoded(seal: ([UInt8]) -> UInt64) -> [UInt8] {
         var writer = BinaryWriter()
         writer.write(path)

@@ -75,7 +75,7 @@ enum BookmarkFinder {
         return Found(path: path, isDirectory: data.isDirectory, isStale: isStale, grant: grant, isInMount: isInMount)
     }
 
-    /// Finds the directory of a grant. Errors as for a bookmark with that grant.
+    /// Finds the directory of a grant. The errors are those of a bookmark with that grant.
     static func find(
         _ grant: Grant, _ administrator: GrantAdministrator, _ environment: GrantEnvironment
     ) throws(GrantError) -> Found {

@@ -18,7 +18,8 @@ enum BookmarkMaker {
         case whereKnown
     }
 
-    /// Makes a bookmark. `.notFound`, `.permission` (the item's own, or no active grant), `.usage`, and the store's errors.
+    /// Makes a bookmark. Throws `.notFound`, `.permission` (the item's own, or no active grant),
+    /// `.usage`, and the store's errors.
     static func data(of url: URL, scope: Scope, in environment: GrantEnvironment) throws(GrantError) -> [UInt8] {
         let path = try FilePath.canonical(url)
         let isDirectory = try look(path).isDirectory

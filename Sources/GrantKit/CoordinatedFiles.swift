@@ -73,8 +73,15 @@ public enum CoordinatedFiles {
         try await claim([.writingIntent(with: url, options: options)], purpose: purpose, timeout: timeout) { try await work($0[0]) }
     }
 
-    /// Claims several items together, so that two who want the same ones do not wait for each other. `work` gets their present URLs, in
-    /// order.
+    /// Claims several items together, so that two claimants of the same items do not wait for each
+    /// other. Errors are those of `read`.
+    ///
+    /// - Parameters:
+    ///   - intents: The items, and the kind of access to each.
+    ///   - purpose: Identifies the part of the program that claims.
+    ///   - timeout: The longest wait for the claim. The wait has no limit if it is nil.
+    ///   - work: Gets the present URLs of the items, in order.
+    /// - Returns: The result of `work`.
     public static func claim<Value: Sendable>(
         _ intents: [NSFileAccessIntent], purpose: Purpose = Purpose(), timeout: Duration? = nil,
         _ work: @Sendable ([URL]) async throws -> Value

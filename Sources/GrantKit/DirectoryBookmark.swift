@@ -28,14 +28,22 @@ public struct DirectoryBookmark: Sendable, Hashable, Codable {
         self.data = data
     }
 
-    /// Bookmarks the item at the URL: through its active grant or, with `isScoped` false, by its identity alone. Errors as for
-    /// `URL.bookmarkData`.
+    /// Bookmarks the item at the URL.
+    ///
+    /// - Parameters:
+    ///   - url: A file or directory, in a mount or on the host.
+    ///   - isScoped: Whether the bookmark leads through the active grant. Otherwise it has no
+    ///     grant.
+    /// - Throws: `.notFound`, `.permission` (the item's own, or no active grant), `.usage`, and the
+    ///   store's errors.
     public init(of url: URL, isScoped: Bool = true) throws(GrantError) {
         data = Data(try BookmarkMaker.data(of: url, scope: isScoped ? .required : .none, in: .current))
     }
 
-    /// Resolves the bookmark. Errors as for `URL(resolvingBookmarkData:)`: `.permission` for a withdrawn grant, `.notFound`,
-    /// `.invalidBookmark`, `.ambiguous`.
+    /// Resolves the bookmark.
+    ///
+    /// - Throws: `.permission` for a withdrawn grant, `.notFound`, `.invalidBookmark`,
+    ///   `.ambiguous`, and the store's errors.
     public func resolve() throws(GrantError) -> Resolution {
         let found = try BookmarkFinder.find(Array(data), in: .current)
         return Resolution(

@@ -39,7 +39,7 @@ public final class ViewFS: @unchecked Sendable {
     let rootLister = Atomic<Int32>(-1)
     /// The number of requests that wait for the kernel to write back a file.
     let seekers = Atomic<Int>(0)
-    /// Watches the host for changes. It is nil if the kernel caches nothing.
+    /// Watches the host for changes.
     let hostWatch: HostWatch
     /// It is nil if only this mount changes files, or if locks are always handled in full.
     let oplocks: Oplocks?

@@ -84,7 +84,7 @@ final class CoordinatedClaim: Sendable {
         return items
     }
 
-    /// `local`: the claim in this process, which ends if the daemons give none.
+    /// `local` is the claim in this process, which ends if the daemons give none.
     private init(
         _ accesses: [CoordinatedAccess], _ wait: Wait, local: ClaimID, until deadline: Int64?, in environment: GrantEnvironment
     ) throws(CoordinationError) {

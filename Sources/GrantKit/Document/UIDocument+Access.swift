@@ -79,7 +79,7 @@ extension UIDocument {
         }
     }
 
-    /// `isNew`: a file that exists at `url` is not replaced.
+    /// With `isNew`, a file that exists at `url` is not replaced.
     func performSave(to url: URL, for operation: SaveOperation, isNew: Bool = false) async -> Bool {
         do {
             try await write(to: url, for: operation, isNew: isNew)
