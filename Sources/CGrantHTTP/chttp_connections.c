@@ -3,8 +3,7 @@
 // client is an address, of IPv6 a network. One client takes neither all connections nor all of the
 // thread's time, so that it does not keep out others. Its connections beyond its part are refused
 // before anything is read or encrypted for them. On loopback an address does not identify a user.
-// All of the machine's users are one client there, which may have most of the connections, at least
-// where there are others.
+// All of the machine's users are one client there, which may have three fourths of the connections.
 #include "chttp_internal.h"
 
 #include <stdlib.h>
@@ -18,7 +17,7 @@ static int64_t now(void) {
     return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
-/// Under the lock, because the connection is removed under it before its descriptor is closed. So
+/// The caller holds the lock. A connection is removed under it before its descriptor is closed, so
 /// the descriptor cannot be another file's.
 static void shut(struct connection *one) {
     one->is_shut = true;
@@ -70,13 +69,14 @@ void connections_stop(struct connections *all) {
     pthread_mutex_destroy(&all->lock);
 }
 
-/// Connections of a client that are not vouched for, before its oldest gives way to its newest.
+/// The number of connections of a client that are not vouched for, before its oldest gives way to
+/// its newest.
 static unsigned share(const struct connections *all, const struct client *client) {
     return client->kind == CLIENT_LOOPBACK ? all->limit - all->limit / 4 : all->limit / 4;
 }
 
-/// Connections of a client in a second, and at once after a while without any. The machine's own
-/// users have a multiple of it.
+/// The number of connections of a client in a second (`RATE`), and at once after a while without
+/// any (`BURST`). The machine's own users have `LOCAL` times as many.
 enum { RATE = 16, BURST = 48, LOCAL = 16 };
 
 static bool is_slow_enough(struct connections *all, const struct client *client, int64_t time) {
@@ -124,14 +124,15 @@ bool connections_accept(struct connections *all, const struct sockaddr *address)
     return is_accepted;
 }
 
-/// When nearly all are taken, the client with most of them gives way, not the first client.
+/// Returns the connection that gives way when nearly all are taken: the oldest of the client with
+/// most of them.
 static struct connection *dispensable(const struct connections *all) {
     struct connection *found = NULL;
     unsigned largest = 0;
     for (struct connection *one = all->first; one != NULL; one = one->next) {
         struct connection *oldest = NULL;
         unsigned count = waiting(all, &one->client, &oldest);
-        // Of several clients with as many, the client of the oldest connection.
+        // Of several clients with as many, the client of the oldest connection gives way.
         if (count > 0 && count >= largest) {
             largest = count;
             found = oldest;

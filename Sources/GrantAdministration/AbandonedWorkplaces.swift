@@ -25,8 +25,8 @@ enum AbandonedWorkplaces {
         return hold
     }
 
-    /// Ends those in a directory: an empty one is removed, the contents of another are kept
-    /// (`KeptWorkplace`). Returns the names of those kept.
+    /// Ends the abandoned workplaces in a directory. An empty workplace is removed, the contents of
+    /// another are kept (`KeptWorkplace`). Returns the new names of the kept workplaces.
     ///
     /// - Parameters:
     ///   - owner: the owner of workplaces there.

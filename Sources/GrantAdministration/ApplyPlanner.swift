@@ -3,7 +3,7 @@ import GrantStore
 
 /// Computes the changes that make the granted state match the declared one.
 public struct ApplyPlanner: Sendable {
-    /// nil if there is no store yet: then nothing is granted.
+    /// It is nil if there is no store yet: then nothing is granted.
     private let administrator: GrantAdministrator?
     /// The directory of the store, which may not exist yet.
     private let directory: String
@@ -68,7 +68,8 @@ public struct ApplyPlanner: Sendable {
         let name: GrantName
     }
 
-    /// Returns the item's name and directory. An error if it has none now.
+    /// Returns the item's name and its proposal, or the reason why it cannot be granted. Throws if
+    /// the item has no name now.
     private func look(
         at item: DeclaredState.Item, _ known: [Grant]
     ) throws(GrantError) -> (GrantName, Result<GrantAdministrator.Proposal, GrantError>) {

@@ -3,7 +3,7 @@ import GrantSystem
 
 /// Paths as bytes.
 public enum CanonicalPath {
-    /// Makes a path absolute. `.`, `..` and doubled slashes stay.
+    /// Makes a path absolute. `.`, `..` and doubled slashes are kept.
     public static func absolute(_ path: [UInt8]) -> [UInt8] {
         if path.first == UInt8(ascii: "/") { return path }
         guard let current = getcwd(nil, 0) else { return path }

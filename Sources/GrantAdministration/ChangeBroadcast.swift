@@ -182,8 +182,8 @@ struct ChangeBroadcast: Sendable {
         if dead.isEmpty { return answers }
         // It has begun a moment ago, and may have hundreds of thousands of files to do.
         let working = withdraws ? WorkingKeeper.await(dead, until: deadline) : [:]
-        // Even if the live mounts have used up the time: the search takes a fraction of a second on
-        // most machines.
+        // The search runs even if the live mounts have used up the time. It takes a fraction of a
+        // second on most machines.
         let last = max(deadline, Clock.deadline(seconds: 2))
         guard let deadMounts = try? store.deadMounts(of: dead, until: last) else {
             return zip(records, answers).map { record, answer in

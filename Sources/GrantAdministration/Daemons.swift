@@ -49,8 +49,8 @@ enum Daemons {
                 case .absent:
                     if !record.isServed(in: directory) { return .failure(.dead) }
                 case .hungUp:
-                    // It has ended, or is about to. If it hangs up a third time, that is the
-                    // answer.
+                    // It has ended, or is about to. A daemon that hangs up more than 20 times
+                    // counts as unresponsive.
                     hungUp += 1
                     if hungUp > 20 && record.isServed(in: directory) { return .failure(.unresponsive(error.description)) }
                 case .timedOut, .stranger, .nonsense, .system:

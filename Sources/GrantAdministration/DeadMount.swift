@@ -27,7 +27,7 @@ public struct DeadMount: Sendable {
         return holder.marks.contains { $0.generation == nil || $0.generation == generation }
     }
 
-    /// Whether a process holds something of it. Unknown counts as held.
+    /// Whether a process holds something of it. If that is unknown, it counts as held.
     public var isHeld: Bool { !holders.isEmpty || hasOthers || !unseen.isEmpty }
 
     /// Describes the holders, for people, or nil if there are none.
@@ -53,7 +53,7 @@ public struct DeadMount: Sendable {
 }
 
 extension GrantStore {
-    /// Returns the remains of recorded mounts whose daemons have ended. Removes the records of
+    /// Returns the remains of recorded mounts whose daemons have ended. It removes the records of
     /// mounts without remains.
     ///
     /// Holders are found by the filesystem's device number, and never by the object at the
@@ -102,7 +102,7 @@ private struct DeadConnection {
     let presence: FUSEConnection.Presence
     let standing: MountEntry?
 
-    /// nil if it does not exist any more.
+    /// The result is nil if it does not exist any more.
     init?(_ record: MountRecord, _ table: MountTable, _ all: [MountRecord]) {
         guard record.bootID == Boot.id else { return nil }
         self.record = record
@@ -127,7 +127,8 @@ private struct DeadConnection {
         if hasOther || isServed { return nil }
     }
 
-    /// `users`: the processes with something on the device, if only the mount's root. nil if nothing is left.
+    /// `users`: the processes with something on the device, if only the mount's root. Returns nil
+    /// if nothing is left.
     func deadMount(usedBy users: [Holder], unseen: [UnseenProcess], until deadline: Int64) -> DeadMount? {
         let holders = users.filter { DeadMount.mayHold($0, record) }
         let marks = holders.reduce(into: Set<Holder.Mark>()) { $0.formUnion($1.marks) }

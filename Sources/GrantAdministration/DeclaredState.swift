@@ -34,7 +34,7 @@ public struct DeclaredState: Sendable {
 
 /// The changes that make the granted state match the declared one. Nothing has been changed yet.
 public struct ApplyPlan: Sendable {
-    /// The properties of a grant to be changed, or nil where they stay.
+    /// The new properties of a grant. A property is nil if it does not change.
     public struct Change: Sendable {
         public var access: Access?
         public var expires: Instant??

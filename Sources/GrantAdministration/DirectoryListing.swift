@@ -11,7 +11,8 @@ public struct DirectoryListing: Sendable, Equatable {
     /// Symbolic links. They were not resolved, so they may lead anywhere.
     public let links: [[UInt8]]
 
-    /// Lists a directory, by any path to it. `.invalidDirectory` if it cannot be read or its filesystem does not answer.
+    /// Lists a directory, by any path to it. Throws `.invalidDirectory` if it cannot be read or its
+    /// filesystem does not answer.
     public static func of(_ directory: [UInt8], probe: DirectoryProbe) throws(GrantError) -> DirectoryListing {
         switch probe.ask([.listing(directory: directory)])[0] {
         case .listed(let listing): return listing

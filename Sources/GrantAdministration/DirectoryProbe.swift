@@ -10,7 +10,7 @@ public enum DirectoryProbe: Sendable {
     /// In helper processes: a program, found as execvp(3) does, that calls `DirectoryProbe.serve` on descriptor 3, and its arguments, the name
     /// first. A request fails when its filesystem has not answered for a second.
     case helper(program: String, arguments: [String])
-    /// The same, and the first helper is an existing process.
+    /// Like `helper`, but the first helper is an existing process.
     case standing(StandingProbe, program: String, arguments: [String])
 
     /// How long a filesystem may take for one answer: nanoseconds.

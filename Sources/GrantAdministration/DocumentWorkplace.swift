@@ -170,7 +170,7 @@ public final class DocumentWorkplace: Sendable {
         let parent: [UInt8]
         let name: [UInt8]
         let identity: [UInt8]?
-        /// The document's name. Empty in records of earlier versions.
+        /// The document's name, or empty in a record of an earlier version.
         let document: [UInt8]
     }
 
@@ -178,7 +178,8 @@ public final class DocumentWorkplace: Sendable {
         Array("\(status.st.st_ino) \(status.has_birth ? "\(status.birth_seconds).\(status.birth_nanoseconds)" : "-")".utf8)
     }
 
-    /// Four byte strings, each terminated by NUL. Two while there is no identity yet.
+    /// Writes a record: parent, name, identity and document, each terminated by NUL. A record
+    /// without an identity has only the first two.
     private static func write(_ place: Place, _ record: String) throws(Errno) {
         let bytes = place.parent + [0] + place.name + [0] + (place.identity.map { $0 + [0] + place.document + [0] } ?? [])
         let file = try FileDescriptor.open((record + ".place").utf8, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode: 0o600)

@@ -2,8 +2,8 @@ import GrantModel
 import GrantStore
 
 extension GrantAdministrator {
-    /// Carries out a plan, first what takes away. If it throws, the changes so far stay. A new plan
-    /// does the rest.
+    /// Carries out a plan, first what takes away. If it throws, the earlier changes are kept, and a
+    /// new plan does the rest.
     public func apply(
         _ plan: ApplyPlan, timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil
     ) throws(GrantError) -> [GrantChange] {

@@ -30,8 +30,8 @@ extension GrantAdministrator {
         return try broadcast(withdrawn, timeout, withdraws: true, endsHolders: endsHolders, progress: progress)
     }
 
-    /// Makes the grants active again. `.invalidDirectory` if one of them now contains or lies in a mount of the store, `.permission` if
-    /// the administrator's policy denies it.
+    /// Makes the grants active again. Throws `.invalidDirectory` if one of them now contains or
+    /// lies in a mount of the store, `.permission` if the administrator's policy denies it.
     ///
     /// `onlyOwn`: for a user who may revoke in this store, and restores grants that the same user
     /// has revoked. The policy was asked when it was granted. Forbidden directories stay refused.
@@ -85,8 +85,8 @@ extension GrantAdministrator {
     }
 
     /// Changes a grant. `expires` is as for `GrantStore.update`. `recorded` is called once the
-    /// change is on disk. `.permission` if it gives more than before and the administrator's policy
-    /// denies it.
+    /// change is on disk. It throws `.permission` if it gives more than before and the
+    /// administrator's policy denies it.
     public func set(
         _ grant: Grant, access: Access?, name: GrantName?, expires: Instant??, coordination: Coordination? = nil,
         timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil, recorded: (() -> Void)? = nil

@@ -5,7 +5,8 @@ import GrantSystem
 
 // What the agent of a host does for the fleet, by the same functions as the commands.
 extension GrantAdministrator {
-    /// `.permission` if one of the grants belongs to the fleet: on this host those can only be revoked.
+    /// Throws `.permission` if one of the grants belongs to the fleet: on this host those can only
+    /// be revoked.
     func requireOwn(_ grants: [Grant], _ verb: String) throws(GrantError) {
         guard let grant = grants.first(where: { $0.fleetActivation != nil }) else { return }
         throw GrantError(

@@ -17,9 +17,14 @@ extension GrantAdministrator {
     /// The cause of `propose`'s error if the path is not a directory.
     public static let isNoDirectory = BookmarkResolver.isNoDirectory
 
-    /// Bookmarks a directory, or a file (`document`: how it is shown, nil refuses files). `name`
-    /// nil takes its own name. `.invalidDirectory`, also if it overlaps the store's directory,
-    /// which need not exist yet, or `.usage` if it has no name.
+    /// Bookmarks a directory or a file.
+    ///
+    /// - Parameters:
+    ///   - name: The name of the grant. The default is the directory's own.
+    ///   - store: The store's directory, which need not exist yet.
+    ///   - document: How a file is shown. Files are refused if it is nil.
+    /// - Throws: `.invalidDirectory`, also if it overlaps the store's directory or is in a Trash,
+    ///   or `.usage` if it has no name.
     public static func propose(
         directory: [UInt8], name: GrantName?, store: String, document: DocumentBookmark.Form? = nil, probe: DirectoryProbe = .inProcess
     ) throws(GrantError) -> Proposal {
@@ -37,7 +42,7 @@ extension GrantAdministrator {
         return Proposal(bookmark: found.bookmark, name: name, mountDevice: found.device, tag: found.tag)
     }
 
-    /// `form`: how a file is shown. `.file` by default. nil: directories only.
+    /// `form` is how a file is shown. If it is nil, only directories are accepted.
     private static func look(at place: [UInt8], _ form: DocumentBookmark.Form?, _ probe: DirectoryProbe) throws(GrantError)
         -> NamedDirectory
     {
@@ -55,9 +60,11 @@ extension GrantAdministrator {
         }
     }
 
-    /// Grants a proposal. `isTagged`: the directory gets a tag. `.invalidDirectory` if it contains
-    /// or lies in the store or one of its mounts, or can have no tag, or `.alreadyExists` if the
-    /// name is taken. Nothing is changed then.
+    /// Grants a proposal. If it throws, nothing is changed.
+    ///
+    /// - Parameter isTagged: Whether the directory gets a tag.
+    /// - Throws: `.invalidDirectory` if the directory contains or lies in the store or one of its
+    ///   mounts, or cannot have a tag, or `.alreadyExists` if the name is taken.
     public func grant(
         _ proposal: Proposal, view: ViewName, access: Access, expires: Instant?, isTagged: Bool = false, timeout: Double = standardTimeout
     ) throws(GrantError) -> GrantChange {
@@ -85,7 +92,7 @@ extension GrantAdministrator {
         }
     }
 
-    /// `.invalidDirectory` if the directory contains or lies in a mount of the store.
+    /// Throws `.invalidDirectory` if the directory contains or lies in a mount of the store.
     public func check(_ proposal: Proposal) throws(GrantError) {
         try LoopCheck(store: store).check(proposal.bookmark.path, device: proposal.mountDevice)
     }
@@ -121,8 +128,8 @@ extension GrantAdministrator {
     }
 
     /// Returns an existing grant that equals the choice: of the same directory, active, with the
-    /// same access and expiry. nil if the name is free. `.alreadyExists`, with advice, if the name
-    /// belongs to a different grant.
+    /// same access and expiry. Returns nil if the name is free. Throws `.alreadyExists`, with
+    /// advice, if the name belongs to a different grant.
     public func existing(_ choice: Choice) throws(GrantError) -> Grant? {
         guard let grant = try store.grants(view: choice.view).first(where: { $0.name == choice.name }) else { return nil }
         let (old, new) = (grant.bookmark, choice.proposal.bookmark)

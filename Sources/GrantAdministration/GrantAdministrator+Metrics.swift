@@ -4,8 +4,9 @@ import GrantStore
 import GrantSystem
 
 extension GrantAdministrator {
-    /// Reads the counters of all mounts concurrently, oldest mount first. nil for a daemon that does not answer within `timeout`
-    /// seconds, or has died with something left of its mount.
+    /// Reads the counters of all mounts concurrently, oldest mount first. The counters are nil for
+    /// a daemon that does not answer within `timeout` seconds, or has died with something left of
+    /// its mount.
     public func metrics(view: ViewName? = nil, timeout: Double = 2) throws(GrantError) -> [(record: MountRecord, metrics: MountMetrics?)] {
         let records = try store.mounts(view: view)
         let answers = inParallel(records) { record in

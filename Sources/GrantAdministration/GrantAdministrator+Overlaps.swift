@@ -29,7 +29,7 @@ extension GrantAdministrator {
             if mine.filesystem == theirs.filesystem && mine.identity == theirs.identity { return Overlap(grant: other, relation: .same) }
             // Two directories with one path existed one after the other.
             if mine.path == theirs.path {
-                // A document is the file that is at the path.
+                // A document is identified by its path, because a save replaces the file.
                 return mine.document != nil && theirs.document != nil ? Overlap(grant: other, relation: .same) : nil
             }
             let others = mounts.from(theirs.path)

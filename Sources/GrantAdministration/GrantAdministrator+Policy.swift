@@ -5,7 +5,7 @@ extension GrantAdministrator {
     /// Throws what `PolicyFiles.read` and `PolicyJudge.require` do, unless there is no policy or it
     /// permits all. Every change that gives more access than before comes here.
     ///
-    /// `uid`: the user whose rules count. The actor's by default.
+    /// `uid` is the user whose rules count. The default is the actor.
     func requireAllowed(
         _ wishes: [(path: [UInt8], view: ViewName, access: Access)], to uid: UInt32? = nil
     ) throws(GrantError) {
@@ -34,7 +34,7 @@ extension GrantAdministrator {
         return result
     }
 
-    /// Resolves a path that a person has given, for the policy. Missing names stay.
+    /// Resolves a path that a person has given, for the policy. Missing names are kept. It throws
     /// `.invalidDirectory` if the filesystem does not answer.
     public static func judgedPath(of named: [UInt8], probe: DirectoryProbe = .inProcess) throws(GrantError) -> [UInt8] {
         let shown = String(decoding: named, as: UTF8.self)

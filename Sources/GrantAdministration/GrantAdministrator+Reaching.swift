@@ -8,8 +8,8 @@ extension GrantAdministrator {
     /// by a mount inside. If it is gone, or its filesystem does not answer, its recorded path is
     /// compared.
     ///
-    /// A path in a mount of this store means the directory that it shows. No daemon is asked.
-    /// `.notFound` for a name that the view does not have, `.usage` for the view itself.
+    /// A path in a mount of this store means the directory that it shows. No daemon is asked. It
+    /// throws `.notFound` for a name that the view does not have, and `.usage` for the view itself.
     public func grants(reaching given: [UInt8]) throws(GrantError) -> [Grant] {
         let table = try LoopCheck.currentTable()
         let directory = try hostPath(ofShown: CanonicalPath.plain(given), in: table) ?? given

@@ -4,8 +4,8 @@ import GrantStore
 import GrantSystem
 
 extension GrantAdministrator {
-    /// Returns the grants of one view or of all, with their present paths. Revoked and expired ones
-    /// only with `all`. Changes nothing.
+    /// Returns the grants of one view or of all, with their present paths. Revoked and expired
+    /// grants are included only with `all`. It changes nothing.
     public func list(view: ViewName? = nil, all: Bool = false) throws(GrantError) -> [GrantDescription] {
         let now = GrantAdministrator.now
         return describe(try store.grants(view: view).filter { all || $0.state(at: now) == .active })

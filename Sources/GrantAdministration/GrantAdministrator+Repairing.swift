@@ -24,7 +24,7 @@ public struct RepairProposal: Sendable {
     public let grant: GrantDescription
     public let need: Need
 
-    /// nil for a grant that needs no repair.
+    /// The result is nil for a grant that needs no repair.
     init?(_ grant: GrantDescription, isInTrash: Bool) {
         self.grant = grant
         switch grant.finding {
@@ -42,7 +42,7 @@ public struct RepairProposal: Sendable {
 }
 
 extension GrantAdministrator {
-    /// Returns every grant, in any state, whose directory is not where it was. Changes nothing.
+    /// Returns every grant, in any state, whose directory is not where it was. It changes nothing.
     public func repairs(view: ViewName? = nil) throws(GrantError) -> [RepairProposal] {
         let grants = try store.grants(view: view)
         return describe(grants).compactMap { RepairProposal($0, isInTrash: $0.finding == .missing && $0.reason != nil) }
@@ -50,8 +50,8 @@ extension GrantAdministrator {
 
     /// Accepts the directory that is now at the path of a grant whose own directory is gone, or the
     /// directory that carries its tag, wherever it is. Files reached through the old one stay
-    /// refused. `.invalidDirectory` if the grant's directory was not replaced, a link is in its
-    /// place, or it could not be granted.
+    /// refused. It throws `.invalidDirectory` if the grant's directory was not replaced, a link is
+    /// in its place, or it could not be granted.
     public func confirm(_ grant: Grant, timeout: Double = standardTimeout) throws(GrantError) -> GrantChange {
         let described = describe([grant])[0]
         let path = described.copy ?? grant.bookmark.path

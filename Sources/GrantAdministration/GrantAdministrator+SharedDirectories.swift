@@ -20,7 +20,7 @@ extension GrantAdministrator {
     }
 
     /// Returns what the directory is, for other hosts to compare, or nil if its filesystem is not
-    /// mounted on this machine. `.invalidDirectory` as for `bookmark`.
+    /// mounted on this machine. It throws `.invalidDirectory` as `bookmark` does.
     public static func identity(of place: SharedDirectory, store: String, probe: DirectoryProbe) throws(GrantError) -> FileIdentity? {
         do throws(GrantError) {
             return try find(place, store: store, probe: probe).bookmark.identity
@@ -116,8 +116,8 @@ extension FilesystemName {
     fileprivate func mayBe(_ entry: MountEntry) -> Bool {
         switch self {
         case .uuid:
-            // Which one it is says the bookmark. Servers and daemons, which may hang, are not
-            // asked.
+            // The bookmark tells which filesystem it is. Servers and daemons, which may hang, are
+            // not asked.
             return !FilesystemTraits(type: entry.type).isRemote && entry.source.first == UInt8(ascii: "/")
         case .source(let source):
             // A user that may mount with FUSE chooses the source: only root's mounts say whose they

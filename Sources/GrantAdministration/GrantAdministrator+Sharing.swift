@@ -2,9 +2,10 @@ import GrantModel
 import GrantStore
 
 extension GrantAdministrator {
-    /// Grants another view the same directory, by the same bookmark, even if it cannot be found now. `.invalidDirectory` if its last
-    /// path is in the store or one of its mounts, `.alreadyExists` if the name is taken, `.permission` if the administrator's policy
-    /// denies it.
+    /// Grants another view the same directory, by the same bookmark, even if it cannot be found
+    /// now. Throws `.invalidDirectory` if its last path is in the store or one of its mounts,
+    /// `.alreadyExists` if the name is taken, `.permission` if the administrator's policy denies
+    /// it.
     public func share(
         _ grant: Grant, with view: ViewName, as name: GrantName, access: Access, timeout: Double = standardTimeout
     ) throws(GrantError) -> GrantChange {

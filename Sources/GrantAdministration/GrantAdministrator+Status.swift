@@ -6,7 +6,7 @@ import GrantSystem
 /// The status of a mount, and the processes that hold something of it.
 public struct MountReport: Sendable {
     public let record: MountRecord
-    /// nil if the daemon did not answer. `unresponsiveReason` is the reason.
+    /// The daemon's status, or nil if it did not answer, for `unresponsiveReason`.
     public private(set) var status: MountStatus?
     public let unresponsiveReason: String?
     public let holders: [Holder]
@@ -48,8 +48,8 @@ extension GrantAdministrator {
         let answers = inParallel(records) { record in
             Daemons.ask(record, counting ? .metrics : .status, of: store, deadline: Clock.deadline(seconds: timeout))
         }
-        // The search takes a fraction of a second on most machines. A large one may take more than
-        // the daemons may.
+        // The search takes a fraction of a second on most machines. A search on a large machine may
+        // take longer than the daemons may.
         let deadline = Clock.deadline(seconds: max(timeout, 5))
         let deadMounts = try store.deadMounts(of: zip(records, answers).filter { $1.isDead }.map(\.0), until: deadline)
         let table = (try? MountTable.current()) ?? MountTable(entries: [])

@@ -6,7 +6,7 @@ public struct GrantDescription: Sendable {
     public let grant: Grant
     public let state: GrantState
     public let finding: BookmarkFinding
-    /// The directory's present path. Its last known path if it was not found.
+    /// The directory's present path, or its last known path if it was not found.
     public let path: [UInt8]
     /// Details of the finding, for people.
     public let reason: String?

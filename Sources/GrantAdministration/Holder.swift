@@ -23,7 +23,8 @@ public struct Holder: Sendable {
     var marks: Set<Mark> = []
 
     struct Mark: Hashable, Sendable {
-        /// The unique id of the mount through which something is held. nil if the kernel does not report it.
+        /// The unique id of the mount through which something is held. It is nil if the kernel does
+        /// not report it.
         var mount: UInt64?
         /// See `FUSEConnection`.
         var generation: UInt32?
@@ -88,10 +89,10 @@ public struct UnseenProcess: Sendable {
     public let pid: Int32
     /// The name from /proc/PID/comm.
     public let command: [UInt8]
-    /// There was no time for it. Otherwise the kernel denies its inspection.
+    /// Whether there was no time for its inspection. Otherwise the kernel denied it.
     public let wasSkipped: Bool
 
-    /// nil if it has ended meanwhile.
+    /// The result is nil if it has ended meanwhile.
     init?(_ pid: Int32, wasSkipped: Bool) {
         guard kill(pid, 0) == 0 || errno != ESRCH else { return nil }
         (self.pid, command, self.wasSkipped) = (pid, ProcessName.of(pid), wasSkipped)

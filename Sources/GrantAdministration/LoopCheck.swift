@@ -22,7 +22,8 @@ struct LoopCheck {
         }
     }
 
-    /// `.invalidDirectory` if the directory (canonical) contains the store or lies in it. The store need not exist.
+    /// Throws `.invalidDirectory` if the directory (canonical) contains the store or lies in it.
+    /// The store need not exist.
     static func check(_ directory: [UInt8], store: String) throws(GrantError) {
         let table = try currentTable()
         let reached = ReachedPlaces(table).from(directory)
@@ -40,8 +41,8 @@ struct LoopCheck {
         if storePlace.holds(reached[0]) { throw refusal(directory, "it lies in the store \(store)") }
     }
 
-    /// `.invalidDirectory` if a grant of the directory (canonical, on the mount `device`) would contain or lie in the store or one of
-    /// its mounts.
+    /// Throws `.invalidDirectory` if a grant of the directory (canonical, on the mount `device`)
+    /// would contain or lie in the store or one of its mounts.
     func check(_ directory: [UInt8], device: DeviceNumber? = nil) throws(GrantError) {
         try LoopCheck.check(directory, store: store.directory)
         let place = Place(directory, in: table)
@@ -57,8 +58,9 @@ struct LoopCheck {
         }
     }
 
-    /// `.mountFailed` if a mount at the canonical path would lie inside a grant or another mount of the store, or hide the store. A view
-    /// may be mounted on the mountpoint that another mount has for it. `isBelow`: there and nowhere else. `grants`: names and present paths.
+    /// Throws `.mountFailed` if a mount at the canonical path would lie inside a grant or another
+    /// mount of the store, or hide the store. A view may be mounted on the mountpoint that another
+    /// mount has for it. `isBelow`: there and nowhere else. `grants`: names and present paths.
     func check(
         mountpoint: [UInt8], for shown: ShownViews, isBelow: Bool, grants: [(name: GrantName, path: [UInt8])]
     ) throws(GrantError) {
@@ -110,8 +112,9 @@ struct LoopCheck {
 }
 
 extension GrantAdministrator {
-    /// `.invalidDirectory` if the file or directory (canonical) overlaps the store's directory, which need not exist yet: a program
-    /// that sees the store could grant itself anything.
+    /// Throws `.invalidDirectory` if the file or directory (canonical) overlaps the store's
+    /// directory, which need not exist yet: a program that sees the store could grant itself
+    /// anything.
     public static func checkShown(_ path: [UInt8], store: String) throws(GrantError) { try LoopCheck.check(path, store: store) }
 
     /// The same, and also if it contains or lies in a mount of the store.

@@ -26,8 +26,8 @@ extension Mountpoint {
     /// How long to wait for another command, in seconds. Mounting takes milliseconds.
     private static let lockTimeout = 10.0
 
-    /// Waits for other commands of this store that mount here. `.mountFailed` if that takes too long, `.storeUnavailable` if no lock
-    /// file can be made in the store's directory.
+    /// Waits for other commands of this store that mount here. Throws `.mountFailed` if that takes
+    /// too long, `.storeUnavailable` if no lock file can be made in the store's directory.
     ///
     /// Locking: the file's, see `FileLock`, until the value's end.
     public func lockForMounting(in store: GrantStore) throws(GrantError) -> MountLock {

@@ -4,13 +4,13 @@ import GrantSystem
 extension MountRecord {
     /// Aborts the FUSE connection of a defunct daemon: one that serves no more requests but cannot
     /// exit, because a thread is in a system call that no signal ends, and keeps /dev/fuse open.
-    /// Without that, users of the mount would block. Now they get ENOTCONN. Does nothing for other
-    /// daemons.
+    /// Without that, users of the mount would block. Now they get ENOTCONN. It does nothing for
+    /// other daemons.
     ///
     /// Best effort: root may do it, and where fusectl is mounted, the user who mounted.
     ///
-    /// `store`: the store of the record. Another daemon may have taken the mount over since this
-    /// record was read. It was recorded before the old one ended.
+    /// `store` is read again: another daemon, which was recorded before the old one ended, may have
+    /// taken the mount over.
     public func abortIfDefunct(in store: GrantStore) {
         guard isDefunct(in: store.runDirectory), let now = try? store.mounts() else { return }
         abortIfDefunct(now, in: store.runDirectory)

@@ -64,8 +64,8 @@ extension MountRecord {
         }
     }
 
-    /// Whether its daemon runs, or another will follow. Also if that is unknown, since a live mount
-    /// must not be taken for dead because the machine is busy.
+    /// Whether its daemon runs or another will follow. It is true if that is unknown, since a live
+    /// mount must not be taken for dead because the machine is busy.
     public func isServed(in directory: String) -> Bool { process.mayRun || isSupervised(in: directory) }
 
     /// Whether its daemon is defunct and no other will follow.

@@ -23,7 +23,7 @@ public struct Mountpoint: Sendable {
 
     private static func resolve(_ given: [UInt8], links: Int) throws(Errno) -> [UInt8] {
         let path = try CanonicalPath.resolveAbove(given)
-        // A mountpoint is a directory. The kernel knows that without asking.
+        // A mountpoint is a directory. The kernel knows that without asking the daemon.
         guard let target = try? CanonicalPath.target(of: path) else { return path }
         if links == 0 { throw Errno(ELOOP) }
         let directory = path.lastIndex(of: 0x2F).map { Array(path[..<$0]) } ?? []
@@ -47,8 +47,8 @@ public struct Mountpoint: Sendable {
     }
 
     /// Makes sure that a view can be mounted here. Cleans up a dead mount of a view of this store
-    /// first, and calls `cleaned`. `.mountFailed` with the reason for any other obstacle. Nothing
-    /// is changed then.
+    /// first, and calls `cleaned`. It throws `.mountFailed` with the reason for any other obstacle,
+    /// and then nothing is changed.
     ///
     /// `isTemporary`: it belongs to a `TemporaryMount`. That is in the store's directory, which no grant may contain or lie in, so the
     /// recorded paths of grants are used: no directory and no other mount is asked, and none that hangs can block it.
@@ -74,7 +74,8 @@ public struct Mountpoint: Sendable {
         try LoopCheck(store: store).check(mountpoint: path, for: shown, isBelow: isBelow, grants: grants)
     }
 
-    /// Unmounts the topmost view here, as `fusermount3 -u` and `umount` do. `.mountFailed` if it is busy or not a view.
+    /// Unmounts the topmost view here, as `fusermount3 -u` and `umount` do. Throws `.mountFailed`
+    /// if it is busy or not a view.
     public func unmount(lazy: Bool = false) throws(GrantError) {
         do throws(Errno) {
             try unmount(try identity(), lazy: lazy)

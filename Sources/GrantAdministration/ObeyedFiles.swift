@@ -5,7 +5,8 @@ import GrantSystem
 /// The files by which grantfs is told what to grant, show and start: profiles of sandboxes, declared grants, policies, units and
 /// completions. A program that can write there decides what later programs see, so no grant gives write access to them.
 public enum ObeyedFiles {
-    /// `.invalidDirectory` if a grant of `path` (canonical) with this access would let programs change such files.
+    /// Throws `.invalidDirectory` if a grant of `path` (canonical) with this access would let
+    /// programs change such files.
     ///
     /// - Parameter named: more files that this process obeys, named on its command line.
     public static func check(_ path: [UInt8], access: Access, named: [[UInt8]] = []) throws(GrantError) {
@@ -13,7 +14,8 @@ public enum ObeyedFiles {
         let table = try LoopCheck.currentTable()
         let place = Place(path, in: table)
         for obeyed in named + places() {
-            // The file's location, and that of the name that leads there: a link can be replaced.
+            // The location of the file, and of the name that leads there, because a link can be
+            // replaced.
             let paths = [CanonicalPath.resolveWhatExists(obeyed), (try? CanonicalPath.resolveAbove(obeyed)) ?? obeyed]
             guard let found = paths.map({ Place($0, in: table) }).first(where: { place.meets($0) }) else { continue }
             let (shown, file) = (String(decoding: path, as: UTF8.self), String(decoding: obeyed, as: UTF8.self))
@@ -48,8 +50,8 @@ public enum ObeyedFiles {
         return found
     }
 
-    /// The directory, and the files in it and in its directories: each may be a link to a file
-    /// elsewhere.
+    /// Returns the directory, and the files in it and in its directories, because each may be a
+    /// link to a file elsewhere.
     private static func withLinks(_ directory: [UInt8]) -> [[UInt8]] {
         var found = [directory]
         for name in (try? DirectoryNames.of(directory)) ?? [] {

@@ -89,7 +89,7 @@ final class ProbeHelper: Sendable {
         return false
     }
 
-    /// Asks the process to end as soon as it can, which may be never. Does not wait for that.
+    /// Asks the process to end as soon as it can, which may be never. It does not wait for that.
     func end() {
         let pid = pid
         kill(pid, SIGKILL)

@@ -86,7 +86,8 @@ extension GrantStore {
     /// Removes the record of a mount whose daemon has died, and the files that it left.
     func forget(_ record: MountRecord) throws(GrantError) {
         try unregister(record.id)
-        // Only a name in the store's own directory, even if the record contains another path.
+        // It removes only a name in the store's own directory, even if the record contains another
+        // path.
         if !record.socket.utf8.contains(UInt8(ascii: "/")) { unlink(runDirectory + "/" + record.socket) }
         MountRecord.forgetSupervisor(of: record.id, in: runDirectory)
     }

@@ -33,7 +33,8 @@ struct ReachedPlaces {
 }
 
 extension MountRecord {
-    /// The mounts of the daemon's namespace. nil if they are those of `table`, or cannot be read.
+    /// The mounts of the daemon's namespace. Returns nil if they are those of `table`, or cannot be
+    /// read.
     func mountTable(unlike table: MountTable) -> MountTable? {
         guard process.isRunning, let bytes = try? File.contents(of: "/proc/\(pid)/mountinfo".utf8) else { return nil }
         let own = MountTable(parsing: bytes)

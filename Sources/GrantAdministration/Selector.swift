@@ -6,7 +6,7 @@ public struct Selector: Sendable, CustomStringConvertible {
 
     public static let shortestPrefix = 8
 
-    /// `.usage` if it can be neither a name nor an id.
+    /// Throws `.usage` if it can be neither a name nor an id.
     public init(_ bytes: [UInt8]) throws(GrantError) {
         do {
             self.bytes = try GrantName(entry: bytes).bytes

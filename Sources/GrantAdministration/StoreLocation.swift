@@ -4,8 +4,9 @@ import GrantSystem
 
 /// The directory of the store.
 public enum StoreLocation {
-    /// The given one, else `$GRANTFS_STORE`, else `/var/lib/grantfs` for root and `$XDG_DATA_HOME/grantfs` for others. Absolute.
-    /// `.usage` if a path is empty or not UTF-8, `.storeUnavailable` if there is no home directory either.
+    /// The given one, else `$GRANTFS_STORE`, else `/var/lib/grantfs` for root and
+    /// `$XDG_DATA_HOME/grantfs` for others. Absolute. Throws `.usage` if a path is empty or not
+    /// UTF-8, `.storeUnavailable` if there is no home directory either.
     public static func directory(explicit: [UInt8]?) throws(GrantError) -> String {
         if let explicit { return try absolute(explicit, "the store directory") }
         if let set = environment("GRANTFS_STORE") { return try absolute(set, "$GRANTFS_STORE") }

@@ -3,12 +3,12 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// A mount, and perhaps a view, for one command. They end with it, however it ends.
+/// A mount, and perhaps a view, for one command. Both end with the command, however it ends.
 ///
 /// It has a directory to mount on and a lock file in the store's `run` directory, beside the
-/// sockets. The command holds the lock. The kernel releases it when the command ends. The next one
-/// to get the lock cleans up: the mount's daemon, which waits for it, or, if that has ended as
-/// well, the next command that opens the store.
+/// sockets. The command holds the lock. The kernel releases it when the command ends. The next
+/// process that gets the lock cleans up: the mount's daemon, which waits for it, or, if that has
+/// ended as well, the next command that opens the store.
 public final class TemporaryMount: Sendable {
     /// `run-` and 16 hexadecimal digits: the name of the file, of the directory, and of the view if it has its own.
     public let label: String
@@ -35,7 +35,8 @@ public final class TemporaryMount: Sendable {
     /// The name of its lock file.
     public var file: String { TemporaryMount.file(label: label, hasOwnView: hasOwnView) }
 
-    /// `.storeUnavailable` if its lock file or directory cannot be made. Nothing is left then.
+    /// Makes the lock file and the directory. It throws `.storeUnavailable` if one of them cannot
+    /// be made, and then leaves nothing.
     ///
     /// `label`: from `newLabel`, if it was needed before.
     public static func create(in store: GrantStore, hasOwnView: Bool, label: String = newLabel()) throws(GrantError) -> TemporaryMount {
@@ -56,8 +57,8 @@ public final class TemporaryMount: Sendable {
         }
     }
 
-    /// Waits until the command that made it has ended. nil if it is cleaned up already. Otherwise
-    /// the caller has to call `clean`.
+    /// Waits until the command that made it has ended. Returns nil if it is cleaned up already.
+    /// Otherwise the caller must call `clean`.
     public static func awaitEnd(of file: String, in store: GrantStore) -> TemporaryMount? {
         take(file, in: store, waits: true)
     }
@@ -86,8 +87,8 @@ public final class TemporaryMount: Sendable {
         return TemporaryMount(label: String(parts[0]), hasOwnView: parts[1] == "view", store: store, lock: lock)
     }
 
-    /// Removes the mount, the grants and the files. Does nothing if they are gone. If the grants
-    /// cannot be removed, the rest is, and the lock file stays for another try.
+    /// Removes the mount, the grants and the files. It does nothing if they are gone. If the grants
+    /// cannot be removed, the rest is, and the lock file is kept for another try.
     public func clean() throws(GrantError) {
         var failure: GrantError?
         do throws(GrantError) {
@@ -120,8 +121,8 @@ public final class TemporaryMount: Sendable {
 }
 
 extension GrantAdministrator {
-    /// Returns a mount of the view that answers and is not made for one command only, or nil if
-    /// there is none. Of several, the oldest.
+    /// Returns the oldest mount of the view that answers and is not made for one command only, or
+    /// nil if there is none.
     public func liveMount(of view: ViewName) throws(GrantError) -> MountRecord? {
         let table = try LoopCheck.currentTable()
         let temporary = Array((store.runDirectory + "/").utf8)

@@ -12,8 +12,9 @@ public enum WorkingKeeper {
     /// need not wait for them.
     public static let nameAtTheEnd = "grantfs-kept"
 
-    /// Returns the keeper of a mount whose daemon has died. Nil if it has done its work or was
-    /// killed. Nil also if it belongs to another user, who could make a process look like one.
+    /// Returns the keeper of a mount whose daemon has died. It returns nil if the keeper has done
+    /// its work or was killed. A process of another user, which could look like a keeper, is
+    /// ignored.
     static func of(_ record: MountRecord) -> Int32? {
         guard let connection = record.connection else { return nil }
         let mount = "\(connection.device.major):\(connection.device.minor):"

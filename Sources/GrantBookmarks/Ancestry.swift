@@ -18,7 +18,7 @@ final class Ancestry {
         return result
     }
 
-    /// The identity of a directory. nil if it cannot be read.
+    /// The identity of a directory. Returns nil if it cannot be read.
     func identity(of directory: [UInt8]) -> FileIdentity? {
         if let identity = known[directory] { return identity }
         guard let opened = try? CanonicalPath.open(directory, OpenFlags.path), let candidate = Candidate(opened) else { return nil }

@@ -91,8 +91,8 @@ extension BookmarkResolver {
 
     /// Returns the bookmark of a document that a mount holds at `path`, with any identity.
     ///
-    /// The mount saw how the file came there. nil if the files at `path` and of `descriptor`
-    /// differ.
+    /// The mount saw how the file came there. Returns nil if the files at `path` and of
+    /// `descriptor` differ.
     public func renewed(_ bookmark: Bookmark, heldAt path: [UInt8], as descriptor: borrowing FileDescriptor) -> Bookmark? {
         guard let status = try? descriptor.status(), let seen = reopen(path, isFile: true), seen.status.isSameFile(as: status) else {
             return nil
@@ -128,8 +128,9 @@ extension BookmarkResolver {
     /// How many directories above the nearest one that survives are searched for a file.
     private static let levelsAbove = 2
 
-    /// Finds a regular file that was moved out of a bookmarked directory, by a bounded search: below `top`, or else below the nearest
-    /// surviving ancestor and a few above it. nil for a file without a birth time: another one may have its number by now.
+    /// Finds a regular file that was moved out of a bookmarked directory, by a bounded search:
+    /// below `top`, or else below the nearest surviving ancestor and a few above it. Returns nil
+    /// for a file without a birth time: another one may have its number by now.
     public func path(ofFile identity: FileIdentity, onceAt path: [UInt8], in directory: Bookmark, below top: [UInt8]?) -> [UInt8]? {
         guard identity.birthTime != nil, !FilesystemTraits(type: directory.filesystem.type).isRemote else { return nil }
         var bookmark = directory

@@ -7,13 +7,13 @@ public struct ResolvedBookmark: ~Copyable {
     public let finding: BookmarkFinding
     /// An O_PATH descriptor of exactly the bookmarked directory or file.
     ///
-    /// nil unless `finding.isUsable`.
+    /// It is nil unless `finding.isUsable`.
     public let descriptor: FileDescriptor?
-    /// The present canonical path. nil if it was not found.
+    /// The present canonical path. It is nil if it was not found.
     ///
     /// Set for a directory in a Trash as well.
     public let path: [UInt8]?
-    /// The bookmark with its changes (path, owner). nil if there are none.
+    /// The bookmark with its changes (path, owner). It is nil if there are none.
     ///
     /// A directory's identity never changes. A document's does when it is saved by a rename.
     public let renewed: Bookmark?
@@ -120,13 +120,13 @@ extension BookmarkResolver {
 
     /// Opens a directory at its recorded path, with O_PATH, and tries no other path.
     ///
-    /// nil unless it is the bookmarked directory.
+    /// Returns nil unless it is the bookmarked directory.
     public func openAtRecordedPath(_ bookmark: Bookmark) -> FileDescriptor? {
         guard bookmark.document == nil, let seen = reopen(bookmark.path), isBookmarked(seen, bookmark) else { return nil }
         return seen.release()
     }
 
-    /// Returns the identity of an open file's filesystem. nil if it cannot be determined.
+    /// Returns the identity of an open file's filesystem, or nil if it cannot be determined.
     public func filesystemIdentity(of descriptor: borrowing FileDescriptor) -> FilesystemIdentity? {
         guard let status = try? descriptor.status() else { return nil }
         return volumes.identity(of: descriptor, status)
@@ -200,7 +200,7 @@ extension BookmarkResolver {
         return true
     }
 
-    /// Resolves the links of a path. nil if it does not lead to a directory.
+    /// Resolves the links of a path. Returns nil if it does not lead to a directory.
     private func targetOfLink(_ path: [UInt8]) -> [UInt8]? {
         guard let opened = try? FileDescriptor.open(path, OpenFlags.path | O_DIRECTORY) else { return nil }
         return try? opened.path()

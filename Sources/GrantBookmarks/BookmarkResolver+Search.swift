@@ -54,7 +54,8 @@ extension BookmarkResolver {
 
     /// Returns the nearest surviving ancestor, verified by its identity if the bookmark has it.
     ///
-    /// nil if there is none on the bookmark's filesystem, or if that filesystem may be slow.
+    /// Returns nil if there is none on the bookmark's filesystem, or if that filesystem may be
+    /// slow.
     private func anchor(of bookmark: Bookmark) -> Anchor? {
         if FilesystemTraits(type: bookmark.filesystem.type).isRemote { return nil }
         let ancestors = bookmark.origin?.ancestors ?? []

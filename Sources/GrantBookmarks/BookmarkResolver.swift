@@ -69,7 +69,7 @@ public final class BookmarkResolver {
 
     /// Opens a canonical path.
     ///
-    /// nil if it leads through a link or is not a directory (`isFile`: not a regular file).
+    /// Returns nil if it leads through a link or is not a directory (`isFile`: not a regular file).
     func reopen(_ path: [UInt8], isFile: Bool = false) -> Candidate? {
         if isFile {
             guard let descriptor = try? CanonicalPath.openAny(path) else { return nil }

@@ -8,7 +8,7 @@ struct Candidate: ~Copyable {
     let descriptor: FileDescriptor
     let status: FileStatus
 
-    /// nil if it is not a directory (`isFile`: not a regular file), or was removed.
+    /// The result is nil if it is not a directory (`isFile`: not a regular file), or was removed.
     init?(_ descriptor: consuming FileDescriptor, isFile: Bool = false) {
         guard let status = try? descriptor.status(), status.st.st_mode & S_IFMT == (isFile ? S_IFREG : S_IFDIR), status.st.st_nlink > 0
         else { return nil }
@@ -32,14 +32,14 @@ struct Candidate: ~Copyable {
         return overflow ? nil : Instant(nanoseconds: nanoseconds &+ Int64(truncatingIfNeeded: status.birth_nanoseconds))
     }
 
-    /// nil if the filesystem has none, or if this user may not read the directory.
+    /// It is nil if the filesystem has none, or if this user may not read the directory.
     var generation: UInt32? {
         let kind = status.st.st_mode & S_IFMT == S_IFDIR ? O_DIRECTORY : O_NOCTTY
         guard let readable = try? descriptor.reopened(O_RDONLY | kind | O_NONBLOCK) else { return nil }
         return try? readable.generation()
     }
 
-    /// nil if there is none, or if this user may not read the directory.
+    /// It is nil if there is none, or if this user may not read the directory.
     var tag: DirectoryTag? {
         // A longer value is not a tag.
         guard let value = try? descriptor.attribute(DirectoryTag.attribute, limit: 33) else { return nil }

@@ -31,7 +31,7 @@ enum CanonicalPath {
         return try FileDescriptor.openBeneath(root.number, path.drop { $0 == 0x2F }, OpenFlags.path | O_NOFOLLOW, crossMounts: true)
     }
 
-    /// Returns the parent directory. nil for the root.
+    /// Returns the parent directory, or nil for the root.
     static func parent(_ path: [UInt8]) -> [UInt8]? {
         guard path != [0x2F], let slash = path.lastIndex(of: 0x2F) else { return nil }
         return slash == 0 ? [0x2F] : Array(path[..<slash])

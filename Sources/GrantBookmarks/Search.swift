@@ -84,7 +84,7 @@ final class Search {
         return tagged[place]?[tag] ?? []
     }
 
-    /// Returns the directory at a canonical path with its tag. nil if it carries none.
+    /// Returns the directory at a canonical path with its tag, or nil if it carries none.
     static func tag(at path: [UInt8]) -> (tag: DirectoryTag, directory: Tagged)? {
         guard let opened = try? CanonicalPath.open(path, OpenFlags.path), let candidate = Candidate(opened), let tag = candidate.tag else {
             return nil

@@ -22,7 +22,7 @@ final class Volumes {
 
     /// Returns the identity of the filesystem that an open file is on.
     ///
-    /// nil if its mount is no longer known.
+    /// Returns nil if its mount is no longer known.
     func identity(of descriptor: borrowing FileDescriptor, _ status: FileStatus) -> FilesystemIdentity? {
         if let known = identities[status.st.st_dev] { return known }
         guard let entry = entry(of: status) else { return nil }
@@ -124,7 +124,7 @@ extension MountEntry {
 
     /// Opens the root of the mount, without O_PATH.
     ///
-    /// nil if it cannot be reached, is hidden by another mount, or is not a directory.
+    /// Returns nil if it cannot be reached, is hidden by another mount, or is not a directory.
     func opened() -> FileDescriptor? {
         guard let descriptor = try? FileDescriptor.open(mountpoint, O_RDONLY | O_NONBLOCK | O_NOFOLLOW),
             let status = try? descriptor.status(), !status.has_mount_id || status.mount_id == id, status.st.st_mode & S_IFMT == S_IFDIR

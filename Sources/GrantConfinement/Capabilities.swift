@@ -21,16 +21,16 @@ public enum Capability: UInt64, CaseIterable, Sendable {
 
 /// The capabilities that a daemon keeps.
 public enum Capabilities {
-    /// What the workers need to act for callers, after the kernel has checked their permissions:
-    /// owners, modes, special files, flags, reserved blocks, and the callers' identities, and
-    /// opening by handle.
+    /// The capabilities that the workers need to act for callers, after the kernel has checked
+    /// their permissions: owners, modes, special files, flags, reserved blocks, and the callers'
+    /// identities, and opening by handle.
     public static let ofWorkers: Set<Capability> = Set(Capability.allCases).subtracting([.sysAdmin, .sysNice])
     /// Those of the workers, and what mounting, unmounting and watching a whole filesystem need, and
     /// giving the processor to a thread that holds up a withdrawal.
     public static let ofDaemon: Set<Capability> = Set(Capability.allCases)
 
     /// Reduces the capabilities of the calling thread, and of the threads that it makes from now
-    /// on, to those in `kept`, irrevocably. It adds none. Uses capset(2) and prctl(2),
+    /// on, to those in `kept`, irrevocably. It adds none. It uses capset(2) and prctl(2),
     /// PR_CAPBSET_DROP.
     public static func keep(_ kept: Set<Capability>) throws(Errno) {
         let mask = kept.reduce(UInt64(0)) { $0 | 1 << $1.rawValue }

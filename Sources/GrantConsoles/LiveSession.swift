@@ -17,7 +17,7 @@ public protocol LiveConsole: Sendable {
 
 public enum LiveAnswer<Snapshot: Sendable>: Sendable {
     case seen(Snapshot)
-    /// The update failed. The last data stays.
+    /// The update failed. The last data is kept.
     case failed(String)
     /// The result of an action.
     case done(String)

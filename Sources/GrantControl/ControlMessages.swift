@@ -143,14 +143,14 @@ public struct GrantStatus: Sendable, Equatable {
     public var id: GrantID
     public var name: GrantName
     public var state: GrantState
-    /// The directory's present path. nil if it cannot be found.
+    /// The directory's present path. It is nil if it cannot be found.
     public var path: [UInt8]?
     /// Inodes of it that the kernel knows.
     public var inodes: UInt64
     /// Running operations.
     public var inFlight: UInt64
     public var traffic: GrantTraffic
-    /// nil if its directory is not open, and from a daemon that does not report it.
+    /// It is nil if its directory is not open, and from a daemon that does not report it.
     public var hostChanges: HostChangeMeans?
 
     public init(

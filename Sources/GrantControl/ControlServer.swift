@@ -35,7 +35,7 @@ public final class ControlServer: Sendable {
     private let listening: UnixSocket
     private let wakeUp: PipePair
     private let handler: any ControlHandler
-    /// nil if this server has no sessions.
+    /// It is nil if this server has no sessions.
     private let hub: SessionHub?
     private let state = Lock(State())
     private let accepting = Lock<WorkerThread?>(nil)
@@ -188,8 +188,8 @@ extension ControlServer {
     /// Stops accepting clients and sending on sessions, and waits for all other clients.
     ///
     /// The caller's own connection may stay. Clients that arrive meanwhile wait in the socket's
-    /// queue. False if a client has stayed until `deadline` (`Clock.monotonic`). There is then no
-    /// pause.
+    /// queue. Returns false if a client has stayed until `deadline` (`Clock.monotonic`). There is
+    /// then no pause.
     public func pause(until deadline: Int64) -> Bool {
         state.withLock { $0.isPaused = true }
         while state.withLock({ $0.connections.count }) > 1 {

@@ -31,7 +31,7 @@ package enum Frame {
         try socket.receive(try length(try socket.receive(4, deadline: deadline)[...], most: most), deadline: deadline)
     }
 
-    /// The first message in `bytes`, without its length. nil if it is not complete.
+    /// The first message in `bytes`, without its length. Returns nil if it is not complete.
     ///
     /// The next message begins where it ends. Throws EMSGSIZE for a length above `most`.
     static func first(in bytes: ArraySlice<UInt8>, most: Int = .max) throws(Errno) -> ArraySlice<UInt8>? {

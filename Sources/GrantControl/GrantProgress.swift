@@ -15,7 +15,7 @@ public struct GrantProgress: Sendable, Equatable {
     public var grant: GrantID
     public var stage: Stage
     public var done: UInt64
-    /// nil if it is not known.
+    /// It is nil if it is not known.
     public var total: UInt64?
 
     public init(grant: GrantID, stage: Stage, done: UInt64, total: UInt64?) {

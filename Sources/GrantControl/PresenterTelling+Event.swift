@@ -1,8 +1,8 @@
 import GrantSystem
 
 extension PresenterTelling {
-    /// The message about an event for a presenter of `presented`. nil if the event does not affect
-    /// it.
+    /// The message about an event for a presenter of `presented`. The result is nil if the event
+    /// does not affect it.
     public init?(_ event: SessionEvent, to presenter: UInt64, of presented: [UInt8]) {
         let path = event.path
         let isBelow = path != presented && MountTable.path(path, isAtOrBelow: presented)

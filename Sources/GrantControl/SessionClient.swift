@@ -38,7 +38,7 @@ public final class SessionClient: Sendable {
         }
     }
 
-    /// The next message of the daemon. nil if there is none now. Never waits.
+    /// The next message of the daemon. Returns nil if there is none now. Never waits.
     ///
     /// - Throws: `.hungUp` if the daemon is gone.
     public func next() throws(ControlClient.Failure) -> SessionNews? {

@@ -41,7 +41,7 @@ final class SessionHub: Sendable {
         try WorkerThread.start("control-hub") { [self] in run() }.detach()
     }
 
-    /// Takes a connection over. False if there are too many, or the server has ended.
+    /// Takes a connection over. Returns false if there are too many, or the server has ended.
     func adopt(_ connection: ControlConnection, peer: Peer, greeting: ControlReply) -> Bool {
         let message = Frame.framed(greeting.encoded)
         guard (try? connection.socket.sendSome(message[...])) == message.count else { return false }
@@ -69,7 +69,7 @@ final class SessionHub: Sendable {
     /// Stops receiving and sending on all sessions, and waits until that is so.
     ///
     /// Messages of clients wait in their sockets, and messages to clients wait until `resume`.
-    /// False if that is not done by `deadline` (`Clock.monotonic`). There is then no pause.
+    /// Returns false if that is not done by `deadline` (`Clock.monotonic`). There is then no pause.
     func pause(until deadline: Int64) -> Bool {
         arrivals.withLock { $0.isPaused = true }
         wake()
@@ -209,7 +209,7 @@ final class SessionHub: Sendable {
         while read(wakeUp.reading.number, &bytes, bytes.count) == bytes.count {}
     }
 
-    /// Receives messages. False if the client is gone or sends malformed bytes.
+    /// Receives messages. Returns false if the client is gone or sends malformed bytes.
     private func receive(_ client: inout Client) -> Bool {
         do throws(Errno) {
             guard let bytes = try client.session.connection.socket.receiveSome(1 << 16) else { return true }

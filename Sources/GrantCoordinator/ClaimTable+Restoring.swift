@@ -3,7 +3,7 @@ extension ClaimTable {
     /// The number of the newest claim, which may have ended.
     public var lastNumber: UInt64 { last }
 
-    /// Restores a table. nil if the claims are inconsistent.
+    /// Restores a table. The result is nil if the claims are inconsistent.
     ///
     /// - Parameters:
     ///   - claims: In table order.

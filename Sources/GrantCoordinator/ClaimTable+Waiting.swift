@@ -1,6 +1,6 @@
 // The wait-for graph.
 extension ClaimTable {
-    /// The claims that block `id`. Empty if it is held.
+    /// The claims that block `id`. The result is empty if it is held.
     public func blockers(of id: ClaimID) -> [ClaimID] {
         guard let claim = self[id], !claim.isHeld else { return [] }
         return blockers(of: claim).map(\.id)

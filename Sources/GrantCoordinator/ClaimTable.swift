@@ -35,8 +35,8 @@ public struct ClaimTable: Sendable {
         public let purpose: [UInt8]?
         public internal(set) var accesses: [ItemAccess]
         public internal(set) var isHeld: Bool
-        /// The purposes of the presenters that must answer before the claim is held. nil if none
-        /// must.
+        /// The purposes of the presenters that must answer before the claim is held. It is nil if
+        /// none must.
         public internal(set) var awaited: Set<[UInt8]>?
 
         /// Whether this claim blocks `other` if it is held or arrived first.

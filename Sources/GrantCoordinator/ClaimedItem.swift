@@ -27,9 +27,9 @@ public struct ItemPlace: Hashable, Sendable {
 public struct ClaimedItem: Equatable, Sendable {
     /// The file at the place when it was claimed, and the file there now.
     ///
-    /// Empty if there is no file yet.
+    /// It is empty if there is no file yet.
     public var identities: [ItemID]
-    /// nil for the granted directory itself, which has no name inside the grant.
+    /// It is nil for the granted directory itself, which has no name inside the grant.
     public var place: ItemPlace?
     /// All parent directories, in any order.
     public var ancestors: [ItemID]

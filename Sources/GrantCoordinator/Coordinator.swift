@@ -76,8 +76,8 @@ public final class Coordinator: @unchecked Sendable {
 
     /// Reserves the scopes that another daemon made, all below `next`.
     ///
-    /// So no number is reused. Call it before the first `makeScope`. False for an impossible
-    /// number.
+    /// So no number is reused. Call it before the first `makeScope`. Returns false for an
+    /// impossible number.
     public func takeOver(nextScope next: UInt32) -> Bool {
         let last = Int(truncatingIfNeeded: next) / Self.gatesPerChunk
         guard next > 0, last < Self.chunkLimit, scopeCount.load(ordering: .relaxed) == 1 else { return false }

@@ -147,7 +147,7 @@ public struct PresenterTable: Sendable {
 
     // MARK: asking
 
-    /// Starts the round for a claim's items. nil if there is no presenter to ask.
+    /// Starts the round for a claim's items. Returns nil if there is no presenter to ask.
     public mutating func ask(for parts: [PresentedPart], purpose: [UInt8]?, at now: Int64) -> Round? {
         var wanted: [(PresenterID, PresenterQuestion, Int)] = []
         for (id, presenter) in presenters.sorted(by: { $0.key < $1.key }) {
@@ -211,7 +211,7 @@ public struct PresenterTable: Sendable {
         return effect
     }
 
-    /// The next deadline. nil if no question is open.
+    /// The next deadline. It is nil if no question is open.
     public var nextDeadline: Int64? { rounds.values.flatMap { $0.open.values.map(\.deadline) }.min() }
 
     /// Passes over presenters whose deadline has passed.

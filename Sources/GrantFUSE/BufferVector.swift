@@ -1,7 +1,7 @@
 import CGrantFUSE
 
 extension fuse_bufvec {
-    /// The bytes of a vector with one buffer in memory. nil for any other vector.
+    /// The bytes of a vector with one buffer in memory. It is nil for any other vector.
     ///
     /// Every vector has one buffer as long as FUSE_CAP_SPLICE_READ is not requested. Valid as long
     /// as the library's buffer.

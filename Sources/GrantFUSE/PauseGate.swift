@@ -36,7 +36,8 @@ public final class PauseGate: Sendable {
 
     /// Prevents new turns, and waits until none is running.
     ///
-    /// False if one is still running at `deadline` (`Clock.monotonic`). There is then no pause.
+    /// Returns false if one is still running at `deadline` (`Clock.monotonic`). There is then no
+    /// pause.
     public func pause(until deadline: Int64) -> Bool {
         state.withLock { $0.isPaused = true }
         while state.withLock({ $0.running }) > 0 {

@@ -99,7 +99,7 @@ struct ReaderPool: ~Copyable {
         return true
     }
 
-    /// Wakes a standby worker. False if only `rest` of them are left.
+    /// Wakes a standby worker. Returns false if only `rest` of them are left.
     func wakeOne(leaving rest: Int = 0) -> Bool {
         guard claimStandby(leaving: rest) else { return false }
         number.wrappingAdd(1, ordering: .relaxed)
@@ -201,8 +201,8 @@ extension Session {
 
     /// Adds a reader, unless all slots are taken.
     ///
-    /// False if it came from the reserve because no thread can be made. Such readers are added
-    /// singly, with a check of the other workers in between. Called by the monitor.
+    /// Returns false if it came from the reserve because no thread can be made. Such readers are
+    /// added singly, with a check of the other workers in between. Called by the monitor.
     @discardableResult
     private func addReader() -> Bool {
         if readers.wakeOne(leaving: ReaderPool.reserve) || startWorker() { return true }

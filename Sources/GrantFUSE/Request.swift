@@ -162,7 +162,7 @@ public struct Request: ~Copyable {
 
     /// Detaches the request from its worker, for a later reply by another thread.
     ///
-    /// nil if a revoker has answered it.
+    /// Returns nil if a revoker has answered it.
     public consuming func detach() -> DetachedRequest? {
         let (worker, raw, sequence, caller) = (worker, raw, sequence, caller)
         // Journaled before any other thread can answer it.

@@ -23,7 +23,7 @@ final class RequestJournal: @unchecked Sendable {
         page.pointee.journals_requests = 1
     }
 
-    /// Adds a request as the kernel wrote it. nil if the journal is full.
+    /// Adds a request as the kernel wrote it. Returns nil if the journal is full.
     ///
     /// A full journal is recorded, and no other daemon can take over then.
     ///

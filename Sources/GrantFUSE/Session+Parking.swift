@@ -29,7 +29,7 @@ struct ParkedRequests {
         return message
     }
 
-    /// Parks a request. False if there is no room.
+    /// Parks a request. Returns false if there is no room.
     ///
     /// A scope or a user may have no more than is left afterwards, so one alone can take half.
     /// Write-back (`isWriteBack`), which the kernel limits by itself, is exempt from shares,

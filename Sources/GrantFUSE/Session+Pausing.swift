@@ -9,8 +9,8 @@ extension Session {
     /// Stops every worker between two requests, and waits until all have stopped.
     ///
     /// Requests received but not started are kept for `endPause` or the next daemon (`unserved`).
-    /// False if a worker has not finished by `deadline` (`Clock.monotonic`, nanoseconds) because a
-    /// filesystem hangs. There is then no pause.
+    /// Returns false if a worker has not finished by `deadline` (`Clock.monotonic`, nanoseconds)
+    /// because a filesystem hangs. There is then no pause.
     ///
     /// A signal wakes workers that wait for a request. A worker that serves one never gets the
     /// signal, which would make its system call fail (EINTR). So the pause is announced first, and

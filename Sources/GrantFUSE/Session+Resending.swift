@@ -20,8 +20,8 @@ extension Session {
 
     /// Whether to serve a request that another daemon may have started.
     ///
-    /// False if it may have been executed and is not idempotent, and after several daemons died
-    /// with it.
+    /// Returns false if it may have been executed and is not idempotent, and after several daemons
+    /// died with it.
     @inline(never)
     func mayReplay(_ message: Message) -> Bool {
         guard let page = context.pointee.options.supervised else { return true }

@@ -5,7 +5,7 @@ import GrantSystem
 import Synchronization
 
 extension Session {
-    /// Starts a worker unless all slots are taken. False if it could not be started.
+    /// Starts a worker unless all slots are taken. Returns false if it could not be started.
     ///
     /// Locking: takes `slots` for a moment.
     @discardableResult

@@ -95,7 +95,7 @@ package final class ThreadPool: Sendable {
         }
     }
 
-    /// The next task for a thread that has none. nil if there was none for a while.
+    /// The next task for a thread that has none. Returns nil if there was none for a while.
     private func next() -> (@Sendable () -> Void)? {
         state.withLock { $0.idle += 1 }
         if !wakeup.wait(until: Clock.monotonic + Self.idleTimeout) {

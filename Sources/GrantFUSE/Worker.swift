@@ -48,7 +48,7 @@ public struct Worker: ~Copyable {
     /// The reply buffer: `Worker.bufferSize` bytes, page-aligned, touched only as far as used.
     public let buffer: UnsafeMutableRawPointer
 
-    /// The record of its request for the next daemon. nil if there is none.
+    /// The record of its request for the next daemon. It is nil if there is none.
     ///
     /// See `Session+Resending`.
     let record: UnsafeMutablePointer<clinux_request>?
@@ -88,7 +88,7 @@ public struct Worker: ~Copyable {
     /// The kernel drops them before and afterwards, so that mappings and other descriptors see the
     /// write: protocol 7.42, Linux 6.14.
     public var dropsCacheAtDirectWrites: Bool { context.pointee.kernelProtocol >= 42 }
-    /// The journal of parked requests. nil if there is none.
+    /// The journal of parked requests. It is nil if there is none.
     var journal: RequestJournal? { context.pointee.journal }
     /// Whether files opened past the cache can be mapped shared.
     public var mapsDirectly: Bool { context.pointee.mapsDirectly }

@@ -20,7 +20,7 @@ struct WorkerSlots {
     /// Including those being started.
     private var count: Int { limit - free.count }
 
-    /// Takes a slot for a new worker. nil if all are taken.
+    /// Takes a slot for a new worker. Returns nil if all are taken.
     mutating func take() -> Int? { free.popLast() }
 
     /// Frees the slot of a worker that has ended.
@@ -38,7 +38,7 @@ struct WorkerSlots {
         shortage = count - began >= Self.recoveryMargin ? nil : (began, count)
     }
 
-    /// The workers that are certain during a shortage. nil if there is none.
+    /// The workers that are certain during a shortage. It is nil if there is none.
     ///
     /// These are the current workers, and as many more as could be made since it began. A thread
     /// that another program releases, and that the next may take, does not end the shortage.

@@ -13,7 +13,7 @@ public struct DeclaredGrant: Sendable {
     public let coordination: Coordination
     /// Whether a granted file is shown in a directory of its own.
     public let asDirectory: Bool
-    /// The hosts that a grant of the fleet is for. Nil is all.
+    /// The hosts that a grant of the fleet is for, or nil for all hosts.
     public let hosts: String?
     /// The filesystem at whose root the path of a grant of the fleet begins. If it is nil, the path
     /// is that on the hosts.
@@ -30,7 +30,8 @@ public struct DeclaredGrants: Sendable {
 
     public init() {}
 
-    /// Parses a file and adds its grants. `.invalidFile`, with the line, for invalid TOML, an unknown key, or an invalid value.
+    /// Parses a file and adds its grants. Throws `.invalidFile`, with the line, for invalid TOML,
+    /// an unknown key, or an invalid value.
     ///
     /// - Parameters:
     /// file: the file's name in messages.

@@ -4,7 +4,7 @@ import GrantModel
 
 /// Converts times of a TOML document.
 enum GrantFileTime {
-    /// nil for years that `Instant` cannot represent.
+    /// Returns nil for years that `Instant` cannot represent.
     static func instant(_ time: ctoml_time) -> Instant? {
         guard (1678..<2262).contains(time.year) else { return nil }
         var fields = tm()

@@ -69,7 +69,8 @@ public struct GrantPolicy: Sendable {
     /// Makes a policy that lets only root grant anything.
     public init() {}
 
-    /// Parses a file and adds its rules. `.invalidFile`, with the line, for invalid TOML, an unknown key, or an invalid value.
+    /// Parses a file and adds its rules. Throws `.invalidFile`, with the line, for invalid TOML, an
+    /// unknown key, or an invalid value.
     ///
     /// - Parameters:
     ///   - file: the file's name in messages.

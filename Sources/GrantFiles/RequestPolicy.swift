@@ -12,8 +12,8 @@ public struct RequestPolicy: Sendable {
     /// Makes a policy that asks the person about every request.
     public init() {}
 
-    /// Parses a TOML file with `deny = ["~/.ssh"]` and `[[allow]]` tables of `path` and `access`. `.invalidFile`, with the line, for
-    /// anything else.
+    /// Parses a TOML file with `deny = ["~/.ssh"]` and `[[allow]]` tables of `path` and `access`.
+    /// Throws `.invalidFile`, with the line, for anything else.
     ///
     /// - Parameters:
     /// file: the file's name in messages.

@@ -25,7 +25,8 @@ public struct SandboxProfile: Sendable {
     /// The keys of the user's git configuration that the sandbox gets: `user.name`.
     public private(set) var gitValues: [String] = []
 
-    /// Parses a file. `.invalidFile`, with the line, for invalid TOML, an unknown key, or an invalid value.
+    /// Parses a file. Throws `.invalidFile`, with the line, for invalid TOML, an unknown key, or an
+    /// invalid value.
     ///
     /// - Parameters:
     /// file: the file's name in messages.

@@ -7,7 +7,8 @@ protocol TOMLReading {
 }
 
 extension TOMLReading {
-    /// Returns the items of a document. `.invalidFile`, with the line where it is known, for invalid TOML.
+    /// Returns the items of a document. Throws `.invalidFile`, with the line where it is known, for
+    /// invalid TOML.
     func items(of bytes: [UInt8]) throws(GrantError) -> [(key: String, value: TOMLValue)] {
         let document: TOMLValue
         do throws(TOMLValue.Failure) {

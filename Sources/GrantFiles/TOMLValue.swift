@@ -14,7 +14,7 @@ struct TOMLValue {
     }
 
     let kind: Kind
-    /// Counted from 1, or 0 where it is not known.
+    /// The line, counted from 1, or 0 if it is unknown.
     let line: Int
 
     /// A syntax error. The line is 0 where it is not known.

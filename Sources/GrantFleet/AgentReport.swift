@@ -7,7 +7,7 @@ import GrantSystem
 public struct AgentReport: Sendable, Equatable {
     /// The agent's pid.
     public var pid: Int64 = 0
-    /// By the realtime clock, in nanoseconds since 1970. 0 is never.
+    /// By the realtime clock, in nanoseconds since 1970. 0 means never.
     public var started: Int64 = 0
     public var renewed: Int64 = 0
     /// When the mounts last closed the fleet's grants because the lease was not renewed.
@@ -37,7 +37,7 @@ public struct AgentReport: Sendable, Equatable {
 
     static func path(in directory: String) -> String { directory + "/fleet-agent" }
 
-    /// nil if there is none, it is from another boot, or it is invalid.
+    /// The result is nil if there is none, it is from another boot, or it is invalid.
     public init?(in runDirectory: String) {
         guard let bytes = try? File.contents(of: Array(AgentReport.path(in: runDirectory).utf8)), bytes.count < 4_096 else { return nil }
         let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n").map { $0.split(separator: " ") }

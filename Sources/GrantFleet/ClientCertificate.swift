@@ -3,7 +3,7 @@ import GrantModel
 /// Checks client certificates. With authentication enabled, etcd's gateway answers no request that comes with a certificate whose
 /// subject has a common name.
 public enum ClientCertificate {
-    /// `.usage` if the first certificate of a PEM text has a common name, or is invalid.
+    /// Throws `.usage` if the first certificate of a PEM text has a common name, or is invalid.
     public static func check(_ pem: String) throws(GrantError) {
         guard let bytes = der(pem), let subject = subject(bytes) else {
             throw GrantError(.usage, "the client's certificate is none", cause: "it is no PEM text of one")
@@ -28,7 +28,8 @@ public enum ClientCertificate {
 
     /// Returns when the first certificate of a PEM text expires, or nil if the text is invalid.
     public static func expiry(_ pem: String) -> Instant? {
-        // Serial number, signature, issuer. Then the validity: notBefore, notAfter.
+        // The validity (notBefore, notAfter) follows the serial number, the signature and the
+        // issuer.
         guard let bytes = der(pem), let fields = fields(bytes), let validity = field(3, of: fields),
             let start = element(validity), let end = element(start.rest), let tag = start.rest.first
         else { return nil }

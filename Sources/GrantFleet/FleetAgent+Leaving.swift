@@ -8,7 +8,7 @@ extension FleetAgent {
     /// Takes this host out of its fleet. The fleet's grants are removed here. When all mounts have
     /// confirmed that, the lease is revoked, what the host has written to etcd is deleted, and the
     /// invitation removed. The rest is an administrator's to delete. Otherwise the invitation
-    /// stays, and so does the lease until it expires. `.alreadyExists` if an agent runs.
+    /// stays, and so does the lease until it expires. It throws `.alreadyExists` if an agent runs.
     public static func leave(_ store: GrantStore, probe: DirectoryProbe, timeout: Double) throws(GrantError) -> [GrantChange] {
         let place = store.directory + "/fleet/"
         guard access(place + "host.json", F_OK) == 0 else { throw GrantError(.notFound, "this host is in no fleet") }

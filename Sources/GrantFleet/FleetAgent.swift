@@ -90,8 +90,8 @@ public final class FleetAgent: @unchecked Sendable {
         var watermark: Int64 { confirmsEarly ? stored : min(unconfirmed.values.min() ?? stored, stored) }
     }
 
-    /// `.alreadyExists` if an agent runs for the same store, or `.notFound` if the host is in no
-    /// fleet.
+    /// Makes the agent. Throws `.alreadyExists` if an agent runs for the same store, or `.notFound`
+    /// if the host is in no fleet.
     public init(
         store: GrantStore, probe: DirectoryProbe, version: String, log: @escaping @Sendable (SystemLog.Level, String) -> Void
     ) throws(GrantError) {
@@ -125,7 +125,7 @@ public final class FleetAgent: @unchecked Sendable {
         shareLease()
     }
 
-    /// Runs until `end` is called. `ready`: called once after the first try of a renewal,
+    /// Runs until `end` is called. `ready` is called once after the first try of a renewal,
     /// successful or not.
     public func run(ready: () -> Void) throws(GrantError) {
         do throws(Errno) {

@@ -13,7 +13,8 @@ public struct FleetCredentials: Sendable, Equatable {
     /// The path of the credentials in a store, as `grantfs fleet join` and `init` write them.
     public static func place(host: Bool, store: String) -> String { "\(store)/fleet/\(host ? "host" : "administrator").json" }
 
-    /// `.notFound`, or `.permission` if others may read it, or `.invalidFile` if it is invalid.
+    /// Reads credentials from a file. Throws `.notFound`, `.permission` if others may read it, or
+    /// `.invalidFile` if it is invalid.
     public init(file: String) throws(GrantError) {
         try EtcdClient.load()
         let bytes: [UInt8]
@@ -77,9 +78,10 @@ public enum PrivateFile {
         return try File.contents(of: Array("/proc/self/fd/\(descriptor.number)".utf8))
     }
 
-    /// The contents of a private key's file. It has to be this user's or root's, and unreadable for
-    /// others. A group may read it if it is root's, as with Debian's ssl-cert. `.permission` with
-    /// advice, `.system`.
+    /// Returns the contents of a private key's file. It must be this user's or root's, and
+    /// unreadable for others. A group may read it if it is root's, as with Debian's ssl-cert.
+    /// Otherwise it throws `.permission` with advice. It throws `.system` if the file cannot be
+    /// read.
     public static func key(_ path: [UInt8]) throws(GrantError) -> [UInt8] {
         let name = String(decoding: path, as: UTF8.self)
         var status = stat()

@@ -8,7 +8,8 @@ public struct FleetGrant: Sendable, Equatable {
     public let id: GrantID
     public var view: ViewName
     public var name: GrantName
-    /// The path of the directory on every host. With `filesystem`, from the root of that on.
+    /// The path of the directory on every host. With `filesystem`, it begins at the root of that
+    /// filesystem.
     public let path: String
     /// The filesystem on which it lies, wherever that is mounted.
     public let filesystem: FilesystemName?
@@ -25,7 +26,7 @@ public struct FleetGrant: Sendable, Equatable {
     public let created: Instant
     /// The user that changed it last, for people, or empty if the program named none.
     public var by = ""
-    /// The revision of its last change. 0 before it is written.
+    /// The revision of its last change, or 0 before it is written.
     public var revision: Int64 = 0
 
     public init(
@@ -39,7 +40,8 @@ public struct FleetGrant: Sendable, Equatable {
         (self.hosts, self.created) = (hosts, created)
     }
 
-    /// The directory on its filesystem, or nil for one that is named by its path on the hosts.
+    /// The directory on its filesystem, or nil for a directory that is named by its path on the
+    /// hosts.
     public var shared: SharedDirectory? { filesystem.map { SharedDirectory(filesystem: $0, path: path, identity: identity) } }
 
     /// Whether the other grant names the same directory in the same way. What the directory is may be known of one alone.

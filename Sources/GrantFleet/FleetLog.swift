@@ -48,7 +48,7 @@ public enum FleetEvent: Sendable {
     case live(host: String)
     /// The host's lease has ended, and with it all that it served of the fleet.
     case gone(host: String)
-    /// The host cannot apply a grant, for this reason. Nil means that it can again.
+    /// The host cannot apply a grant, for this reason. Without a reason it can again.
     case problem(host: String, grant: String, String?)
     /// etcd has compacted the requested revisions.
     case missed
@@ -85,8 +85,8 @@ extension FleetStore {
         return (found.entries.flatMap { FleetLogEntry.all($0) }, found.revision)
     }
 
-    /// Reports events after a revision, for ever. It waits for a server that does not answer.
-    /// `isLog`: only entries of the log.
+    /// Reports events after a revision, without an end. It waits for a server that does not answer.
+    /// With `isLog`, it reports only entries of the log.
     public func follow(after revision: Int64, isLog: Bool, each: @escaping (FleetEvent) -> Void) throws(GrantError) -> Never {
         var next = revision + 1
         var problems = Dictionary(try hosts().hosts.map { ($0.id, $0.problems) }, uniquingKeysWith: { first, _ in first })

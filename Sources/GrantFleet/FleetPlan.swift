@@ -44,8 +44,9 @@ public struct FleetPlan: Sendable {
     /// Sorted by view and name.
     public let steps: [Step]
 
-    /// `declared`: grants with the location of their declaration. `known`: the fleet's grants. A revoked or expired grant stays so,
-    /// unless `restores`, as for one machine. `.invalidFile` if two have the same name.
+    /// `declared`: grants with the location of their declaration. `known`: the fleet's grants. A
+    /// revoked or expired grant stays so, unless `restores`, as for one machine. Throws
+    /// `.invalidFile` if two have the same name.
     public init(
         _ declared: [(grant: FleetGrant, place: String)], views: Set<ViewName>, known: [FleetGrant], restores: Bool, now: Instant
     ) throws(GrantError) {

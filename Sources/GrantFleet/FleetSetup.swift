@@ -5,8 +5,8 @@ import GrantSystem
 public enum FleetSetup {
     /// Creates a fleet in the etcd of `settings`. If authentication is disabled there, etcd's user
     /// root gets a password and it is enabled. Otherwise `settings` must name a user with the role
-    /// root. `keep` is called with the administrator's credentials before they are needed.
-    /// `.alreadyExists` if etcd has a fleet.
+    /// root. `keep` is called with the administrator's credentials before they are needed. It
+    /// throws `.alreadyExists` if etcd has a fleet.
     public static func make(
         _ settings: EtcdSettings, lease: Int64, keep: (FleetCredentials) throws(GrantError) -> Void
     ) throws(GrantError) {
@@ -129,9 +129,9 @@ public enum FleetSetup {
 
     /// Takes a host out of the fleet. Its credentials become invalid, so its agent cannot renew its
     /// lease. Revocations wait for the lease as long as it exists. Everything else that the host
-    /// has written is deleted. `.notFound`, or `.storeFull` when etcd's database is full. In the
-    /// second case the credentials are invalid and the host's keys are deleted, except the key of
-    /// its agent. Once there is room, the host must be taken out again.
+    /// has written is deleted. It throws `.notFound`, or `.storeFull` if etcd's database is full.
+    /// In the second case the credentials are invalid and the host's keys are deleted, except the
+    /// key of its agent. Once there is room, the host must be taken out again.
     ///
     /// Returns the serial number of the host's certificate, which etcd accepts until it expires or
     /// the authority revokes it, or nil if the host had none.

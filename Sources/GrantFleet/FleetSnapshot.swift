@@ -37,7 +37,7 @@ public struct FleetSnapshot: Sendable {
         (self.lease, self.time, self.left) = (lease, time, left)
     }
 
-    /// nil if the grant does not concern the host.
+    /// Returns nil if the grant does not concern the host.
     public func status(of host: FleetHost, for grant: FleetGrant) -> HostStatus? {
         guard host.isConcerned(by: grant) else { return nil }
         if host.lease == nil { return .gone }
@@ -69,7 +69,7 @@ extension FleetStore {
         let bare = FleetSnapshot(hosts: hosts, grants: grants, invalidEntries: invalidEntries, revision: revision, lease: lease, time: now)
         let live = hosts.filter { $0.lease != nil }
         let lagging = Set(live.filter { bare.isLagging($0) }.map(\.id))
-        // Each is a request. In a large fleet only the hosts matter that delay something.
+        // Each lease is a request. In a large fleet only the hosts matter that delay something.
         let asked = live.count <= leases ? live : live.filter { lagging.contains($0.id) }
         let left = timeLeft(of: Array(asked.prefix(leases)))
         return FleetSnapshot(
@@ -105,7 +105,7 @@ extension FleetGrant {
         return grant
     }
 
-    /// The grant, restored. Unchanged if it is active.
+    /// Returns the restored grant, or the grant itself if it is active.
     public func restored(at now: Instant) -> FleetGrant {
         var grant = self
         guard state(at: now) != .active else { return grant }
@@ -115,8 +115,8 @@ extension FleetGrant {
         return grant
     }
 
-    /// The grant, restored, for a caller that has read it at a revision. `.unconfirmed` if it has
-    /// changed since, or there is nothing to restore.
+    /// Returns the restored grant to a caller that has read it at a revision. Throws `.unconfirmed`
+    /// if it has changed since, or is active.
     public func restored(at now: Instant, seen: Int64) throws(GrantError) -> FleetGrant {
         let cause =
             revision != seen ? "somebody has changed it since it was looked at" : state(at: now) == .active ? "it is active already" : nil

@@ -43,7 +43,8 @@ extension EtcdClient {
         return alarms.compactMap { $0["alarm"]?.string }
     }
 
-    /// Whether two members have different data at one revision. False if that is not known: only etcd's user root may ask.
+    /// Whether two members have different data at one revision. Returns false if that is not known:
+    /// only etcd's user root may ask.
     func membersDiffer() -> Bool {
         guard let revision = try? read(FleetKeys.format).revision else { return false }
         var hashes: [Int64: Int64] = [:]

@@ -144,8 +144,8 @@ extension FleetStore {
     }
 
     /// Returns the remaining seconds of the hosts' leases, by host. A host is missing if its lease
-    /// has ended, or that is unknown. Only a missing key proves that the lease has ended. Asks no
-    /// more once no endpoint answers.
+    /// has ended, or that is unknown. Only a missing key proves that the lease has ended. It stops
+    /// asking once no endpoint answers.
     public func timeLeft(of hosts: [FleetHost]) -> [String: Int64] {
         var result: [String: Int64] = [:]
         for host in hosts {
@@ -163,9 +163,16 @@ extension FleetStore {
     private static let longestWatch = 5_000
 
     /// Waits until each host concerned has confirmed or its lease has ended, at most `timeout`
-    /// seconds. `progress`: how many of how many are done. `seen`: called with the hosts' answers
-    /// each time one is done, without the end of the others' leases. `.unconfirmed` if the hosts
-    /// cannot be read within that time: the change is recorded nevertheless.
+    /// seconds.
+    ///
+    /// - Parameters:
+    ///   - outcome: The recorded change.
+    ///   - timeout: The longest wait, in seconds.
+    ///   - progress: Gets how many of how many hosts are done.
+    ///   - seen: Gets the hosts' answers each time a host is done, without the end of the others'
+    ///     leases.
+    /// - Throws: `.unconfirmed` if the hosts cannot be read within that time. The change is
+    ///   recorded nevertheless.
     public func awaitHosts(
         _ outcome: Outcome, timeout: Double, progress: (@Sendable (Int, Int) -> Void)? = nil,
         seen: (@Sendable ([FleetChange]) -> Void)? = nil

@@ -7,7 +7,7 @@ import GrantSystem
 public final class FleetStore: Sendable {
     public let client: EtcdClient
     let actor: Actor
-    /// Where the next command finds which hosts are silent. Nil is nowhere.
+    /// The file in which the next command finds the silent hosts, or nil if nothing is recorded.
     let silenceFile: String?
     /// Tells the administrator about findings and actions beside the command.
     let note: @Sendable (String) -> Void
@@ -34,8 +34,8 @@ public final class FleetStore: Sendable {
         }
     }
 
-    /// As `mapping`, for a request that changes something. `unknown`: the error if etcd may have
-    /// executed it without an answer.
+    /// Does the same as `mapping`, for a request that changes something. `unknown` is the error if
+    /// etcd may have executed it without an answer.
     static func writing<Result>(
         _ what: String, unknown: String, _ body: () throws(EtcdFailure) -> Result
     ) throws(GrantError) -> Result {
@@ -77,7 +77,8 @@ public final class FleetStore: Sendable {
         return (grants, invalidEntries)
     }
 
-    /// Writes a new grant, and returns it with its revision. `.alreadyExists` if the view has one of that name.
+    /// Writes a new grant, and returns it with its revision. Throws `.alreadyExists` if the view
+    /// has one of that name.
     public func create(_ grant: FleetGrant) throws(GrantError) -> FleetGrant {
         var grant = grant
         grant.by = changer
@@ -117,8 +118,8 @@ public final class FleetStore: Sendable {
         public init(grants: [FleetGrant], revision: Int64) { (self.grants, self.revision) = (grants, revision) }
     }
 
-    /// Changes grants by `transform`, which is called again for those that were changed meanwhile. Unchanged ones are written only if
-    /// `withdraws`. `.notFound` if one does not exist.
+    /// Changes grants by `transform`, which is called again for those that were changed meanwhile.
+    /// Unchanged ones are written only if `withdraws`. Throws `.notFound` if one does not exist.
     ///
     /// `withdraws`: the grants are revoked. If etcd's database is full they are deleted instead, which still works.
     public func change(

@@ -16,8 +16,8 @@ public struct HostSelector: Sendable, Equatable, CustomStringConvertible {
 
     private init(terms: [Term]) { self.terms = terms }
 
-    /// `.usage` if the text is invalid, or has no positive term: then only `all` makes the grant
-    /// readable by all hosts.
+    /// Parses a selector. Throws `.usage` if the text is invalid, or has no positive term: then
+    /// only `all` makes the grant readable by all hosts.
     public init(_ text: String) throws(GrantError) {
         if text == "all" || text.isEmpty {
             self = .all

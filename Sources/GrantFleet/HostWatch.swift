@@ -8,7 +8,7 @@ final class HostWatch {
     private let start: Int64
     private var settled: [String: (state: HostConfirmation.State, milliseconds: Double)] = [:]
     private let concerned: Set<String>
-    /// nil if hosts announce nothing now, because the change signal is missing.
+    /// It is nil if hosts announce nothing now, because the change signal is missing.
     private var silence: HostSilence?
 
     init(_ hosts: [FleetHost], _ outcome: FleetStore.Outcome, since start: Int64) {
@@ -78,7 +78,7 @@ final class HostWatch {
         }
     }
 
-    /// Takes a silent host for fenced if its keys were deleted, otherwise it has written something
+    /// Counts a silent host as fenced if its keys were deleted. Otherwise it has written something
     /// meanwhile.
     func end(_ id: String, _ isDeleted: Bool) {
         silence?.forget(id)

@@ -71,8 +71,8 @@ final class Changes: Sendable {
     var version: Int { shared.withLock { $0.version } }
     var json: JSONValue { .array(shared.withLock { $0.changes }.map(\.json)) }
 
-    /// Starts a change and returns its number, or nil if there are too many. `seen`: the revision
-    /// that the user has looked at. A grant is restored as it was then, or not at all.
+    /// Starts a change and returns its number, or nil if there are too many. `seen` is the revision
+    /// that the user has looked at: a grant is restored as it was then, or not at all.
     func begin(_ kind: Kind, _ grant: FleetGrant, seen: Int64, who: String, from peer: String) -> Int? {
         let number = shared.withLock { shared -> Int? in
             // A recorded change waits only for hosts, and a host that does not answer must not block the next revocation.

@@ -38,7 +38,8 @@ public final class FleetConsole: Sendable {
     private let log: @Sendable (String) -> Void
 
     /// Starts listening without answering. `connect` connects a user to the fleet. `log` may block
-    /// on its reader. `.usage` if it would be open to others, `.system` if the port is taken.
+    /// on its reader. It throws `.usage` if the console would be open to others, and `.system` if
+    /// the port is taken.
     public init(
         _ settings: ConsoleSettings, connect: @escaping @Sendable (_ who: String) throws(GrantError) -> FleetStore,
         log: @escaping @Sendable (String) -> Void

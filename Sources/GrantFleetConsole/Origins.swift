@@ -18,7 +18,7 @@ struct Origins: Sendable {
         return names.contains(name)
     }
 
-    /// Parses `NAME`, `NAME:PORT`, `[ADDRESS]:PORT`, or nil for anything else.
+    /// Parses `NAME`, `NAME:PORT` or `[ADDRESS]:PORT`. The result is nil for other text.
     static func name(in host: String) -> String? {
         let text = host.lowercased()
         let isAddress = text.hasPrefix("[")
@@ -29,10 +29,10 @@ struct Origins: Sendable {
         return String(name)
     }
 
-    /// The port in a Host header, or nil if it has none.
+    /// Returns the port in a Host header, or nil if it has none.
     static func port(in host: String) -> UInt16? {
         guard name(in: host) != nil, let colon = host.lastIndex(of: ":") else { return nil }
-        // nil for text in brackets.
+        // The result is nil for text in brackets.
         return UInt16(host[host.index(after: colon)...])
     }
 

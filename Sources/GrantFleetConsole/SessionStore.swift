@@ -38,7 +38,7 @@ final class SessionStore: Sendable {
         return difference == 0
     }
 
-    /// Starts a session if the token is right, otherwise returns nil.
+    /// Starts a session if the token is right. Otherwise it returns nil.
     func logIn(token given: String, who: String, host: String) -> (cookie: String, key: String)? {
         if let token, !SessionStore.isSame(Array(given.utf8), token) { return nil }
         let (cookie, key) = (FleetCredentials.password(), FleetCredentials.password())

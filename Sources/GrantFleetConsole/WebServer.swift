@@ -48,7 +48,7 @@ struct WebRequest {
         return values
     }
 
-    /// nil if it is missing or ambiguous.
+    /// Returns nil if it is missing or ambiguous.
     func only(_ kind: Kind, _ name: String) -> String? {
         let values = values(kind, name)
         return values.count == 1 ? values[0] : nil
@@ -96,7 +96,7 @@ final class WebServer {
         }
     }
 
-    /// The texts are PEM. `answer` must not block. `.system` if it does not start.
+    /// The texts are PEM. `answer` must not block. Throws `.system` if it does not start.
     init(
         _ place: ListeningSocket, certificate: String?, key: String?, authorities: String?, limits: Limits,
         answer: @escaping @Sendable (WebRequest) -> WebReply

@@ -42,7 +42,7 @@ extension BookmarkData {
     /// Detects damage. Forgeries are kept out by the seal.
     private static let checksum = SipHash(key0: 0x6772_616e_7466_7320, key1: 0x7572_6c62_6f6f_6b73)
 
-    /// `seal`: computes the store's seal over the bytes of a bookmark with a grant.
+    /// `seal` computes the store's seal over the bytes of a bookmark with a grant.
     func encoded(seal: ([UInt8]) -> UInt64) -> [UInt8] {
         var writer = BinaryWriter()
         writer.write(path)
@@ -74,7 +74,7 @@ extension BookmarkData {
     }
 
     /// Decodes arbitrary bytes. Anything but exactly one whole bookmark is `.invalidBookmark`. The
-    /// store has to verify `seal` over `sealed`, or nil for a bookmark without a grant.
+    /// store must verify `seal` over `sealed`. `seal` is nil for a bookmark without a grant.
     static func decoded(_ bytes: [UInt8]) throws(GrantError) -> (data: BookmarkData, sealed: [UInt8], seal: UInt64?) {
         let header = magic.count + 2
         guard bytes.count >= header + 8, bytes.starts(with: magic) else { throw invalid("it is not a bookmark") }

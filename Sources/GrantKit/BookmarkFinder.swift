@@ -19,9 +19,11 @@ enum BookmarkFinder {
         let isInMount: Bool
     }
 
-    /// Resolves a bookmark. Throws `.invalidBookmark`, `.ambiguous` and the store's errors.
-    /// `.permission` for a grant that is revoked, expired or removed, and for an item that has left
-    /// it. `.notFound` for a missing or replaced item.
+    /// Resolves a bookmark.
+    ///
+    /// - Throws: `.invalidBookmark`, `.ambiguous` and the store's errors. It throws `.permission`
+    ///   for a grant that is revoked, expired or removed and for an item that has left it. It
+    ///   throws `.notFound` for a missing or replaced item.
     static func find(_ bytes: [UInt8], in environment: GrantEnvironment) throws(GrantError) -> Found {
         let (data, sealed, seal) = try BookmarkData.decoded(bytes)
         switch data.route {
@@ -73,7 +75,7 @@ enum BookmarkFinder {
         return Found(path: path, isDirectory: data.isDirectory, isStale: isStale, grant: grant, isInMount: isInMount)
     }
 
-    /// Finds the directory of a grant. Errors as for a bookmark with that grant.
+    /// Finds the directory of a grant. The errors are those of a bookmark with that grant.
     static func find(
         _ grant: Grant, _ administrator: GrantAdministrator, _ environment: GrantEnvironment
     ) throws(GrantError) -> Found {
@@ -83,8 +85,8 @@ enum BookmarkFinder {
         return Found(path: path, isDirectory: true, isStale: false, grant: grant, isInMount: isInMount)
     }
 
-    /// Finds the path through the oldest mount that shows the grant and that this process can use,
-    /// otherwise the one on the host.
+    /// Finds the path through the oldest mount that shows the grant and that this process can use.
+    /// Without such a mount it returns the path on the host, unless `usesMountsOnly` is set.
     private static func route(
         to inside: [UInt8], in directory: [UInt8], of grant: Grant, _ administrator: GrantAdministrator, _ environment: GrantEnvironment
     ) throws(GrantError) -> (path: [UInt8], isInMount: Bool) {

@@ -11,13 +11,15 @@ enum BookmarkMaker {
     /// What a bookmark records besides its item.
     enum Scope {
         case none
-        /// The grant that leads to the item, or an error if there is none.
+        /// The grant that leads to the item. Without one, no bookmark is made.
         case required
-        /// The same. In a mount whose store this process cannot read, the mount.
+        /// The grant that leads to the item. If it cannot be recorded for an item in a mount, the
+        /// bookmark records the names in the view.
         case whereKnown
     }
 
-    /// Makes a bookmark. `.notFound`, `.permission` (the item's own, or no active grant), `.usage`, and the store's errors.
+    /// Makes a bookmark. Throws `.notFound`, `.permission` (the item's own, or no active grant),
+    /// `.usage`, and the store's errors.
     static func data(of url: URL, scope: Scope, in environment: GrantEnvironment) throws(GrantError) -> [UInt8] {
         let path = try FilePath.canonical(url)
         let isDirectory = try look(path).isDirectory

@@ -11,8 +11,8 @@ extension CocoaError {
     /// | `fileReadNoSuchFile` (making), `fileNoSuchFile` (finding) | The item or its directory is missing or replaced, or its volume is not mounted. |
     /// | `fileReadCorruptFile` | The data is not a bookmark, or is damaged, newer, or of another store. |
     /// | `fileReadUnsupportedScheme` | It is not the URL of a file. |
-    /// | `featureUnsupported` | An option cannot be kept here. |
-    /// | `fileReadUnknown` | The store cannot be read, several directories could be meant, or anything else. |
+    /// | `featureUnsupported` | An option is not supported here. |
+    /// | `fileReadUnknown` | The store cannot be read, several directories could be meant, or another error occurred. |
     init(_ error: GrantError, url: URL? = nil, isMaking: Bool = false) {
         var info = CocoaErrorText(error).userInfo(underlying: error)
         info[NSDebugDescriptionErrorKey] = error.description

@@ -11,7 +11,7 @@ import GrantSystem
 /// ```
 ///
 /// An error of `work` is the failure of its `Result`. A thrown error says why there was no claim.
-/// It blocks no thread of Swift's own.
+/// The wait blocks no thread of Swift's own.
 ///
 /// What `work` coordinates itself, in its own task, fails with `.deadlock` where it would wait for the claim under which it runs. Another
 /// task waits: `work` must not wait for one that wants the same item.
@@ -29,12 +29,20 @@ public enum CoordinatedFiles {
         public init(_ identifier: String) { self.identifier = identifier }
     }
 
-    /// Reads one item. `work` gets its present URL, and runs while it is claimed.
+    /// Reads one item while it is claimed.
     ///
     /// With `.forUploading`, `work` gets a snapshot, while the item is free again. The snapshot is removed when `work` returns, unless
     /// it was moved elsewhere. If it cannot be made, the result's failure is a `CocoaError`.
     ///
-    /// Errors: `.cancelled` with its task, `.revoked`, `.timedOut` after `timeout`, `.deadlock`, `.daemonDied`, `.failed`.
+    /// - Parameters:
+    ///   - url: The item, in a mount or on the host.
+    ///   - options: The purpose of the read.
+    ///   - purpose: Identifies the part of the program that reads.
+    ///   - timeout: The longest wait for the claim. The wait has no limit if it is nil.
+    ///   - work: Gets the item's present URL, and runs while the item is claimed.
+    /// - Returns: The result of `work`.
+    /// - Throws: `.cancelled` with its task, `.revoked`, `.timedOut` after `timeout`, `.deadlock`,
+    ///   `.daemonDied` or `.failed`.
     public static func read<Value: Sendable>(
         _ url: URL, options: NSFileCoordinator.ReadingOptions = [], purpose: Purpose = Purpose(), timeout: Duration? = nil,
         _ work: @Sendable (URL) async throws -> Value
@@ -57,7 +65,7 @@ public enum CoordinatedFiles {
         }
     }
 
-    /// Writes one item, which need not exist yet, otherwise as `read`.
+    /// Writes one item, which need not exist yet. Parameters and errors are those of `read`.
     public static func write<Value: Sendable>(
         _ url: URL, options: NSFileCoordinator.WritingOptions = [], purpose: Purpose = Purpose(), timeout: Duration? = nil,
         _ work: @Sendable (URL) async throws -> Value
@@ -65,8 +73,15 @@ public enum CoordinatedFiles {
         try await claim([.writingIntent(with: url, options: options)], purpose: purpose, timeout: timeout) { try await work($0[0]) }
     }
 
-    /// Claims several items together, so that two who want the same ones do not wait for each other. `work` gets their present URLs, in
-    /// order.
+    /// Claims several items together, so that two claimants of the same items do not wait for each
+    /// other. Errors are those of `read`.
+    ///
+    /// - Parameters:
+    ///   - intents: The items, and the kind of access to each.
+    ///   - purpose: Identifies the part of the program that claims.
+    ///   - timeout: The longest wait for the claim. The wait has no limit if it is nil.
+    ///   - work: Gets the present URLs of the items, in order.
+    /// - Returns: The result of `work`.
     public static func claim<Value: Sendable>(
         _ intents: [NSFileAccessIntent], purpose: Purpose = Purpose(), timeout: Duration? = nil,
         _ work: @Sendable ([URL]) async throws -> Value

@@ -32,7 +32,8 @@ enum CurrentMounts {
 
     private static let state = Lock(State())
 
-    /// Returns the mounts, and a number that is another one after each change. `.system` if they cannot be read.
+    /// Returns the mounts, and a number that is another one after each change. Throws `.system` if
+    /// they cannot be read.
     static func current() throws(GrantError) -> (table: MountTable, generation: UInt64) {
         do throws(Errno) {
             return try state.withLock { state throws(Errno) in

@@ -10,7 +10,7 @@ public struct DirectoryBookmark: Sendable, Hashable, Codable {
 
     /// The result of resolving a bookmark.
     public struct Resolution: Sendable {
-        /// The URL in a mount of the grant's view, if one shows it, otherwise the item's own.
+        /// The URL in a mount of the grant's view, or the item's own if no mount shows it.
         public let url: URL
         /// Whether the item was moved. A new bookmark made from `url` is current again.
         public let isStale: Bool
@@ -20,20 +20,30 @@ public struct DirectoryBookmark: Sendable, Hashable, Codable {
         public let isInMount: Bool
     }
 
-    /// Takes stored data. `.invalidBookmark` if it is invalid. It is not resolved.
+    /// Takes stored data without resolving it.
+    ///
+    /// - Throws: `.invalidBookmark` if the data is invalid.
     public init(data: Data) throws(GrantError) {
         _ = try BookmarkData.decoded(Array(data))
         self.data = data
     }
 
-    /// Bookmarks the item at the URL: through its active grant or, with `isScoped` false, by its identity alone. Errors as for
-    /// `URL.bookmarkData`.
+    /// Bookmarks the item at the URL.
+    ///
+    /// - Parameters:
+    ///   - url: A file or directory, in a mount or on the host.
+    ///   - isScoped: Whether the bookmark leads through the active grant. Otherwise it has no
+    ///     grant.
+    /// - Throws: `.notFound`, `.permission` (the item's own, or no active grant), `.usage`, and the
+    ///   store's errors.
     public init(of url: URL, isScoped: Bool = true) throws(GrantError) {
         data = Data(try BookmarkMaker.data(of: url, scope: isScoped ? .required : .none, in: .current))
     }
 
-    /// Resolves the bookmark. Errors as for `URL(resolvingBookmarkData:)`: `.permission` for a withdrawn grant, `.notFound`,
-    /// `.invalidBookmark`, `.ambiguous`.
+    /// Resolves the bookmark.
+    ///
+    /// - Throws: `.permission` for a withdrawn grant, `.notFound`, `.invalidBookmark`,
+    ///   `.ambiguous`, and the store's errors.
     public func resolve() throws(GrantError) -> Resolution {
         let found = try BookmarkFinder.find(Array(data), in: .current)
         return Resolution(

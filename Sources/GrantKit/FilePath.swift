@@ -6,8 +6,8 @@ import GrantSystem
 
 /// Conversions between URLs and the kernel's paths.
 enum FilePath {
-    /// Returns the absolute path. `.`, `..` and links are kept. `.usage` if it is not a file URL.
-    /// (Foundation's URLs are text: they cannot hold a name that is not UTF-8.)
+    /// Returns the absolute path. `.`, `..` and links are kept. Throws `.usage` if it is not a file
+    /// URL. (Foundation's URLs are text: they cannot hold a name that is not UTF-8.)
     static func bytes(_ url: URL) throws(GrantError) -> [UInt8] {
         guard url.isFileURL else {
             throw GrantError(.usage, "“\(url.absoluteString)” cannot be used", cause: "it is not the URL of a file")
@@ -48,8 +48,8 @@ enum FilePath {
         withCString(path) { URL(fileURLWithFileSystemRepresentation: $0, isDirectory: isDirectory, relativeTo: nil) }
     }
 
-    /// Returns the names of `path` below `directory`, joined by `/`, or empty for the directory
-    /// itself, nil if it is elsewhere. Both are absolute and canonical.
+    /// Returns the names of `path` below `directory`, joined by `/`. The result is empty for the
+    /// directory itself, and nil if `path` is elsewhere. Both are absolute and canonical.
     static func below(_ directory: [UInt8], _ path: [UInt8]) -> [UInt8]? {
         guard MountTable.path(path, isAtOrBelow: directory) else { return nil }
         return Array(path.dropFirst(directory.count).drop { $0 == UInt8(ascii: "/") })

@@ -18,7 +18,7 @@ import GrantStore
 /// Tasks inherit it. Your own threads and operation queues do not. Apple has no counterpart,
 /// because the system has only one store.
 public struct GrantEnvironment: Sendable {
-    /// The directory of the store, absolute, or nil for the commands' store.
+    /// The absolute path of the store's directory, or nil for the commands' store.
     public var store: String?
     /// How directories are looked up. `.inProcess` blocks as long as a filesystem takes to answer.
     public var probe: DirectoryProbe
@@ -38,8 +38,9 @@ public struct GrantEnvironment: Sendable {
     /// The environment of this task.
     @TaskLocal public static var current = GrantEnvironment()
 
-    /// Opens the store, which stays open in this process. With `create`, a missing store is made. Errors: those of `GrantStore.init`,
-    /// except that a missing store is `.storeUnavailable`: it says nothing about a directory. `.usage` for an invalid path.
+    /// Opens the store, which stays open in this process. With `create`, a missing store is made.
+    /// Throws the errors of `GrantStore.init`, and `.usage` for an invalid path. A missing store is
+    /// `.storeUnavailable`, since it says nothing about a directory.
     public func administrator(create: Bool = false) throws(GrantError) -> GrantAdministrator {
         let directory = try storeDirectory()
         do throws(GrantError) {

@@ -9,8 +9,8 @@ import GrantModel
 public struct GrantedDirectory: Sendable, Identifiable {
     /// The record, as of when this value was made.
     public let grant: Grant
-    /// The URL in a mount of the grant's view, if one shows it to this process, otherwise the
-    /// directory's own.
+    /// The URL in a mount of the grant's view, or the directory's own if no mount shows it to this
+    /// process.
     public let url: URL
     /// Whether a revocation affects users of `url`.
     public let isInMount: Bool
@@ -21,9 +21,16 @@ public struct GrantedDirectory: Sendable, Identifiable {
     /// Grants a directory, as `grantfs grant` does: durable when it returns, and shown in every mount of the view. A missing store is
     /// made.
     ///
-    /// `document`: the form in which a file is shown. Nil refuses files.
+    /// - Parameters:
+    ///   - directory: The directory, or a file if `document` is given.
+    ///   - view: The view that shows it.
+    ///   - name: The name in the view. The default is the name of the directory.
+    ///   - access: The operations that programs may use.
+    ///   - expires: The end of the grant, or nil if it has no end.
+    ///   - document: The form in which a file is shown. Files are refused if it is nil.
     ///
-    /// `.invalidDirectory`, `.alreadyExists` if the name is taken in the view, `.usage` for an invalid name.
+    /// - Throws: `.invalidDirectory`, `.alreadyExists` if the name is taken in the view, or
+    ///   `.usage` for an invalid name.
     public static func grant(
         _ directory: URL, to view: ViewName = .standard, name: String? = nil, access: GrantAccess = .readWrite, expires: Date? = nil,
         document: GrantedFileForm? = nil
@@ -46,7 +53,10 @@ public struct GrantedDirectory: Sendable, Identifiable {
         return try GrantedDirectory(change.grant, administrator, environment)
     }
 
-    /// Finds the grant that leads to a URL, in a mount or on the host. `.permission` if none is active, `.notFound`.
+    /// Finds the grant that leads to a URL, in a mount or on the host.
+    ///
+    /// - Parameter url: A URL of the directory, or of an item in it.
+    /// - Throws: `.permission` if no active grant leads there, or `.notFound`.
     public init(containing url: URL) throws(GrantError) {
         let environment = GrantEnvironment.current
         let administrator = try environment.administrator()
@@ -88,8 +98,12 @@ public struct GrantedDirectory: Sendable, Identifiable {
     /// Makes a bookmark through the grant.
     public func bookmark() throws(GrantError) -> DirectoryBookmark { try DirectoryBookmark(of: url) }
 
-    /// Runs `body` with the URL while access is started. `.permission` if access cannot be started,
-    /// because the grant was withdrawn meanwhile. Rethrows errors of `body`.
+    /// Runs `body` with the URL while access is started.
+    ///
+    /// - Parameter body: Gets the URL.
+    /// - Returns: The result of `body`.
+    /// - Throws: `.permission` if access cannot be started, because the grant was withdrawn
+    ///   meanwhile, and errors of `body`.
     public func withAccess<Result>(_ body: (URL) throws -> Result) throws -> Result {
         try start()
         defer { url.stopAccessingSecurityScopedResource() }
@@ -110,15 +124,18 @@ public struct GrantedDirectory: Sendable, Identifiable {
         throw GrantError(.permission, "“\(url.path)” cannot be used", cause: "the grant “\(grant.name)” leads there no more")
     }
 
-    /// Revokes the grant: on disk, then in every mount, as `grantfs revoke` does. `.unconfirmed` if it is recorded but some mount has
-    /// not confirmed.
+    /// Revokes the grant: on disk, then in every mount, as `grantfs revoke` does.
+    ///
+    /// - Throws: `.unconfirmed` if it is recorded but some mount has not confirmed.
     public func revoke() throws(GrantError) {
         let administrator = try GrantEnvironment.current.administrator()
         try confirm(try administrator.revoke([grant]), "the withdrawal")
     }
 
-    /// Makes the revoked or expired grant active again, as `grantfs restore` does. Errors as for
-    /// `grant`. `.unconfirmed` as for `revoke`.
+    /// Makes the revoked or expired grant active again, as `grantfs restore` does.
+    ///
+    /// - Returns: The directory with the changed record.
+    /// - Throws: The errors of `grant`, and `.unconfirmed` as `revoke` does.
     public func restore() throws(GrantError) -> GrantedDirectory {
         let environment = GrantEnvironment.current
         let administrator = try environment.administrator()

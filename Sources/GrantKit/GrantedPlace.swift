@@ -23,8 +23,8 @@ struct ViewPlace: Equatable {
         return mount.root.dropFirst().elementsEqual(name) ? mount.mountpoint : nil
     }
 
-    /// nil for a path outside of every mount of a view, and for the root of one, which belongs to no grant. `path` is absolute and
-    /// canonical.
+    /// The result is nil for a path outside of every mount of a view, and for the root of one,
+    /// which belongs to no grant. `path` is absolute and canonical.
     init?(_ path: [UInt8], in table: MountTable) {
         guard let entry = table.entry(holding: path), entry.type == GrantAdministrator.filesystemType,
             let below = FilePath.below(entry.mountpoint, path)
@@ -52,7 +52,8 @@ struct GrantedPlace {
     /// The path in the view, which is the same in every mount: `/NAME` and the names below.
     var inView: [UInt8] { FilePath.join([UInt8(ascii: "/")] + grant.name.bytes, below) }
 
-    /// Finds the grant that lets a program reach the path (canonical). `.permission` if none is active, and the store's errors.
+    /// Finds the grant that lets a program reach the path (canonical). Throws `.permission` if none
+    /// is active, and the store's errors.
     ///
     /// In a mount it is the grant whose name the path begins with. On the host several may apply: it takes the innermost directory that
     /// holds the path, and of its grants the oldest.
@@ -94,7 +95,8 @@ struct GrantedPlace {
         return GrantedPlace(grant: grant, directory: described.path, below: place.below)
     }
 
-    /// Returns the grant that shows a location in a mount, from the store. `.permission` if the mount belongs to another store.
+    /// Returns the grant that shows a location in a mount, from the store. Throws `.permission` if
+    /// the mount belongs to another store.
     static func grant(
         of place: ViewPlace, _ path: [UInt8], _ administrator: GrantAdministrator, _ table: MountTable
     ) throws(GrantError) -> Grant {
@@ -117,7 +119,8 @@ struct GrantedPlace {
 }
 
 extension GrantDescription {
-    /// `.permission` for a revoked or expired grant, `.notFound` if its directory was not found, `.ambiguous`.
+    /// Throws `.permission` for a revoked or expired grant, `.notFound` if its directory was not
+    /// found, `.ambiguous`.
     func requireUsable() throws(GrantError) {
         let what = "the grant “\(grant.name)” cannot be used"
         switch state {

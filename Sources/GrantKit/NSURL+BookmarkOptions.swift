@@ -10,8 +10,8 @@ extension NSURL {
 
         /// There: less data. Here: no effect, because bookmarks are small.
         public static let minimalBookmark = BookmarkCreationOptions(rawValue: 1 << 9)
-        /// There: adds the data that an alias file needs. Here: no effect. Any data may be written
-        /// to a file.
+        /// There: adds the data that an alias file needs. Here: no effect, because any data may be
+        /// written to a file.
         public static let suitableForBookmarkFile = BookmarkCreationOptions(rawValue: 1 << 10)
         /// Records the grant that leads to the item, sealed by the store. There (macOS): the app's own right to it.
         public static let withSecurityScope = BookmarkCreationOptions(rawValue: 1 << 11)
@@ -33,8 +33,8 @@ extension NSURL {
         public static let withoutUI = BookmarkResolutionOptions(rawValue: 1 << 8)
         /// There: mounts no volume. Here it never does.
         public static let withoutMounting = BookmarkResolutionOptions(rawValue: 1 << 9)
-        /// Requires data with a grant. Other data is `fileReadCorruptFile`. (Data with a grant is
-        /// resolved through it without this option as well.)
+        /// Requires data with a grant. Other data fails with `fileReadCorruptFile`. (Data with a
+        /// grant is resolved through it without this option as well.)
         public static let withSecurityScope = BookmarkResolutionOptions(rawValue: 1 << 10)
         /// There: resolving does not start access. Here it never does.
         public static let withoutImplicitStartAccessing = BookmarkResolutionOptions(rawValue: 1 << 15)

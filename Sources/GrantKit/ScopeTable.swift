@@ -24,7 +24,7 @@ final class ScopeTable: Sendable {
         scopes.withLock { $0[words, default: Scope(count: 0, path: path)].count += 1 }
     }
 
-    /// Counts one stop. Does nothing without a start.
+    /// Counts one stop, if there was a start.
     func stopped(_ words: [UInt8]) {
         scopes.withLock { scopes in
             guard let count = scopes[words]?.count else { return }

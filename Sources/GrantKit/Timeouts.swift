@@ -20,7 +20,7 @@ struct Timeouts: Sendable {
             answer.withLock { $0 = found }
             answered.post()
         }
-        // Without a thread, a wait for something that may hang has no end.
+        // Without a thread, a call that hangs would block the caller without a limit.
         guard let thread = try? WorkerThread.start("look", work) else { return nil }
         thread.detach()
         return answered.wait(until: Clock.deadline(seconds: self.look)) ? answer.withLock { $0 } : nil

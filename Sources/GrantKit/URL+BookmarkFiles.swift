@@ -9,15 +9,18 @@ extension URL {
         try data.write(to: bookmarkFileURL, options: .atomic)
     }
 
-    /// Reads a bookmark's data from a file, or `fileReadCorruptFile` if it is invalid.
+    /// Reads a bookmark's data from a file.
+    ///
+    /// - Throws: `fileReadCorruptFile` if the data is invalid, and errors of reading the file.
     public static func bookmarkData(withContentsOf bookmarkFileURL: URL) throws -> Data {
         let data = try Data(contentsOf: bookmarkFileURL)
         try check(data, bookmarkFileURL)
         return data
     }
 
-    /// Resolves the bookmark in a file. There, a file that is not an alias, or the target of a
-    /// symbolic link, is returned as it is. Here it is `fileReadCorruptFile`.
+    /// Resolves the bookmark in a file. There, a file that is not an alias is returned unchanged,
+    /// and a symbolic link gives its target. Here, a file without a bookmark fails with
+    /// `fileReadCorruptFile`.
     public init(resolvingAliasFileAt url: URL, options: BookmarkResolutionOptions = []) throws {
         var isStale = false
         try self.init(resolvingBookmarkData: URL.bookmarkData(withContentsOf: url), options: options, bookmarkDataIsStale: &isStale)

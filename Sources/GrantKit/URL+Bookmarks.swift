@@ -10,18 +10,18 @@ extension URL {
     /// first.
     ///
     /// With `withSecurityScope`, the data has the grant that leads to the item, sealed by the
-    /// store. The same holds without it while access to the URL or a directory above it is started.
-    /// Such data is only valid through that grant: it cannot be resolved while the grant is
-    /// revoked, and can again once it is restored. In a mount whose store the program cannot read,
-    /// the data has the names of the view and the grant, and the path below: it finds the item
-    /// wherever the view is mounted, but not one that was renamed.
+    /// store. The same holds without it while access to the URL or a directory above it is started,
+    /// unless `withoutImplicitSecurityScope` is given. Such data is only valid through that grant:
+    /// it cannot be resolved while the grant is revoked, and can again once it is restored. Other
+    /// data of an item in a mount has the names of the view and the grant, and the path below: it
+    /// finds the item wherever the view is mounted, but not one that was renamed.
     ///
     /// **There.** On iOS the data always has the right of the app that made it, on macOS only with `withSecurityScope`. `keys` are
     /// values to be kept in the data.
     ///
     /// **Differences.** No resource values are kept: `keys` has no effect. `url`, the document to
-    /// which a bookmark is bound there, is not needed here. Together with `withSecurityScope` it is
-    /// refused (`featureUnsupported`).
+    /// which a bookmark is bound there, is not needed here. Together with `withSecurityScope` it
+    /// fails with `featureUnsupported`.
     ///
     /// - Throws: `CocoaError`: `fileReadNoSuchFile`, `fileReadNoPermission` (also if a scope is required and no active grant leads to
     ///   the item), `fileReadUnsupportedScheme`, `featureUnsupported`, `fileReadUnknown`. Its `underlying` is a `GrantError` with
@@ -55,14 +55,14 @@ extension URL {
     /// path. `isStale` is set if the item was moved since the data was made: the URL is right, and
     /// new data made from it is no longer stale.
     ///
-    /// **There.** The same, without mounts. On iOS resolving starts access. Here
+    /// **There.** Resolving does the same, without mounts. On iOS resolving starts access. Here
     /// `startAccessingSecurityScopedResource()` does.
     ///
     /// - Throws: `CocoaError`: `fileReadCorruptFile` (invalid, damaged, newer, or of another
-    ///   store). `fileReadNoPermission` (the grant is revoked, expired or removed, or the item has
-    ///   left it), or `fileNoSuchFile` (missing, replaced by another, its volume not mounted).
-    ///   `fileReadUnknown` (the store cannot be read, or there are several candidates). Its
-    ///   `underlying` is a `GrantError` with details.
+    ///   store), `fileReadNoPermission` (the grant is revoked, expired or removed, or the item has
+    ///   left it). It throws `fileNoSuchFile` (missing, replaced by another, its volume not
+    ///   mounted) or `fileReadUnknown` (the store cannot be read, or there are several candidates).
+    ///   Its `underlying` is a `GrantError` with details.
     public init(
         resolvingBookmarkData data: Data, options: BookmarkResolutionOptions = [], relativeTo url: URL? = nil,
         bookmarkDataIsStale isStale: inout Bool

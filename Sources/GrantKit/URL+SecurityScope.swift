@@ -9,10 +9,10 @@ extension URL {
     /// - It is in a mount of a view, which admits only the present grants.
     /// - It is in a directory with an active grant in the store, found at the URL's path.
     ///
-    /// False if its grant is revoked, expired or removed, or if its directory is missing or
-    /// replaced. False also if the URL belongs to no grant or is not a file's, or if the store
-    /// cannot be read. Balance each true by one `stopAccessingSecurityScopedResource()`. While
-    /// access is started, bookmarks of the URL, and of items below it, record the grant.
+    /// Returns false if its grant is revoked, expired or removed, or if its directory is missing or
+    /// replaced. Returns false also if the URL belongs to no grant or is not a file's, or if the
+    /// store cannot be read. Balance each true by one `stopAccessingSecurityScopedResource()`.
+    /// While access is started, bookmarks of the URL, and of items below it, record the grant.
     ///
     /// The start itself opens and holds nothing: a revocation affects every program that uses a
     /// mount at once, however often access was started. It does not affect a program that uses the

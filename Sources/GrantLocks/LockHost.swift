@@ -27,7 +27,7 @@ package protocol LockHost: AnyObject, Sendable {
 ///
 /// The next daemon needs the records if this one dies.
 package protocol LockRecorder: AnyObject, Sendable {
-    /// Returns the number of the record. nil if there is no room for it.
+    /// Returns the number of the record, or nil if there is no room for it.
     func add(_ record: LockRecord) -> UInt64?
     func remove(lock id: UInt64)
 }

@@ -224,7 +224,7 @@ final class LockRetrier {
 
     // MARK: deadlocks
 
-    /// Whether a request continues to wait. False if it is in a deadlock.
+    /// Whether a request continues to wait. Returns false if it is in a deadlock.
     private func mayKeepWaiting(_ waiter: LockWaiter) -> Bool {
         // The next round has more steps, and no request is skipped permanently.
         guard waiter.range != nil, steps > 0 else { return true }

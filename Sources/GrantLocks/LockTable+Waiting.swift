@@ -61,7 +61,7 @@ extension LockTable {
 
     /// Puts a waiter on its scope's list. Returns whether the scope needs a thread now.
     ///
-    /// nil if there is no room.
+    /// Returns nil if there is no room.
     private func list(_ waiter: LockWaiter) -> Bool? {
         waiter.scope.state.withLock { state in
             guard state.shares[waiter.uid]?.waiting ?? 0 < LockShare.mostWaiting else { return nil }

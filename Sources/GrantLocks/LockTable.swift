@@ -218,7 +218,7 @@ package final class LockTable: @unchecked Sendable {
         lockedFile(node)?.state.withLock { $0.owners[owner] }
     }
 
-    /// The process of this mount that has locked the byte at `start`. nil if there is none.
+    /// The process of this mount that has locked the byte at `start`. Returns nil if there is none.
     package func holder(of start: Int64, isExclusive: Bool, on node: UInt64, besides owner: UInt64) -> pid_t? {
         lockedFile(node)?.state.withLock { state in
             var pid: pid_t?

@@ -22,7 +22,7 @@ package final class ScopeLocks: @unchecked Sendable {
         var waiters: [UInt64: LockWaiter] = [:]
         /// How many of them wait for another owner's lock.
         var waiting = 0
-        /// The slot of the thread that retries them. nil if there is none.
+        /// The slot of the thread that retries them. It is nil if there is none.
         var slot: Int?
         /// The files and the interrupted waiters that the thread must handle.
         var queued: [LockedFile] = []

@@ -21,7 +21,7 @@ public struct AuditKinds: OptionSet, Sendable, Hashable {
         ("read", .read), ("write", .write), ("create", .create), ("remove", .remove), ("rename", .rename), ("attributes", .attributes),
     ]
 
-    /// Parses words separated by colons, or nil when there is none, or one is unknown.
+    /// Parses words separated by colons. The result is nil if there is none, or one is unknown.
     public init?(words text: String) {
         self = []
         for word in text.split(separator: ":", omittingEmptySubsequences: false) {

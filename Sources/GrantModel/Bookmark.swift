@@ -1,6 +1,7 @@
 /// A filesystem's identity across reboots. It has no device number and no mount id: both change.
 public struct FilesystemIdentity: Hashable, Sendable {
-    /// At most 16 bytes, or empty where the filesystem has none. A UUID of zeros counts as none.
+    /// The UUID of at most 16 bytes, or empty if the filesystem has none. A UUID of zeros counts as
+    /// none.
     public var uuid: [UInt8]
     /// The type as /proc/self/mountinfo names it (`ext4`, `tmpfs`, `fuse.sshfs`).
     public var type: String

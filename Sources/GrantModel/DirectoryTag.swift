@@ -8,7 +8,7 @@ public struct DirectoryTag: Hashable, Sendable, CustomStringConvertible {
     /// Always 16 bytes.
     public let bytes: [UInt8]
 
-    /// nil unless there are 16 bytes.
+    /// The result is nil unless there are 16 bytes.
     public init?(bytes: [UInt8]) {
         guard bytes.count == 16 else { return nil }
         self.bytes = bytes

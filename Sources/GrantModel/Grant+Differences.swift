@@ -18,7 +18,8 @@ extension Grant {
                 expires == new.expires ? nil : .some(new.expires), coordination == new.coordination ? nil : new.coordination)
     }
 
-    /// As `differences(to:)`, for some of a grant's properties. Nil values stay.
+    /// Returns the same as `differences(to:)`, for some of a grant's properties. Properties whose
+    /// new value is nil do not change.
     package static func differences(
         _ now: (access: Access, expires: Instant?, coordination: Coordination), _ access: Access?, _ expires: Instant??,
         _ coordination: Coordination?

@@ -69,7 +69,8 @@ public struct Grant: Sendable {
     /// that follows.
     public var activation: Int64
     public var coordination: Coordination
-    /// For a grant that the fleet gave to this host: the fleet's own activation number, as last heard of here. nil for a local grant.
+    /// For a grant that the fleet gave to this host: the fleet's own activation number, as last
+    /// heard of here. It is nil for a local grant.
     public var fleetActivation: Int64?
 
     public init(

@@ -25,7 +25,7 @@ public struct GrantError: Error, Sendable, CustomStringConvertible {
         /// Recorded, but some mount has not confirmed it.
         case unconfirmed
         case system
-        /// Done in part. The message names the rest.
+        /// The operation was done in part. The message names the rest.
         case incomplete
     }
 
@@ -44,7 +44,7 @@ public struct GrantError: Error, Sendable, CustomStringConvertible {
         self.advice = advice
     }
 
-    /// The same error, whose advice begins with the steps already done.
+    /// Returns the same error, whose advice begins with the steps already done.
     package func saying(_ outcome: String) -> GrantError {
         GrantError(code, message, cause: cause, advice: advice.map { "\(outcome); \($0)" } ?? outcome)
     }

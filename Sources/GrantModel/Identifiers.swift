@@ -90,7 +90,7 @@ public struct GrantName: Hashable, Sendable, CustomStringConvertible {
         if !Bytes.isUTF8(bytes) { throw .notUTF8 }
     }
 
-    /// For people. Invalid UTF-8 is shown as U+FFFD.
+    /// The name for people. Invalid UTF-8 is shown as U+FFFD.
     public var description: String { String(decoding: bytes, as: UTF8.self) }
     public var isUTF8: Bool { Bytes.isUTF8(bytes) }
 }

@@ -1,12 +1,12 @@
 /// The name of a filesystem that hosts mount wherever they like.
 public enum FilesystemName: Hashable, Sendable, CustomStringConvertible {
-    /// `UUID=` and hexadecimal digits. Dashes and case do not count. 1 to 16 bytes.
+    /// `UUID=` and the hexadecimal digits of 1 to 16 bytes. Dashes and case do not count.
     case uuid([UInt8])
     /// The source of a network mount as /proc/self/mountinfo has it: `server:/export`.
     case source(String)
 
-    /// nil for text that names no filesystem, and for the name of a device, which means another one
-    /// on each host.
+    /// Parses the name of a filesystem. The result is nil for other text, and for the name of a
+    /// device, which differs between hosts.
     public init?(_ text: String) {
         if text.hasPrefix("UUID=") {
             guard let bytes = FilesystemName.bytes(text.dropFirst(5)), bytes.contains(where: { $0 != 0 }) else { return nil }

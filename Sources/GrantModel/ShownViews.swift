@@ -21,7 +21,7 @@ public enum ShownViews: Hashable, Sendable {
         }
     }
 
-    /// The name of the mountpoint of a view, or nil when the mount has none for it.
+    /// Returns the name of the mountpoint of a view, or nil if the mount has none for it.
     public func mountpoint(of view: ViewName) -> GrantName? {
         guard case .mountpoints(let pattern) = self, pattern.matches(view) else { return nil }
         return directory(of: view)
@@ -70,7 +70,7 @@ public enum ShownViews: Hashable, Sendable {
         }
     }
 
-    /// nil for anything that `recorded` never returns.
+    /// The result is nil for anything that `recorded` never returns.
     public init?(recorded text: String) {
         if text == ShownViews.documents.recorded {
             self = .documents

@@ -9,7 +9,7 @@ package struct SipHash: Sendable {
         self.key1 = key1
     }
 
-    /// A key of 16 bytes. Anything else is nil.
+    /// Takes a key of 16 bytes. The result is nil for another length.
     package init?(key: [UInt8]) {
         guard key.count == 16 else { return nil }
         self.init(key0: SipHash.word(key[0..<8]), key1: SipHash.word(key[8..<16]))

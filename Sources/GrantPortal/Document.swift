@@ -5,7 +5,7 @@ struct DocumentFlags: OptionSet, Sendable, Hashable {
     let rawValue: UInt32
     /// Never given for another `Add` of the same file.
     static let unique = DocumentFlags(rawValue: 1)
-    /// Of this session alone. Not in the permission store.
+    /// The document is of this session alone, and not in the permission store.
     static let transient = DocumentFlags(rawValue: 2)
     static let directory = DocumentFlags(rawValue: 4)
 }
@@ -51,7 +51,8 @@ enum DocumentNames {
     /// The view of an application, or nil for a text that is not an application's name.
     static func view(of app: String) -> ViewName? { isApp(app) ? try? ViewName("app:\(app)") : nil }
 
-    /// The application whose view it is, or empty for the host's, nil for others.
+    /// Returns the application whose view it is, an empty text for the host's view, or nil for
+    /// another view.
     static func app(of view: ViewName) -> String? {
         guard view.description.hasPrefix("app:") else { return nil }
         let app = String(view.description.dropFirst(4))

@@ -22,7 +22,7 @@ struct PermissionStore: Sendable {
     /// Reads what the permission store has announced since the last question. The bus would keep all of it until the next one.
     func hear() { bus.receive() }
 
-    /// The ids of all documents, or none where nothing was ever kept.
+    /// Returns the ids of all documents. There are none if nothing was ever kept.
     func list() throws(BusError) -> [String] {
         do throws(BusError) {
             return try call("List", "s", [.text(Self.table)]).first?.texts ?? []
@@ -32,7 +32,8 @@ struct PermissionStore: Sendable {
         }
     }
 
-    /// nil when there is no such document, or when its entry cannot be read or makes no sense.
+    /// Returns nil when there is no such document, or when its entry cannot be read or makes no
+    /// sense.
     func document(_ id: String) throws(BusError) -> Document? {
         do throws(BusError) {
             let answer = try call("Lookup", "ss", [.text(Self.table), .text(id)])
@@ -61,15 +62,17 @@ struct PermissionStore: Sendable {
             [.text(Self.table), .bool(true), .text(document.id), permissions, .variant(signature: "(ayttu)", data)])
     }
 
-    /// Reads an application's permissions, and follows their changes from this answer on until `endFollowing`. nil when there is no such document.
+    /// Reads an application's permissions, and follows their changes from this answer on until
+    /// `endFollowing`. Returns nil when there is no such document.
     func follow(_ key: DocumentState.Key) throws(BusError) -> PermissionHistory? {
         guard let document = try document(key.id) else { return nil }
         return histories.follow(key, document.permissions[key.app] ?? [])
     }
 
     /// Writes permissions that are followed. An application without permissions leaves the
-    /// document's list. Returns their history, which also has what this write has overwritten when
-    /// others have changed them meanwhile. nil when there is no such document any more.
+    /// document's list. Returns their history, which also has the permissions that this write has
+    /// overwritten if others have changed them meanwhile. It returns nil if the document no longer
+    /// exists.
     func set(_ permissions: Permissions, of key: DocumentState.Key) throws(BusError) -> PermissionHistory? {
         let changes = histories.history(of: key)?.changes
         do throws(BusError) {

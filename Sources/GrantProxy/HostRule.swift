@@ -17,7 +17,7 @@ public struct HostRule: Sendable, Equatable {
     /// As it was written.
     public let text: String
 
-    /// `.usage` if it cannot be parsed.
+    /// Throws `.usage` if it cannot be parsed.
     public init(_ text: String) throws(GrantError) {
         self.text = text
         let isBelow = text.hasPrefix("*.")

@@ -10,7 +10,8 @@ public struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
         self.bytes = isMapped ? Array(bytes[12...]) : bytes
     }
 
-    /// Parses text as inet_pton(3) does: no leading zeros, no short forms, no zone. nil for anything else.
+    /// Parses text as inet_pton(3) does: no leading zeros, no short forms, no zone. The result is
+    /// nil for anything else.
     public init?(_ text: String) {
         var four = in_addr()
         var six = in6_addr()
@@ -23,7 +24,7 @@ public struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// nil for other address families.
+    /// The result is nil for other address families.
     init?(_ address: UnsafePointer<sockaddr>) {
         switch Int32(address.pointee.sa_family) {
         case AF_INET:

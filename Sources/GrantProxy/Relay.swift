@@ -7,7 +7,7 @@ struct Relay {
         let source: Int32
         let target: Int32
         var pending: ArraySlice<UInt8>
-        /// How many bytes may still be read. Nil means no limit.
+        /// How many bytes may still be read, or nil without a limit.
         var remaining: Int?
         var hasReachedEOF = false
         var isShutDown = false
@@ -44,8 +44,8 @@ struct Relay {
     private var toClient: Direction
     private var buffer = [UInt8](repeating: 0, count: 64 << 10)
 
-    /// `first`: bytes already read from the client, to be sent first. `remaining`: how many more to
-    /// take from the client, or nil for all.
+    /// `first` are bytes already read from the client, which are sent first. `remaining` is how
+    /// many more to take from the client, or nil for all.
     init(client: Int32, server: Int32, first: ArraySlice<UInt8>, remaining: Int?) {
         toServer = Direction(source: client, target: server, pending: first, remaining: remaining)
         toClient = Direction(source: server, target: client, pending: [])

@@ -18,9 +18,9 @@ struct RequestHead {
     /// The maximum length of a head.
     static let maxLength = 32 << 10
 
-    /// Returns the length of the head with its empty line, or nil while it is incomplete. `known`:
-    /// the number of bytes searched before without success, so that a client that sends one byte at
-    /// a time does not cost a full search each time.
+    /// Returns the length of the head with its empty line, or nil while it is incomplete. `known`
+    /// is the number of bytes searched before without success, so that a client that sends one byte
+    /// at a time does not cost a full search each time.
     static func length(in bytes: [UInt8], known: Int = 0) -> Int? {
         guard bytes.count >= 4 else { return nil }
         return (max(known + 1, 4)..<bytes.count + 1).first {

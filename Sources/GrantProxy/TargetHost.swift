@@ -4,8 +4,8 @@ enum TargetHost: Hashable, CustomStringConvertible {
     case name(String)
     case address(NetworkAddress)
 
-    /// nil for anything else: characters that no host name has, an empty label, and the short forms of an IPv4 address (`127.1`,
-    /// `0x7f000001`) that a resolver would accept.
+    /// The result is nil for anything else: characters that no host name has, an empty label, and
+    /// the short forms of an IPv4 address (`127.1`, `0x7f000001`) that a resolver would accept.
     init?(_ text: some StringProtocol) {
         var text = String(text)
         if text.first == "[", text.last == "]" {
@@ -38,8 +38,8 @@ enum TargetHost: Hashable, CustomStringConvertible {
         }
     }
 
-    /// Parses `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`. nil if invalid. `port` is nil if there is
-    /// none.
+    /// Parses `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`. The result is nil if the text is invalid.
+    /// `port` is nil if there is none.
     static func split(_ text: some StringProtocol) -> (host: TargetHost, port: UInt16?)? {
         let afterAddress = text.lastIndex(of: "]").map { text.index(after: $0) } ?? text.startIndex
         guard let colon = text[afterAddress...].lastIndex(of: ":") else { return TargetHost(text).map { ($0, nil) } }

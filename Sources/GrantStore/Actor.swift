@@ -10,7 +10,7 @@ public struct Actor: Hashable, Sendable {
     public var program: String
     /// The uid of the user who logged in, which a later change of user keeps (`LoginUser`).
     ///
-    /// nil if unknown, and for operations through a mount.
+    /// It is nil if unknown, and for operations through a mount.
     public var loginUID: UInt32?
 
     public init(uid: UInt32, pid: Int32, program: String, loginUID: UInt32? = nil) {

@@ -6,7 +6,7 @@ public struct BookmarkRenewal: Sendable {
     /// The identity in the old bookmark, by which the directory was found.
     public let seen: FileIdentity
     public let bookmark: Bookmark
-    /// How another file has replaced a document, for the log. nil for other renewals.
+    /// How another file has replaced a document, for the log. It is nil for other renewals.
     public let detail: String?
 
     public init(grant: GrantID, seen: FileIdentity, bookmark: Bookmark, detail: String? = nil) {

@@ -38,7 +38,7 @@ extension GrantStore {
         }
     }
 
-    /// Returns a grant. nil if it does not exist.
+    /// Returns a grant, or nil if it does not exist.
     public func grant(_ id: GrantID) throws(GrantError) -> Grant? {
         try read { (database) throws(GrantError) in try find(id, in: database) }
     }
@@ -90,7 +90,7 @@ extension GrantStore {
 
     /// Whether this user has revoked the grant since it was last active.
     ///
-    /// nil if the log does not have the revocation.
+    /// Returns nil if the log does not have the revocation.
     private func hasRevoked(_ grant: Grant, _ actor: Actor, in database: Database) throws(GrantError) -> Bool? {
         let users = try revokers(of: grant.id, in: database)
         return users.isEmpty ? nil : users.contains(Int64(truncatingIfNeeded: actor.uid))

@@ -8,6 +8,6 @@ extension LogEntry {
             detail: "what programs made beside the document is kept there", path: path)
     }
 
-    /// Where files made beside a document are kept. nil for other entries.
+    /// Where files made beside a document are kept. It is nil for other entries.
     public var keptPath: [UInt8]? { event == .changed ? path : nil }
 }

@@ -66,8 +66,8 @@ public final class ChangeWatch: Sendable {
 
     /// Returns the key under which changes in a directory (O_PATH) are reported.
     ///
-    /// For `data` and `directories`, also starts watching it. nil if it cannot be watched. Changes
-    /// of `data` name no directory.
+    /// For `data` and `directories`, also starts watching it. Returns nil if it cannot be watched.
+    /// Changes of `data` name no directory.
     public func add(directory descriptor: Int32) -> UInt64? {
         switch means {
         case .names:

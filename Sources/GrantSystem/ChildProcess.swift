@@ -69,7 +69,7 @@ public enum MemoryFile {
 
 /// Looks programs up in PATH.
 public enum ProgramSearch {
-    /// The path of fusermount3. nil if there is none.
+    /// The path of fusermount3. It is nil if there is none.
     ///
     /// It is searched as libfuse does: first at its fixed path, which need not be in PATH.
     public static var mountHelper: String? {
@@ -77,7 +77,8 @@ public enum ProgramSearch {
         return access(own, X_OK) == 0 ? own : path(of: "fusermount3")
     }
 
-    /// The first executable file of that name, as execvp(3) would find it. nil if there is none.
+    /// The first executable file of that name, as execvp(3) would find it. Returns nil if there is
+    /// none.
     public static func path(of program: String) -> String? {
         let path = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin"
         for directory in path.split(separator: ":", omittingEmptySubsequences: false) {

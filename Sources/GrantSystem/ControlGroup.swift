@@ -4,8 +4,8 @@ import Glibc
 public enum ControlGroup {
     /// Moves this process into the control group of another one.
     ///
-    /// False if it is not in that group afterwards: it lacks the privilege, or the groups are not
-    /// visible.
+    /// Returns false if it is not in that group afterwards: it lacks the privilege, or the groups
+    /// are not visible.
     public static func join(that process: Int32) -> Bool {
         guard let wanted = path(of: process) else { return false }
         if path(of: getpid()) == wanted { return true }

@@ -12,7 +12,7 @@ public struct FUSEConnection: Hashable, Sendable {
     public let device: DeviceNumber
     /// The unique ID of its first mount, never reused. nil before Linux 6.8.
     public let mount: UInt64?
-    /// nil if /sys/fs/fuse/connections is not mounted.
+    /// It is nil if /sys/fs/fuse/connections is not mounted.
     public let entry: Entry?
     /// The generation that its daemon gives every node but the root.
     ///
@@ -107,7 +107,7 @@ public struct FUSEConnection: Hashable, Sendable {
 
     /// The generation of the file behind `path` in a FUSE filesystem, links followed.
     ///
-    /// The root has 0. Never blocks. nil if the kernel does not tell it.
+    /// The root has 0. Never blocks. Returns nil if the kernel does not tell it.
     public static func generation(of path: String) -> UInt32? {
         var generation: UInt32 = 0
         return clinux_fuse_generation(path, &generation) == 0 ? generation : nil

@@ -21,7 +21,8 @@ public enum File {
         }
     }
 
-    /// The contents as text, surrounding white space removed. nil if the file cannot be read.
+    /// The contents as text, surrounding white space removed. Returns nil if the file cannot be
+    /// read.
     public static func line(of path: String) -> String? {
         guard let bytes = try? contents(of: Array(path.utf8)) else { return nil }
         let isBlank = { (byte: UInt8) in byte == 0x20 || byte == 0x0A || byte == 0x09 }

@@ -31,7 +31,7 @@ extension FileDescriptor {
         return filled
     }
 
-    /// The next data extent from `offset` on (SEEK_DATA, SEEK_HOLE). nil if there is none.
+    /// The next data extent from `offset` on (SEEK_DATA, SEEK_HOLE). Returns nil if there is none.
     ///
     /// On a filesystem without holes, everything up to `size` is one extent.
     public func data(from offset: Int64, size: Int64) throws(Errno) -> Range<Int64>? {
@@ -46,7 +46,7 @@ extension FileDescriptor {
 
     /// Takes flock(2) exclusively without waiting. Held until the descriptor is closed.
     ///
-    /// False if another process holds it.
+    /// Returns false if another process holds it.
     public func tryLock() throws(Errno) -> Bool {
         let result = clinux_flock(number, LOCK_EX | LOCK_NB)
         if result == -EWOULDBLOCK { return false }
@@ -68,7 +68,7 @@ extension FileDescriptor {
             })
     }
 
-    /// listxattr(2). Empty if the filesystem has no attributes.
+    /// listxattr(2). The result is empty if the filesystem has no attributes.
     public func attributeNames() throws(Errno) -> [String] {
         var list = [CChar](repeating: 0, count: 65_536)
         let result = list.withUnsafeMutableBufferPointer { clinux_listxattr_descriptor(number, $0.baseAddress!, $0.count) }

@@ -62,7 +62,7 @@ extension FileDescriptor {
 
 /// /dev/disk/by-uuid, for filesystems whose UUID no ioctl reports.
 public enum DiskLinks {
-    /// The UUID that udev links to the block device, as bytes. nil if there is no link.
+    /// The UUID that udev links to the block device, as bytes. Returns nil if there is no link.
     public static func uuid(device: dev_t) -> [UInt8]? {
         guard let directory = opendir("/dev/disk/by-uuid") else { return nil }
         defer { closedir(directory) }
@@ -81,7 +81,7 @@ public enum DiskLinks {
 
     /// Decodes pairs of hexadecimal digits, ignoring dashes.
     ///
-    /// nil for anything else, and for more than 16 bytes.
+    /// Returns nil for anything else, and for more than 16 bytes.
     static func bytes(uuid text: String) -> [UInt8]? {
         let digits = text.filter { $0 != "-" }
         guard digits.utf8.count % 2 == 0, (2...32).contains(digits.utf8.count) else { return nil }

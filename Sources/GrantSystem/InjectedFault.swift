@@ -42,7 +42,7 @@ public struct InjectedFault: Sendable {
     /// statfs(2) of a file traps, with or without a lock held.
     public static let trap = InjectedFault(fault: CLINUX_FAULT_TRAP)
 
-    /// nil if the fault is absent.
+    /// It is nil if the fault is absent.
     public var setting: String? { clinux_injected(fault).map { String(cString: $0) } }
     public var isPresent: Bool { clinux_injected(fault) != nil }
     public var number: UInt32? { setting.flatMap { UInt32($0, radix: 10) } }

@@ -2,7 +2,7 @@ import Glibc
 
 /// The running kernel's version, for capabilities that the kernel does not report in another way.
 public enum KernelRelease {
-    /// (6, 8) for `6.8.0-45-generic` (uname(2)). nil for another format.
+    /// (6, 8) for `6.8.0-45-generic` (uname(2)). It is nil for another format.
     public static let current: (major: Int, minor: Int)? = {
         var name = utsname()
         guard uname(&name) == 0 else { return nil }

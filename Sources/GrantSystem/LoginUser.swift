@@ -5,7 +5,7 @@ public enum LoginUser {
     /// The login uid of this process (/proc/PID/loginuid, pam_loginuid(8)).
     ///
     /// If none is recorded and root calls, the user that sudo(8) names. Other users could name any
-    /// user. nil for processes that no login started.
+    /// user. It is nil for processes that no login started.
     public static var ofThisProcess: UInt32? {
         if let noted = File.line(of: "/proc/self/loginuid").flatMap({ UInt32($0, radix: 10) }), noted != .max { return noted }
         guard getuid() == 0, let named = getenv("SUDO_UID") else { return nil }

@@ -42,7 +42,8 @@ public struct MountIdentity: Sendable {
         device == other.device && id == other.id && (number == nil || other.number == nil || number == other.number)
     }
 
-    /// Its entry in the mount table of this process's namespace. nil if it is not mounted there.
+    /// Its entry in the mount table of this process's namespace. Returns nil if it is not mounted
+    /// there.
     public func entry(in table: MountTable) -> MountEntry? {
         if let number, MountNumber.isThere(number) == false { return nil }
         let entry = table.entry(id: id)

@@ -42,7 +42,7 @@ public struct OpenPermissionEvents: ~Copyable {
 
     deinit { _ = clinux_close(group) }
 
-    /// Makes later opens of a file wait. nil if the file cannot be marked.
+    /// Makes later opens of a file wait. Returns nil if the file cannot be marked.
     ///
     /// - Parameter descriptor: A number of the process's shared table.
     public func mark(_ descriptor: Int32) -> Mark? {
@@ -59,7 +59,7 @@ public struct OpenPermissionEvents: ~Copyable {
         clinux_openings_wait(group, wakeup.descriptor.number, milliseconds, !ignoresOpenings)
     }
 
-    /// The next open that waits, which must be passed to `allow`. nil if there is none.
+    /// The next open that waits, which must be passed to `allow`. Returns nil if there is none.
     public func next() -> Opening? {
         var (process, descriptor): (pid_t, Int32) = (0, -1)
         return clinux_openings_next(group, &process, &descriptor) ? Opening(process: process, descriptor: descriptor) : nil

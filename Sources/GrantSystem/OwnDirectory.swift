@@ -8,7 +8,7 @@ import Glibc
 /// others. POSIX ACLs need no check of their own: no entry grants more than the mask, which the
 /// mode shows as the group's bits.
 public enum OwnDirectory {
-    /// Why the directory is unsafe, as the cause of an error. nil if it is safe.
+    /// Why the directory is unsafe, as the cause of an error. Returns nil if it is safe.
     public static func objection(to directory: borrowing FileDescriptor) throws(Errno) -> String? {
         let status = try directory.status().st
         if let objection = objection(toOwner: status.st_uid) { return objection }
@@ -29,7 +29,7 @@ public enum OwnDirectory {
     /// Whether this user controls the whole machine, or the namespace of this process.
     public static func isAdministrator(_ user: uid_t) -> Bool { user == 0 || user == administrator }
 
-    /// Why this owner makes a directory or a link unsafe. nil if it does not.
+    /// Why this owner makes a directory or a link unsafe. Returns nil if it does not.
     ///
     /// A link is as safe as its directory and its owner.
     static func objection(toOwner owner: uid_t) -> String? {

@@ -4,7 +4,7 @@ import Glibc
 public enum ProcessAncestry {
     /// Whether a thread or process belongs to `process` or to one of its descendants.
     ///
-    /// False if /proc does not tell.
+    /// Returns false if /proc does not tell.
     public static func process(of pid: Int32, isOrComesFrom process: Int32) -> Bool {
         guard pid > 0, process > 0 else { return false }
         var current = pid
@@ -19,7 +19,7 @@ public enum ProcessAncestry {
         return false
     }
 
-    /// The process of a thread. nil if it has ended or is not visible.
+    /// The process of a thread. Returns nil if it has ended or is not visible.
     static func process(ofThread thread: Int32) -> Int32? {
         guard thread > 0, let text = try? File.contents(of: Array("/proc/\(thread)/status".utf8)) else { return nil }
         return field("Tgid:", text)

@@ -9,7 +9,7 @@ public enum ProcessName {
 
     /// A process's name: any bytes, since it names itself.
     ///
-    /// Empty if it has ended, is in another PID namespace, or is not visible.
+    /// The result is empty if it has ended, is in another PID namespace, or is not visible.
     public static func of(_ pid: Int32) -> [UInt8] {
         guard pid > 0, let name = try? File.contents(of: "/proc/\(pid)/comm".utf8) else { return [] }
         return name.last == 0x0A ? name.dropLast() : name
@@ -17,14 +17,14 @@ public enum ProcessName {
 
     /// Whether a fatal signal is ending the thread (PF_SIGNALED of <linux/sched.h>).
     ///
-    /// False if that is not visible.
+    /// Returns false if that is not visible.
     public static func isBeingKilled(_ thread: Int32) -> Bool {
         field(6, of: thread).map { $0 & 0x400 != 0 } ?? false
     }
 
     /// The start time of a process or thread in ticks since boot.
     ///
-    /// Unique together with its number. nil if it does not exist or is not visible.
+    /// Unique together with its number. Returns nil if it does not exist or is not visible.
     public static func start(of pid: Int32) -> UInt64? { field(19, of: pid) }
 
     /// A field of /proc/PID/stat, counted from the one after the name.

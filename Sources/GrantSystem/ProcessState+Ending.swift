@@ -5,7 +5,7 @@ extension ProcessState {
     ///
     /// The process may still exist, and keep its files open, while one of its threads is in an
     /// uninterruptible call. Each of its threads has ended, will end when it leaves the kernel, or
-    /// has released its memory. False if that cannot be determined.
+    /// has released its memory. Returns false if that cannot be determined.
     ///
     /// Reads two small files of /proc for a live process. `status` is one for which the kernel
     /// never waits.
@@ -20,7 +20,7 @@ extension ProcessState {
     /// SIGKILL in a set of signals.
     private static let killed: UInt64 = 1 << (SIGKILL - 1)
 
-    /// nil when there is no such task.
+    /// Returns nil when there is no such task.
     private static func isOver(task path: String) -> Bool? {
         let text: [UInt8]
         do throws(Errno) {

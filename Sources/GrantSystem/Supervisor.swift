@@ -128,8 +128,8 @@ public final class CrashedDescriptors {
     /// Takes over the mount atomically.
     ///
     /// If the caller dies before, the supervisor starts another daemon. After that, the caller's
-    /// own supervisor does. False if the supervisor has given up on the caller, which then must not
-    /// serve.
+    /// own supervisor does. Returns false if the supervisor has given up on the caller, which then
+    /// must not serve.
     public func take() -> Bool { clinux_take_from(page) }
 
     /// Ends the supervisor.

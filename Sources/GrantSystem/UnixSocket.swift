@@ -98,7 +98,7 @@ public struct UnixSocket: ~Copyable, Sendable {
         }
     }
 
-    /// Receives available bytes, at most `most`. nil if there are none.
+    /// Receives available bytes, at most `most`. Returns nil if there are none.
     ///
     /// - Throws: ECONNRESET if the peer is gone.
     public func receiveSome(_ most: Int) throws(Errno) -> [UInt8]? {

@@ -31,8 +31,9 @@ public final class EventLoop<Message: Sendable> {
 
     /// Runs until `handle` returns a result. A signal that ends programs ends this one, after the terminal was restored.
     ///
-    /// - Parameters: handle: handles an event. A result that is not nil ends the loop. frame: draws
-    ///   the screen.
+    /// - Parameters:
+    ///   - handle: Handles an event. A result that is not nil ends the loop.
+    ///   - frame: Draws the screen.
     public func run<Result>(_ handle: (Event<Message>) -> Result?, frame: (Size) -> Frame) -> Result {
         screen.show(frame(screen.size))
         while true {

@@ -24,7 +24,7 @@ public enum Key: Hashable, Sendable {
     case pageDown
     case function(Int)
 
-    /// Takes a character that the terminal sent, or nil if it is none of these keys.
+    /// Takes a character that the terminal sent. The result is nil if it is none of these keys.
     init?(character code: UInt32) {
         switch code {
         case 0x0D, 0x0A: self = .enter
@@ -40,7 +40,7 @@ public enum Key: Hashable, Sendable {
         }
     }
 
-    /// Takes a key code of curses.h, or nil if it is none of these keys.
+    /// Takes a key code of curses.h. The result is nil if it is none of these keys.
     init?(code: UInt32) {
         switch Int32(bitPattern: code) {
         case KEY_ENTER: self = .enter

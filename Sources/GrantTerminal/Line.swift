@@ -93,7 +93,7 @@ public struct Size: Sendable, Equatable {
 /// A whole screen from its top. Missing lines are empty.
 public struct Frame: Sendable, Equatable {
     public var lines: [Line]
-    /// The position of the cursor. Nil hides it.
+    /// The position of the cursor, or nil if it is hidden.
     public var cursor: Position?
 
     public struct Position: Sendable, Equatable {

@@ -10,8 +10,9 @@ public final class Screen {
     private var isOpen = true
     private let hasColour: Bool
 
-    /// Takes over the terminal: stdin and stdout if both are one, otherwise the controlling terminal, so that the output can be a pipe.
-    /// `.unsupported` if there is none, or it has no full-screen mode.
+    /// Takes over the terminal: stdin and stdout if both are one, otherwise the controlling
+    /// terminal, so that the output can be a pipe. Throws `.unsupported` if there is none, or it
+    /// has no full-screen mode.
     public init() throws(GrantError) {
         if case .other(let name) = DisplayWidth.encoding {
             throw Screen.refusal("the character set of the locale is \(name)", advice: "choose one of UTF-8: LC_ALL=C.UTF-8")

@@ -39,9 +39,9 @@ public final class ViewFS: @unchecked Sendable {
     let rootLister = Atomic<Int32>(-1)
     /// The number of requests that wait for the kernel to write back a file.
     let seekers = Atomic<Int>(0)
-    /// Watches the host for changes. nil if the kernel caches nothing.
+    /// Watches the host for changes.
     let hostWatch: HostWatch
-    /// nil if only this mount changes files, or if locks are always handled in full.
+    /// It is nil if only this mount changes files, or if locks are always handled in full.
     let oplocks: Oplocks?
     let handleBases = HandleBases()
     /// Records opens and changes, if the mount was started with an audit trail.
@@ -66,7 +66,7 @@ public final class ViewFS: @unchecked Sendable {
     ///
     /// Changes made through one view must then be relayed to the others.
     let haveViewsOverlapped = Atomic<Bool>(false)
-    /// The state that the next daemon needs if this one dies. nil if no daemon follows.
+    /// The state that the next daemon needs if this one dies. It is nil if no daemon follows.
     public let records: RecoveryRecords?
     private let supervisor: Supervisor?
     /// Pauses the background threads.

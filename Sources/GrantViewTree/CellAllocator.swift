@@ -112,7 +112,7 @@ struct CellAllocator {
 
     /// Records that a chunk is zeroed. `highest`: its highest generation.
     ///
-    /// False if that is too high for all cells to continue from.
+    /// Returns false if that is too high for all cells to continue from.
     mutating func forget(_ number: Int, highest: UInt32) -> Bool {
         if highest > UInt32.max / 2 { return false }
         chunks[number].base = max(chunks[number].base, highest)

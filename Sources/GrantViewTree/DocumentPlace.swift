@@ -29,7 +29,7 @@ public final class DocumentPlace: Sendable {
         let pid: Int32
         let start: UInt64
 
-        /// nil if the process is not visible.
+        /// The result is nil if the process is not visible.
         public init?(thread: Int32) {
             pid = ProcessName.process(ofThread: thread)
             guard let start = ProcessName.start(of: pid) else { return nil }
@@ -131,7 +131,7 @@ public final class DocumentPlace: Sendable {
         withExtendedLifetime(held) {}
     }
 
-    /// The place of the document that the scope shows. nil if it shows none at the moment.
+    /// The place of the document that the scope shows. It is nil if it shows none at the moment.
     public var shown: Entry? {
         state.withLock { state in
             if state.staged != nil, let workplace = state.workplace { return Entry(workplace, Self.stagedName) }

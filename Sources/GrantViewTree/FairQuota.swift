@@ -47,7 +47,7 @@ public final class FairQuota: @unchecked Sendable {
 
     /// Reserves one for a scope and a user. `release` returns it.
     ///
-    /// False if either has exhausted its share.
+    /// Returns false if either has exhausted its share.
     public func reserve(scope: UInt32, user: UInt32) -> Bool {
         let all = used.wrappingAdd(1, ordering: .relaxed).newValue
         let ofScope = Self.place(scope, in: scopes).pointee.wrappingAdd(1, ordering: .relaxed).newValue

@@ -58,7 +58,7 @@ extension Node {
         writerUser.store(user, ordering: .relaxed)
     }
 
-    /// The last caller that requested a write. nil if there is none.
+    /// The last caller that requested a write. It is nil if there is none.
     public var writer: (user: uid_t, group: gid_t, process: pid_t)? {
         let user = writerUser.load(ordering: .relaxed)
         return user == .max ? nil : (user, writerGroup.load(ordering: .relaxed), writerProcess.load(ordering: .relaxed))

@@ -19,7 +19,7 @@ public struct NodeKey: Hashable, Sendable {
         birth = status.has_birth ? status.birth_seconds &* 1_000_000_000 &+ Int64(truncatingIfNeeded: status.birth_nanoseconds) : 0
     }
 
-    /// The key of the file behind an O_PATH descriptor. nil if it cannot be read.
+    /// The key of the file behind an O_PATH descriptor. The result is nil if it cannot be read.
     public init?(descriptor: Int32) {
         var status = FileStatus()
         guard clinux_statx(descriptor, nil, &status) == 0 else { return nil }

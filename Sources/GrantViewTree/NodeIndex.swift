@@ -13,7 +13,7 @@ struct NodeIndex {
     ///
     /// No lookup finds them.
     private var departed: Set<UInt64> = []
-    /// False for nearly all scopes, which keeps the functions below off the hot path.
+    /// It is false for nearly all scopes, which keeps the functions below off the hot path.
     private var hasDeparted = false
 
     var count: Int { present + departed.count }

@@ -121,8 +121,8 @@ extension NodeTree {
 
     /// Reserves a share of descriptors for an object that a program holds.
     ///
-    /// `FairQuota.release` returns it. False if the scope or the user has exhausted its share, or
-    /// if there are no descriptors.
+    /// `FairQuota.release` returns it. Returns false if the scope or the user has exhausted its
+    /// share, or if there are no descriptors.
     public func reserveShare(scope: UInt32, user: UInt32) -> Bool {
         guard shares.reserve(scope: scope, user: user) else { return false }
         let least = max(0, shares.needed(scope: scope, user: user))
@@ -186,7 +186,7 @@ extension NodeTree {
 
     /// Whether a node's handle or name certainly leads to its file.
     ///
-    /// False for open and for removed files.
+    /// Returns false for open and for removed files.
     private func canReopen(_ node: UnsafeMutablePointer<Node>) -> Bool {
         if node.pointee.keepsDescriptor.load(ordering: .acquiring) { return false }
         if node.pointee.owner.opensByHandle { return true }

@@ -12,8 +12,8 @@ extension NodeTree {
 
     /// Calls `body` with an O_PATH descriptor of the file behind a handle.
     ///
-    /// The handle is of the scope's filesystem. nil if the file is gone or may not be opened by
-    /// handle.
+    /// The handle is of the scope's filesystem. Returns nil if the file is gone or may not be
+    /// opened by handle.
     public func withFile<Result>(_ handle: RawHandle, in scope: ScopeNodes, _ body: (Int32) -> Result) -> Result? {
         var result: Result?
         // A pinned node keeps the scope's descriptors open.
@@ -32,7 +32,7 @@ extension NodeTree {
 
     /// The identity of an entry of a directory.
     ///
-    /// nil if there is none, or if the kernel has forgotten the directory.
+    /// Returns nil if there is none, or if the kernel has forgotten the directory.
     public func key(of name: UnsafePointer<CChar>, in directory: WatchedDirectories.Place, _ scope: ScopeNodes) -> NodeKey? {
         var result: NodeKey?
         withNode(directory.node, directory.identity, in: scope) { node in
@@ -46,7 +46,7 @@ extension NodeTree {
 
     /// The current path of a node's file, as the kernel writes it.
     ///
-    /// nil if the node has no descriptor at the moment. Makes no call to a filesystem.
+    /// Returns nil if the node has no descriptor at the moment. Makes no call to a filesystem.
     ///
     /// Locking: the shard's.
     public func knownPath(of id: UInt64, in scope: ScopeNodes) -> [UInt8]? {
@@ -65,7 +65,7 @@ extension NodeTree {
     /// Whether the kernel counts lookups of a scope's root, besides the scope's own.
     public func isCounted(_ root: UInt64) -> Bool { (nodes.find(root)?.pointee.lookups.load(ordering: .relaxed) ?? 0) > 1 }
 
-    /// Whether a node's file is open. False if the kernel has forgotten it.
+    /// Whether a node's file is open. Returns false if the kernel has forgotten it.
     public func isOpen(_ node: UInt64, _ key: NodeKey, in scope: ScopeNodes) -> Bool {
         var result = false
         withNode(node, key, in: scope) { result = $0.pointee.openers.load(ordering: .relaxed) > 0 }

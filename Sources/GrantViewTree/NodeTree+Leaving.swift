@@ -44,7 +44,7 @@ extension NodeTree {
         return held == 0 ? nil : Int32(truncatingIfNeeded: held) - 1
     }
 
-    /// Runs `body` on a node's descriptor, which stays open meanwhile. nil if it has none.
+    /// Runs `body` on a node's descriptor, which stays open meanwhile. Returns nil if it has none.
     ///
     /// Opens no descriptor, unlike `pin`. Locking: that of `withLive`.
     public func withHeldDescriptor<Result>(of id: UInt64, in scope: ScopeNodes, _ body: (Int32) -> Result) -> Result? {
@@ -57,7 +57,7 @@ extension NodeTree {
 
     /// Runs `body` on a node that is kept alive.
     ///
-    /// nil if the kernel has forgotten it or if it belongs to another scope.
+    /// Returns nil if the kernel has forgotten it or if it belongs to another scope.
     ///
     /// Locking: the shard's, for a moment before and after.
     public func withLive<Result>(_ id: UInt64, in scope: ScopeNodes, _ body: (UnsafeMutablePointer<Node>) -> Result) -> Result? {

@@ -16,7 +16,7 @@ public struct PinnedNode {
 extension NodeTree {
     /// Pins the node of the entry `name` of an open directory.
     ///
-    /// nil if the kernel does not know it, or if no descriptors are evicted anyway.
+    /// Returns nil if the kernel does not know it, or if no descriptors are evicted anyway.
     ///
     /// Locking: the shard's.
     public func pinEntry(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) -> PinnedNode? {

@@ -9,7 +9,8 @@ public final class NodeTree: @unchecked Sendable {
     public let nodes: SlotTable<Node>
     /// The published node ids, directories marked, for the process that cleans up.
     ///
-    /// That process invalidates them after this one's death. nil if there is no memory for it.
+    /// That process invalidates them after this one's death. It is nil if there is no memory for
+    /// it.
     public let shared: SharedChunks?
     public let devices: InodeNumbering
     let budget: DescriptorBudget
@@ -83,8 +84,8 @@ public final class NodeTree: @unchecked Sendable {
     /// Interns the file behind `descriptor` (O_PATH), and counts one lookup.
     ///
     /// The file was found in the directory `parent` (a node id) as `name`. Takes ownership of the
-    /// descriptor: it becomes the node's, or is closed if the node has one. nil if there is no
-    /// memory.
+    /// descriptor: it becomes the node's, or is closed if the node has one. Returns nil if there is
+    /// no memory.
     ///
     /// Locking: the shard's.
     public func intern(
@@ -126,8 +127,8 @@ public final class NodeTree: @unchecked Sendable {
 
     /// Interns a file that the kernel already knows, and counts one lookup.
     ///
-    /// The file was found in the directory `parent` as `name`. nil if the kernel does not know it.
-    /// Needs no descriptor.
+    /// The file was found in the directory `parent` as `name`. Returns nil if the kernel does not
+    /// know it. Needs no descriptor.
     ///
     /// Locking: the shard's.
     public func internKnown(
@@ -154,7 +155,7 @@ public final class NodeTree: @unchecked Sendable {
 
     /// Counts one more lookup of a scope's root, and returns its id.
     ///
-    /// nil if the scope has ended.
+    /// Returns nil if the scope has ended.
     ///
     /// Locking: the shard's.
     public func countRoot(of scope: ScopeNodes) -> UInt64? {
@@ -175,7 +176,7 @@ public final class NodeTree: @unchecked Sendable {
         return id
     }
 
-    /// Counts one more lookup of the node that such a scope shows. nil if there is none.
+    /// Counts one more lookup of the node that such a scope shows. Returns nil if there is none.
     public func countDocument(of scope: ScopeNodes) -> (id: UInt64, status: FileStatus)? {
         guard let shown = scope.document?.node else { return nil }
         return scope.withShard(of: NodeKey(shown.status)) { $0.count(shown.id, in: nodes) } == nil ? nil : shown

@@ -91,7 +91,7 @@ public final class OpenFiles: @unchecked Sendable {
     public var count: Int { table.count }
     /// Does the same as `NodeTree.trim`.
     public func trim() -> Int { table.trim() }
-    /// Adds a file. `worker`: the caller's slot. nil if there is no room.
+    /// Adds a file. `worker`: the caller's slot. Returns nil if there is no room.
     public func add(_ file: consuming OpenFile, by worker: Int) -> UInt64? {
         let (scope, user) = (file.scope, file.uid)
         let id = table.insert(file, by: worker)

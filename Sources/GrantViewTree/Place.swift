@@ -33,7 +33,7 @@ struct Place: ~Copyable {
 extension Node {
     /// Copies the node's name into 256 bytes.
     ///
-    /// False if it was not last found in `parent`, or if the name is not known.
+    /// Returns false if it was not last found in `parent`, or if the name is not known.
     ///
     /// Locking: under the shard's.
     func copyName(in parent: UInt64, to buffer: UnsafeMutablePointer<CChar>) -> Bool {

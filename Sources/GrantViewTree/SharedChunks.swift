@@ -21,8 +21,8 @@ public final class SharedChunks: Sendable {
 
     /// Maps the chunk `place` over `address`, with its head and its elements.
     ///
-    /// `address` is mapped, empty memory of that size. `headBytes`: the size of the head. False if
-    /// there is no memory.
+    /// `address` is mapped, empty memory of that size. `headBytes`: the size of the head. Returns
+    /// false if there is no memory.
     ///
     /// Locking: takes a lock of rank 3 for a moment, to grow the file.
     func hold(_ place: Int, at address: UnsafeMutableRawPointer, headBytes: Int, elementBytes: Int) -> Bool {

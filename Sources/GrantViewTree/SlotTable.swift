@@ -60,7 +60,7 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
 
     /// Inserts an element and returns its id.
     ///
-    /// nil if 268 million are in use or there is no memory.
+    /// Returns nil if 268 million are in use or there is no memory.
     ///
     /// - Parameters:
     ///   - worker: The inserting worker's number.
@@ -86,7 +86,7 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
         }
     }
 
-    /// The element of `id`. nil if it does not exist.
+    /// The element of `id`. Returns nil if it does not exist.
     @inlinable @inline(__always)
     public func find(_ id: UInt64) -> UnsafeMutablePointer<Element>? {
         let index = UInt32(truncatingIfNeeded: id)
@@ -197,7 +197,7 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
         lists[list]._withUnsafeGuaranteedRef { $0.withLock(body) }
     }
 
-    /// Adds a chunk and returns its number within its list. nil if there is no room.
+    /// Adds a chunk and returns its number within its list. Returns nil if there is no room.
     func addChunk(to list: Int, _ cells: inout CellAllocator) -> Int? {
         let own = cells.chunks.count
         let place = own * listCount + list

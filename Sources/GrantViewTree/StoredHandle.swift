@@ -24,7 +24,7 @@ struct StoredHandle: ~Copyable {
 
     var isStored: Bool { head.load(ordering: .acquiring) != 0 }
 
-    /// A copy. nil if there is none, or if it is in a block and `withBlock` is false.
+    /// A copy. Returns nil if there is none, or if it is in a block and `withBlock` is false.
     func copy(withBlock: Bool = true) -> clinux_handle? {
         let head = head.load(ordering: .acquiring)
         if head == 0 || (!withBlock && UInt32(truncatingIfNeeded: head) > Self.inlineBytes) { return nil }

@@ -19,7 +19,7 @@ enum cfleet_outcome {
     CFLEET_DISTRUSTED,
     /// Our own certificate, key or list of authorities is not usable, or the server refuses our certificate.
     CFLEET_OWN_CERTIFICATE,
-    /// `each` or `stop` ended the request.
+    /// `each` or `goes_on` ended the request.
     CFLEET_STOPPED,
     /// It hung up, or speaks something else. The request was sent.
     CFLEET_BROKEN,
@@ -35,16 +35,17 @@ void cfleet_close(struct cfleet_connection *connection);
 /// One POST of JSON.
 struct cfleet_request {
     const char *url;
-    /// For the header Authorization. May be NULL.
+    /// For the header Authorization. It may be NULL.
     const char *token;
     const char *body;
     size_t length;
-    /// In milliseconds. 0 is without a limit, once it is connected.
+    /// The limit in milliseconds. With 0 a request has no limit once it is connected.
     long timeout;
     long connect_timeout;
-    /// Called with each piece of the answer. False ends the request.
+    /// Called with each piece of the answer. If it returns false, the request ends.
     bool (*each)(void *context, const char *bytes, size_t count);
-    /// Asked about once a second whether to go on. False ends the request. May be NULL.
+    /// Asked about once a second whether to go on. If it returns false, the request ends. It may be
+    /// NULL.
     bool (*goes_on)(void *context);
     void *context;
 };
@@ -55,8 +56,8 @@ enum cfleet_outcome cfleet_post(
 
 enum cfleet_kind { CFLEET_NULL, CFLEET_BOOL, CFLEET_INTEGER, CFLEET_NUMBER, CFLEET_STRING, CFLEET_ARRAY, CFLEET_OBJECT };
 
-/// Parses JSON text into a value, which the caller frees. NULL if it is invalid, with a text in
-/// `reason`.
+/// Parses JSON text into a value, which the caller frees. Returns NULL if it is invalid, with a
+/// text in `reason`.
 void *cfleet_parse(const char *text, size_t length, char *reason, size_t size);
 void cfleet_free(void *value);
 enum cfleet_kind cfleet_kind(const void *value);
@@ -73,8 +74,8 @@ void *cfleet_next(void *value, void *place);
 const char *cfleet_key(void *place);
 void *cfleet_member(void *place);
 
-/// Values to be written. The caller frees each of them, or gives it to one of the next two, which
-/// take it.
+/// Makes values to be written. The caller frees each of them, or gives it to one of the next two,
+/// which take it.
 void *cfleet_make(enum cfleet_kind kind, bool is_true, int64_t integer, double number, const char *string, size_t length);
 bool cfleet_append(void *array, void *value);
 bool cfleet_set(void *object, const char *key, void *value);

@@ -37,8 +37,8 @@ struct chttp_settings {
     /// The largest number of connections. When all but a fourth are taken, connections that are not
     /// vouched for (`chttp_admit`) give way, the oldest of the client with most of them first. One
     /// client has at most a fourth that is not vouched for, and 16 new connections a second. The
-    /// machine's own users, who are one client, have all but a fourth, and 256 a second. They have
-    /// any number if no other host can connect.
+    /// machine's own users, who are one client, have all but a fourth, and 256 new connections a
+    /// second. New connections have no limit if no other host can connect.
     unsigned connections;
     /// Bytes of a request's first lines, and of its body.
     size_t head_limit;
@@ -56,12 +56,12 @@ struct chttp_server *chttp_start(const struct chttp_settings *settings, char *re
 void chttp_stop(struct chttp_server *server);
 
 const char *chttp_method(const struct chttp_request *request);
-/// Without the query after a question mark, and with %XX resolved.
+/// Returns the path without the query after a question mark, and with %XX resolved.
 const char *chttp_path(const struct chttp_request *request);
 const char *chttp_body(const struct chttp_request *request, size_t *length);
 
 enum chttp_kind { CHTTP_HEADER, CHTTP_COOKIE, CHTTP_ARGUMENT };
-/// The value with this number, of all that have this name, or NULL when there are not so many.
+/// Returns the value with this number, of all that have this name, or NULL if there are fewer.
 const char *chttp_value(struct chttp_request *request, enum chttp_kind kind, const char *name, size_t number);
 /// Whether connections from these addresses count as one client's: the same address, or network of IPv6, or both of this machine.
 bool chttp_is_same_client(const struct sockaddr *one, const struct sockaddr *other);

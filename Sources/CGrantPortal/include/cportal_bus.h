@@ -30,7 +30,8 @@ int cportal_process_received(struct cportal_bus *bus);
 
 /// Has every call of the document portal's interfaces at `path` answered by `handler`, which replies when it likes.
 int cportal_serve_documents(struct cportal_bus *bus, const char *path, cportal_handler handler, void *context);
-/// -EEXIST if another owner of the name does not give it up, or must not be replaced.
+/// Takes a name. Returns -EEXIST if another owner of the name does not give it up, or must not be
+/// replaced.
 int cportal_request_name(struct cportal_bus *bus, const char *name, bool replaces);
 /// Handles signals that come from `sender` and match the other names. NULL matches any. `argument`
 /// is their first value, a text. No name may contain a quotation mark.

@@ -15,7 +15,8 @@ typedef struct ctoml_node ctoml_node;
 
 enum ctoml_kind { ctoml_table, ctoml_array, ctoml_string, ctoml_integer, ctoml_boolean, ctoml_moment, ctoml_other };
 
-/// What a date with a time says. A date alone is its midnight. Without an offset it is local time.
+/// The parts of a date with a time. A date alone is its midnight. Without an offset it is local
+/// time.
 struct ctoml_time {
     int64_t year;
     int64_t month, day, hour, minute, second, nanosecond;
@@ -29,7 +30,8 @@ struct ctoml_failure {
     uint32_t line;
 };
 
-/// NULL if it is invalid, with the reason in `failure`. The caller gives the document to ctoml_end.
+/// Parses a document. Returns NULL if it is invalid, with the reason in `failure`. The caller gives
+/// the document to ctoml_end.
 ctoml_document *ctoml_read(const char *bytes, size_t count, struct ctoml_failure *failure);
 void ctoml_end(ctoml_document *document);
 const ctoml_node *ctoml_root(const ctoml_document *document);
@@ -41,13 +43,13 @@ uint32_t ctoml_line(const ctoml_node *node);
 /// Of a table or an array.
 size_t ctoml_count(const ctoml_node *node);
 const ctoml_node *ctoml_item(const ctoml_node *node, size_t index);
-/// Of a table's item. It is not terminated.
+/// Returns the key of a table's item, which is not terminated.
 const char *ctoml_key(const ctoml_node *node, size_t index, size_t *count);
 
 /// Of a value of that kind. Strings are not terminated.
 const char *ctoml_string_of(const ctoml_node *node, size_t *count);
 bool ctoml_boolean_of(const ctoml_node *node);
-/// False for a time without a date.
+/// Returns false for a time without a date.
 bool ctoml_time_of(const ctoml_node *node, struct ctoml_time *time);
 
 /// Writes UTF-8 text as a TOML string on one line. Returns the length of the whole. `out` gets as

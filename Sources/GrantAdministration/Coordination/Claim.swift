@@ -5,11 +5,12 @@ import GrantSystem
 
 /// A claim that is held. It ends with `end`, its last reference, the process, a revocation, or the daemon's end.
 ///
-/// Locking: its own, for a moment. `end` holds it while it waits for the daemons, at most a second.
+/// Locking: its own, for a moment. `end` holds the lock while it waits for the daemons, at most a
+/// second.
 public final class Claim: Sendable {
     /// The claimed paths on the host, for a program to work on.
     public let paths: [[UInt8]]
-    /// For each of `paths`, where the item is moved to, or nil if it is not moved.
+    /// The new path for each of `paths`, or nil if the item is not moved.
     public let newPaths: [[UInt8]?]
     private let state: Lock<State>
 
@@ -40,8 +41,8 @@ public final class Claim: Sendable {
         while part.lost([]) == nil, (try? set.wait(until: deadline)) == true {}
     }
 
-    /// Returns why the claim is no longer in force, or nil while it is, and after `end`. Does not
-    /// block.
+    /// Returns why the claim is no longer in force, or nil while it is, and after `end`. It does
+    /// not block.
     public func lost() -> CoordinationError? {
         state.withLock { state in
             if state.lost == nil {
@@ -53,7 +54,7 @@ public final class Claim: Sendable {
         }
     }
 
-    /// Waits until the claim is lost, and returns why. Nil after so many seconds.
+    /// Waits until the claim is lost, and returns why, or nil after so many seconds.
     public func waitUntilLost(_ seconds: Double) -> CoordinationError? {
         let deadline = Clock.deadline(seconds: seconds)
         while true {

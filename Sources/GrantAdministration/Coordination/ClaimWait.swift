@@ -47,7 +47,7 @@ struct ClaimWait {
     let deadline: Int64?
     let cancellation: CoordinationCancellation?
     let progress: ((CoordinationProgress) -> Void)?
-    /// nil if one mount covers all items.
+    /// It is nil if one mount covers all items.
     var deadlockDetector: DeadlockDetector?
     var parts: [ClaimPart] = []
 
@@ -112,7 +112,7 @@ struct ClaimWait {
         }
     }
 
-    /// Requests the claim on a connection of its own. nil if the daemon is dead.
+    /// Requests the claim on a connection of its own. Returns nil if the daemon is dead.
     private func ask(_ record: MountRecord, in directory: String) throws(CoordinationError) -> SessionClient? {
         for _ in 0..<Self.maxFailovers {
             guard let client = try connect(record, directory) else { return nil }
@@ -121,7 +121,7 @@ struct ClaimWait {
         throw .daemonDied(mountpoint: record.mountpoint)
     }
 
-    /// nil when the daemon is dead.
+    /// Returns nil when the daemon is dead.
     private func connect(_ record: MountRecord, _ directory: String) throws(CoordinationError) -> SessionClient? {
         let limit = firstAnswerDeadline()
         while true {

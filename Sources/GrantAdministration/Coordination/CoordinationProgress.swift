@@ -5,7 +5,7 @@ public struct CoordinationProgress: Sendable, Equatable {
     /// The current stage, for people. The words for programs are in docs/semantics.md.
     public var stage: String
     public var done: UInt64
-    /// nil if unknown.
+    /// It is nil if unknown.
     public var total: UInt64?
     /// The processes that block the claim.
     public var pids: [Int32]
@@ -20,7 +20,8 @@ public struct CoordinationProgress: Sendable, Equatable {
         (self.stage, self.done, self.total, self.pids, self.files, self.isBytes) = (stage, done, total, pids, files, isBytes)
     }
 
-    /// Combines the progress of withdrawals in several mounts into that of the slowest. nil if none is under way.
+    /// Combines the progress of withdrawals in several mounts into that of the slowest. The result
+    /// is nil if none is under way.
     init?(_ states: [GrantProgress]) {
         guard let stage = GrantProgress.Stage.allCases.first(where: { stage in states.contains { $0.stage == stage } }) else { return nil }
         let own = states.filter { $0.stage == stage }

@@ -45,7 +45,7 @@ struct DataCopy {
             return true
         } catch {
             switch error.rawValue {
-            // That holds for this file alone. Others may be shared.
+            // This file alone cannot be cloned. Others may share their data.
             case EINVAL, ETXTBSY, EPERM: return false
             case EOPNOTSUPP, EXDEV, ENOTTY, ENOSYS:
                 clones = false

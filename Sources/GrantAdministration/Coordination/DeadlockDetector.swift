@@ -14,8 +14,8 @@ struct DeadlockDetector {
     let claimant: GrantID
     let records: [MountRecord]
     let directory: String
-    /// False if the caller holds nothing, so that no claimant can wait for it. It takes nothing
-    /// else while it waits.
+    /// It is false if the caller holds nothing, so that no claimant can wait for it. The caller
+    /// takes nothing else while it waits.
     private var mayHoldClaims: Bool
     /// When to check next, by `Clock.monotonic`.
     private(set) var due = Clock.monotonic + Self.minPause
@@ -33,7 +33,7 @@ struct DeadlockDetector {
         mayHoldClaims = records.count > 1
     }
 
-    /// When to check again. Nil is never.
+    /// When to check again. It is nil if no check is needed.
     var next: Int64? { mayHoldClaims ? due : nil }
 
     /// Whether the caller is in a deadlock and has to give up. Takes at most a third of a second, and not beyond `deadline`.

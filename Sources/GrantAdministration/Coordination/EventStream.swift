@@ -14,8 +14,8 @@ public struct MountEvent: Sendable, Equatable {
     }
 
     public var mountpoint: [UInt8]
-    /// Increases by one with each event of the mount, or 0 for a message that is not an event of
-    /// its own.
+    /// The number of the event, which increases by one with each event of the mount. It is 0 for a
+    /// message that is not an event of its own.
     public var number: UInt64
     public var time: Instant
     public var kind: Kind

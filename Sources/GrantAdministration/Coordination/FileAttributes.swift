@@ -68,8 +68,8 @@ package enum FileAttributes {
         try replacement.setMode(mode)
     }
 
-    /// The ACL with the owning group's rights limited to those of others. See acl(5). The format is
-    /// that of posix_acl_xattr.h.
+    /// Returns the ACL (acl(5)) with the owning group's rights limited to those of others. The
+    /// format is that of posix_acl_xattr.h.
     static func limited(_ list: [UInt8]) -> [UInt8] {
         let (header, entry, owningGroup, everyone) = (4, 8, UInt8(0x04), UInt8(0x20))
         var result = list

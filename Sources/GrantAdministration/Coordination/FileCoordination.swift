@@ -14,10 +14,14 @@ public struct FileCoordination: Sendable {
 
     /// Waits until all accesses are granted together. It occupies no thread of a daemon meanwhile.
     ///
-    /// - Parameters: purpose: claims of the same purpose do not conflict. Nil conflicts with every
-    ///   other claim. timeout: in seconds. 0 takes only free items. Nil waits for ever. hold: in
-    ///   seconds. How long an operation through a mandatory grant waits for this claim before it
-    ///   fails with EAGAIN. With nil it waits as long as the claim is held.
+    /// - Parameters:
+    ///   - purpose: Claims of the same purpose do not conflict. Without one, the claim conflicts
+    ///     with every other claim.
+    ///   - timeout: The longest wait, in seconds. 0 takes only free items. The wait has no limit if
+    ///     it is nil.
+    ///   - hold: How long an operation through a mandatory grant waits for this claim before it
+    ///     fails with EAGAIN, in seconds. If it is nil, the operation waits as long as the claim is
+    ///     held.
     ///   - progress: called on this thread while it waits.
     public func claim(
         _ accesses: [CoordinatedAccess], claimant: Claimant = .currentThread, purpose: String? = nil, timeout: Double? = nil,

@@ -6,7 +6,7 @@ import GrantSystem
 public struct FileKey: Hashable, Sendable {
     let device: dev_t
     let inode: ino_t
-    /// Nanoseconds since 1970, or 0 where the filesystem has no birth time.
+    /// The birth time in nanoseconds since 1970, or 0 if the filesystem has none.
     let born: Int64
 
     init(_ status: FileStatus) {

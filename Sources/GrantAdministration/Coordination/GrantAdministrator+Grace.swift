@@ -61,7 +61,7 @@ extension GrantAdministrator {
 
 /// The presenters of one mount.
 private struct GracePart: Sendable {
-    /// nil when no more answers are expected.
+    /// It is nil when no more answers are expected.
     private(set) var client: SessionClient?
     private(set) var states: [GrantID: (asked: Int, answered: Int, isOver: Bool)] = [:]
     private let grants: [GrantID]

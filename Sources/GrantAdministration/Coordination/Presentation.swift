@@ -29,13 +29,17 @@ public final class Presentation: Sendable {
 
     /// Registers the presenter, and returns when every mount has answered.
     ///
-    /// - Parameters: path: on the host or in a mount, at or below a granted directory. The last
-    ///   name need not exist. purpose: claims of the same purpose do not ask this presenter.
-    ///   timeout: how long an answer may take, in seconds. At most 60. onRequest: every question
-    ///   has to be answered. onStoreChange: called on the same thread, within a second after
-    ///   another process has changed the store: a grant may have another name.
+    /// - Parameters:
+    ///   - path: A path on the host or in a mount, at or below a granted directory. The last name
+    ///     need not exist.
+    ///   - purpose: Claims of the same purpose do not ask this presenter.
+    ///   - timeout: How long an answer may take, in seconds. The limit is 60 seconds.
+    ///   - onRequest: Gets each question, and must answer it.
+    ///   - onNotice: Gets each notice.
+    ///   - onStoreChange: Called on the same thread, within a second after another process has
+    ///     changed the store, because a grant may have another name.
     ///
-    /// Errors: `.noMount`, `.outside`, `.revoked`, `.failed`.
+    /// - Throws: `.noMount`, `.outside`, `.revoked` or `.failed`.
     public init(
         _ path: [UInt8], in coordination: FileCoordination, purpose: String? = nil, timeout: Double? = nil,
         onRequest: @escaping @Sendable (PresenterRequest) -> Void, onNotice: @escaping @Sendable (PresenterNotice) -> Void,

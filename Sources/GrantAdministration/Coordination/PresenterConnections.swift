@@ -94,8 +94,8 @@ final class PresenterConnections: @unchecked Sendable {
                         since: mark)))
             source.client = client
         } catch {
-            // A lost mount is tried again until it is known to have ended. One that never answered,
-            // when the store changes.
+            // A lost mount is tried again until it is known to have ended. A mount that never
+            // answered is tried again when the store changes.
             if mark == nil {
                 source.refusal = .failed("the daemon of “\(String(decoding: record.mountpoint, as: UTF8.self))”: \(error.description)")
             }

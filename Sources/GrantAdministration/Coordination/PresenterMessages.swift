@@ -45,9 +45,9 @@ public struct PresenterRequest: Sendable {
     public let claimantPID: Int32
     let reply: PresenterReply
 
-    /// Answers, from any thread. Has no effect if it was answered already or is too late. `isDone`
-    /// is false if it could not be done: the claimant no longer waits then either, but it is
-    /// logged.
+    /// Answers, from any thread. An answer has no effect if the question was answered already or it
+    /// is too late. `isDone` is false if it could not be done: the claimant no longer waits then
+    /// either, but it is logged.
     public func answer(_ isDone: Bool = true) { reply.give(isDone) }
 }
 

@@ -11,8 +11,8 @@ extension Snapshot {
         let name: [UInt8]
         var shown: String { "“\(String(decoding: CanonicalPath.join(path, name), as: UTF8.self))”" }
 
-        /// `.permission` if others could replace the files made there, `.system` if the directory
-        /// does not exist.
+        /// Opens the place of a snapshot. Throws `.permission` if others could replace the files
+        /// made there, `.system` if the directory does not exist.
         static func open(parent path: [UInt8], name: [UInt8]) throws(GrantError) -> Place {
             let opened = try look(at: path)
             let canonical = opened.path
@@ -96,7 +96,7 @@ extension Snapshot {
             guard FileKey(try DirectoryEntry.status(place.parent.number, name)) == key else { throw Errno(ESTALE) }
         }
 
-        /// Removes it, best effort. The rest is removed with the next snapshot there.
+        /// Removes it, best effort. The next snapshot there removes the rest.
         func remove(from place: borrowing Place) { try? TreeRemoval.remove(directory, named: name, in: place.parent) }
 
         /// Removes directories that killed processes have left behind: of this user, mode 0700, and

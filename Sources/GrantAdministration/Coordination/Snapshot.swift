@@ -22,14 +22,17 @@ public enum Snapshot {
     /// when it is complete: a failure removes all of it, and what a killed process has left behind is removed with the next snapshot
     /// there.
     ///
-    /// - Parameters: items: absolute paths of the host without links. The caller's claim keeps
-    ///   others from changing them. directory: an absolute path where nothing exists, not inside an
-    ///   item. Only this user and root may be able to replace anything there (`OwnDirectory`).
-    ///   progress: called on this thread, at most ten times a second. `done` is in bytes. check:
-    ///   called on this thread repeatedly. It may throw to stop.
+    /// - Parameters:
+    ///   - items: Absolute paths of the host without links. The caller's claim keeps others from
+    ///     changing them.
+    ///   - directory: An absolute path where nothing exists, not inside an item. Only this user and
+    ///     root may be able to replace anything there (`OwnDirectory`).
+    ///   - progress: Called on this thread, at most ten times a second. `done` is in bytes.
+    ///   - check: Called on this thread repeatedly. It may throw to stop.
     ///
-    /// `.alreadyExists` if `directory` exists, `.usage` if two items have the same name or one would contain it, `.permission` if
-    /// others could replace it, `.notFound`, `.permission`, `.system` for anything else.
+    /// - Throws: `.alreadyExists` if `directory` exists, `.usage` if two items have the same name
+    ///   or one would contain it, `.permission` if others could replace it. Other errors are
+    ///   `.notFound`, `.permission` and `.system`.
     public static func make(
         of items: [[UInt8]], in directory: [UInt8], progress: ((CoordinationProgress) -> Void)? = nil,
         check: @escaping () throws(GrantError) -> Void = {}
@@ -64,8 +67,8 @@ public enum Snapshot {
         }
     }
 
-    /// Removes a snapshot made at `directory`. ESTALE if another object has its place. That object
-    /// stays.
+    /// Removes a snapshot made at `directory`. If another object has its place, that object is kept
+    /// and ESTALE is thrown.
     public static func remove(_ directory: [UInt8], _ key: FileKey) throws(Errno) {
         let parent = try FileDescriptor.open(CanonicalPath.parent(of: directory), OpenFlags.path | O_DIRECTORY)
         let name = CanonicalPath.lastName(of: directory)

@@ -23,7 +23,7 @@ final class TreeCopy {
     var known: ((FileKey) -> FileDescriptor?)?
     /// Whether files of this user that are closed to the user are opened, by their modes. The copies get the old modes.
     var opensClosed = false
-    /// The maximum of bytes that are copied without being shared. EFBIG beyond.
+    /// The maximum of bytes that are copied without being shared. More of them fail with EFBIG.
     var limit: UInt64 = .max
     /// What the copy lacks, because this user has no right to set it.
     private(set) var losses = CopyLosses()
@@ -103,7 +103,8 @@ final class TreeCopy {
         }
     }
 
-    /// nil if it has vanished, or is a mount: then a directory gets an empty one in its place.
+    /// Returns nil if it has vanished, or is a mount: then a directory gets an empty one in its
+    /// place.
     private func open(
         _ name: [UInt8], _ type: UInt8, _ source: borrowing FileDescriptor, _ target: borrowing FileDescriptor
     ) throws(Errno) -> FileDescriptor? {
@@ -119,7 +120,7 @@ final class TreeCopy {
         }
     }
 
-    /// Opens the parent directory. ESTALE if it is not the parent that the copy came from.
+    /// Opens the parent directory. Throws ESTALE if it is not the parent that the copy came from.
     private func up(from directory: borrowing FileDescriptor, to key: FileKey) throws(Errno) -> FileDescriptor {
         let above = try FileDescriptor.openAt(directory.number, "..".utf8, OpenFlags.path | O_DIRECTORY)
         guard FileKey(try above.status()) == key else { throw Errno(ESTALE) }

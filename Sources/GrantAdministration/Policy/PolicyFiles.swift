@@ -13,9 +13,9 @@ public enum PolicyFiles {
     /// The person who has to act when the policy is wrong.
     static let mending = "root has to mend the policy: grantfs policy check"
 
-    /// Reads the policy, or nil if there are no files. An unreadable policy permits nothing:
-    /// `.permission` if others than root can write a file or a directory on the path,
-    /// `.invalidFile` with the line if it is invalid, `.system`. Invalid tables that only allow
+    /// Reads the policy. Returns nil if there are no files. An unreadable policy permits nothing:
+    /// it throws `.permission` if others than root can write a file or a directory on the path,
+    /// `.invalidFile` with the line if it is invalid, or `.system`. Invalid tables that only allow
     /// something are omitted (`GrantPolicy.flaws`), so that one mistake of the administrator's does
     /// not stop every user.
     public static func read() throws(GrantError) -> GrantPolicy? {

@@ -7,9 +7,9 @@ import GrantSystem
 /// never from a process's claims.
 public struct PolicyUser: Sendable {
     public let uid: UInt32
-    /// nil if no user has the uid.
+    /// It is nil if no user has the uid.
     public let name: String?
-    /// Canonical. nil if the home directory does not belong to the user, or is the root.
+    /// Canonical. It is nil if the home directory does not belong to the user, or is the root.
     let home: [UInt8]?
     private let groups: Set<gid_t>
 
@@ -37,8 +37,8 @@ public struct PolicyUser: Sendable {
         throw GrantError(.notFound, "there is no user “\(text)”")
     }
 
-    /// Whether this user may revoke grants of the view in root's store. Root always may. Without a
-    /// policy no other user may.
+    /// Whether this user may revoke grants of the view in root's store. Root may always. Without a
+    /// policy, no other user may.
     public func mayRevoke(in view: ViewName, by policy: GrantPolicy?) -> Bool {
         if uid == 0 { return true }
         return policy?.revokers.contains { rule in rule.names(view) && rule.who.contains { isMeant(by: $0) } } ?? false

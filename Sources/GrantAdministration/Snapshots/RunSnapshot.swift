@@ -106,7 +106,7 @@ public final class RunSnapshot {
                 try FileDescriptor.openWithoutLinks(CanonicalPath.parent(of: directory.path))
             }
             try copy.copy(CanonicalPath.lastName(of: directory.path), in: above, into: target)
-            // A user that may exchange the directory must not be able to make the copy of one and
+            // A user that may exchange the directory must not be able to copy one directory and
             // restore it to another.
             guard let top = files.first(where: { $0.path.isEmpty })?.stamp, top.inode == directory.stamp.inode,
                 top.born == directory.stamp.born
@@ -143,8 +143,8 @@ public final class RunSnapshot {
         return found.sorted { $0.began > $1.began }.map(\.snapshot)
     }
 
-    /// Returns the snapshot with an id that begins with `prefix`. The newest if that is nil.
-    /// `.notFound`, `.ambiguous`.
+    /// Returns the snapshot with an id that begins with `prefix`, or the newest if that is nil.
+    /// Throws `.notFound` or `.ambiguous`.
     public static func find(_ prefix: String?, in store: GrantStore) throws(GrantError) -> RunSnapshot {
         let all = all(in: store)
         let advice = "grantfs diff --list names those that there are; grantfs run --snapshot makes one"
@@ -228,7 +228,7 @@ public final class RunSnapshot {
         }
     }
 
-    /// `.notFound` if another directory is at the path by now.
+    /// Throws `.notFound` if another directory is at the path by now.
     func open(_ known: RunRecord.Directory) throws(GrantError) -> Opened {
         let now = try RunSnapshot.openDirectory(known.path)
         guard now.stamp.inode == known.stamp.inode, now.stamp.born == known.stamp.born else {
@@ -273,8 +273,8 @@ public final class RunSnapshot {
         return changes
     }
 
-    /// Opens the file's old and new version for reading, or nil if there is none, or it is not a
-    /// regular file.
+    /// Opens the file's old and new version for reading. A version is nil if it does not exist or
+    /// is not a regular file.
     public func open(_ change: TreeChange) throws(GrantError) -> (before: Int32?, now: Int32?) {
         guard let known = try record.directories.first(where: { $0.number == change.directory }) else { return (nil, nil) }
         let opened = try open(known)

@@ -27,7 +27,7 @@ public struct TreeChange: Sendable {
     public let kind: Kind
     public internal(set) var aspects: Set<Aspect>
     public let isDirectory: Bool
-    /// The status before, or nil if it did not exist. It is the copy's where the copy has it.
+    /// The status before, as far as the copy has it, or nil if it did not exist.
     let before: FileStatus?
     let now: FileStamp?
     let nowStatus: FileStatus?

@@ -196,7 +196,7 @@ final class TreeComparison {
         return mode
     }
 
-    /// Returns the names in directories, last one first, or nil if one cannot be read.
+    /// Returns the names in directories, the last one first. Returns nil if one cannot be read.
     private func list(_ directories: [Directory]) -> [[UInt8]]? {
         var names: Set<[UInt8]> = []
         do throws(Errno) {

@@ -5,11 +5,11 @@ import GrantSystem
 
 /// The desktop's file chooser, through its portal.
 public enum DesktopChooser {
-    /// Returns the paths of the chosen directories or files, or nil if the person cancelled. Blocks
-    /// until then.
+    /// Asks the person and blocks until then. Returns the paths of the chosen directories or files,
+    /// or nil if the person cancelled.
     ///
-    /// `folder` is where the chooser starts, `title` its heading. `.unsupported` if there is no portal, `.invalidDirectory` if a choice
-    /// cannot be granted.
+    /// `folder` is where the chooser starts, `title` its heading. Throws `.unsupported` if there is
+    /// no portal, `.invalidDirectory` if a choice cannot be granted.
     public static func choose(folder: [UInt8]?, files: Bool = false, title: String? = nil) throws(GrantError) -> [[UInt8]]? {
         let title = title ?? (files ? "Grant files" : "Grant directories")
         let uris = Collector()

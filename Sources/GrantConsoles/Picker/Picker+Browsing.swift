@@ -64,7 +64,8 @@ extension Picker {
     }
 
     mutating func list(_ entries: PickerEntries) {
-        // A second answer for the same directory adds knowledge of its links. The selection stays.
+        // A second answer for the same directory adds knowledge of its links. The selection is
+        // kept.
         let selected = row(window.selected)
         let isFirst = if case .entries = content { false } else { true }
         path = entries.path

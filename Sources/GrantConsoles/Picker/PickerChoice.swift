@@ -22,7 +22,8 @@ public struct PickerChoice: Sendable, Equatable {
     public var name: GrantName?
     public var view: ViewName
     public var access: Access
-    /// The expiry as it was entered: `2h` counts from the time of granting. nil if there is none.
+    /// The expiry as it was entered: `2h` counts from the time of granting. It is nil if there is
+    /// none.
     public var expiry: String?
     public var finding = Finding.open
 

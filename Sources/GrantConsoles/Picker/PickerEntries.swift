@@ -33,7 +33,7 @@ public struct PickerEntries: Sendable {
     let path: [UInt8]
     let all: [PickerEntry]
 
-    /// `links`: those that lead to directories, or nil if unknown.
+    /// `links` are those that lead to directories, or nil if they are unknown.
     public init(_ listing: DirectoryListing, links: [[UInt8]]?) {
         path = listing.path
         let found =

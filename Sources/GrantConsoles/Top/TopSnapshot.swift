@@ -34,7 +34,7 @@ public struct TopSnapshot: Sendable {
         public var name: GrantName
         public var access: Access
         public var state: GrantState
-        /// Whether a mount has reported it, otherwise it is only recorded.
+        /// Whether a mount has reported it. Otherwise it is only recorded.
         public var isLive = false
         public var inodes: UInt64 = 0
         public var inFlight: UInt64 = 0
@@ -57,7 +57,7 @@ public struct TopSnapshot: Sendable {
 
     public init(time: Int64, sections: [Section]) { (self.time, self.sections) = (time, sections) }
 
-    /// Combines the store's records and the mounts' reports. Sorted by view. Within a view the
+    /// Combines the store's records and the mounts' reports, sorted by view. Within a view the
     /// oldest mount comes first.
     public init(time: Int64, now: Instant, grants: [Grant], mounts: [MountReport]) {
         let views = Set(grants.map(\.view)).union(mounts.compactMap(\.record.shown.onlyView)).sorted { $0.description < $1.description }

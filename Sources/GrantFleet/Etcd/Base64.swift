@@ -20,7 +20,7 @@ enum Base64 {
         return String(decoding: result, as: UTF8.self)
     }
 
-    /// nil if invalid.
+    /// Returns nil if invalid.
     static func bytes(_ text: String) -> [UInt8]? {
         let digits = Array(text.utf8)
         guard digits.count % 4 == 0 else { return nil }

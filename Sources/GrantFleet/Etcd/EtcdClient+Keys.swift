@@ -124,8 +124,9 @@ extension EtcdClient {
         return (answer.found.first?.first, answer.revision)
     }
 
-    /// Returns all keys with a prefix, sorted, as of one revision. With `first`, only those from
-    /// there on. `withValues` false leaves the values out, however large they are.
+    /// Returns all keys with a prefix, sorted, as of one revision. With `first`, it returns only
+    /// the keys from there on. If `withValues` is false, it omits the values, however large they
+    /// are.
     public func list(_ prefix: String, from first: String? = nil, withValues: Bool = true) throws(EtcdFailure) -> (
         entries: [EtcdEntry], revision: Int64
     ) {
@@ -147,8 +148,8 @@ extension EtcdClient {
 
     // MARK: leases
 
-    /// Grants a lease with this id for so many seconds. Etcd may give more. An existing one counts
-    /// as ours, from an earlier try.
+    /// Grants a lease with this id for so many seconds. Etcd may give more. An existing lease
+    /// counts as ours, from an earlier try, and is renewed.
     public func grantLease(_ id: Int64, seconds: Int64) throws(EtcdFailure) -> Int64 {
         do throws(EtcdFailure) {
             return try call("/v3/lease/grant", ["ID": .string("\(id)"), "TTL": .string("\(seconds)")])["TTL"]?.integer ?? seconds
@@ -158,7 +159,8 @@ extension EtcdClient {
         }
     }
 
-    /// Renews a lease and returns its new duration in seconds, or `.noSuchLease` if it has expired.
+    /// Renews a lease and returns its new duration in seconds. Throws `.noSuchLease` if it has
+    /// expired.
     ///
     /// A leader answers this without asking the other members, even if it was just replaced and does not know (3.4.23). The result is
     /// valid if a later transaction is answered in the same `term`.
@@ -172,7 +174,7 @@ extension EtcdClient {
 
     public func revokeLease(_ id: Int64) throws(EtcdFailure) { _ = try call("/v3/lease/revoke", ["ID": .string("\(id)")]) }
 
-    /// Returns the remaining seconds of a lease, or `.noSuchLease` if it has expired.
+    /// Returns the remaining seconds of a lease. Throws `.noSuchLease` if it has expired.
     public func timeLeft(ofLease id: Int64) throws(EtcdFailure) -> Int64 {
         // JSON omits a 0, which means that less than a second is left.
         let seconds = try call("/v3/lease/timetolive", ["ID": .string("\(id)")])["TTL"]?.integer ?? 0

@@ -28,7 +28,7 @@ public final class EtcdClient: @unchecked Sendable {
         var isPatient = false
     }
 
-    /// Loads the libraries. `.unsupported` if they are not installed.
+    /// Loads the libraries. Throws `.unsupported` if they are not installed.
     public static func load() throws(GrantError) {
         var reason = [CChar](repeating: 0, count: 256)
         if !cfleet_load(&reason, reason.count) {
@@ -40,8 +40,8 @@ public final class EtcdClient: @unchecked Sendable {
     /// The cache of the token for the next command, because etcd takes a tenth of a second to compare a password.
     private let tokenFile: String?
 
-    /// Does not connect yet. `tokenFile`: as secret as the password. An invalid one only costs a
-    /// login. `.unsupported` as `load`.
+    /// Makes a client, which does not connect yet. `tokenFile` is as secret as the password, and an
+    /// invalid one only costs a login. Throws `.unsupported` as `load` does.
     public init(_ settings: EtcdSettings, timeout: Int = 3_000, tokenFile: String? = nil) throws(GrantError) {
         try EtcdClient.load()
         self.settings = settings
@@ -61,7 +61,8 @@ public final class EtcdClient: @unchecked Sendable {
 
     deinit { cfleet_close(connection) }
 
-    /// How far the server's clock was ahead of this one's at its last answer, in seconds and to the second. nil if unknown.
+    /// How far the server's clock was ahead of this one's at its last answer, in seconds and to the
+    /// second. It is nil if unknown.
     public var clockDifference: Int64? { state.withLock { $0.clock } }
 
     /// Ends every request at `deadline`, a time of `Clock.monotonic`. nil: each endpoint has `timeout`.
@@ -74,7 +75,8 @@ public final class EtcdClient: @unchecked Sendable {
     /// The pause before all endpoints are tried again: nanoseconds.
     private static let pause: Int64 = 200_000_000
 
-    /// The milliseconds for the next request to an endpoint. `.unreachable` if the time is over.
+    /// The milliseconds for the next request to an endpoint. Throws `.unreachable` if the time is
+    /// over.
     private func timeLeft(_ state: State) throws(EtcdFailure) -> Int {
         guard let deadline = state.deadline else { return timeout }
         let left = (deadline - Clock.monotonic) / 1_000_000
@@ -86,7 +88,8 @@ public final class EtcdClient: @unchecked Sendable {
     func call(_ path: String, _ body: [String: JSONValue]) throws(EtcdFailure) -> JSONValue {
         try state.withLock { state throws(EtcdFailure) in
             var isFresh = false
-            // Of an earlier try, which may have been executed even if the next one fails.
+            // The failure of an earlier try, which may have been executed even if the next one
+            // fails.
             var unanswered: EtcdFailure?
             for _ in 0..<4 {
                 if settings.user != nil, state.token == nil {
@@ -299,7 +302,7 @@ private final class ResponseBuffer {
     var bytes: [UInt8] = []
     private let mayGoOn: () -> Bool
     private let line: ((JSONValue) -> Bool)?
-    /// When the first line has to be there, or nil once it is.
+    /// The deadline of the first line, or nil once it has arrived.
     private var firstLineBy: Int64?
     /// Whether `line` has ended it.
     private(set) var isDone = false

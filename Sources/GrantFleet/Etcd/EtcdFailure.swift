@@ -82,7 +82,7 @@ public enum EtcdFailure: Error, Sendable, Equatable {
         }
     }
 
-    /// Depends on etcd's messages, which are the same from 3.4 to 3.6. gRPC's codes are too coarse.
+    /// Recognises etcd's messages, which are the same from 3.4 to 3.6. gRPC's codes are too coarse.
     init(message: String, user: String) {
         self =
             switch message {

@@ -45,7 +45,7 @@ public indirect enum JSONValue: Sendable, Equatable {
         }
     }
 
-    /// RFC 8259, on one line, with sorted keys. Empty if out of memory.
+    /// RFC 8259, on one line, with sorted keys. It is empty if out of memory.
     public var text: [UInt8] {
         guard let value = made() else { return [] }
         defer { cfleet_free(value) }

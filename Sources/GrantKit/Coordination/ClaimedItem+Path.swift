@@ -6,8 +6,9 @@ import GrantModel
 import GrantSystem
 
 extension ClaimedItem {
-    /// Describes what exists, or could exist, at an absolute path, and its parent directories. Links above the last name are followed,
-    /// that one only with `followsLink`. `.permission` if a parent may not be searched.
+    /// Describes what exists, or could exist, at an absolute path, and its parent directories.
+    /// Links above the last name are followed, that one only with `followsLink`. Throws
+    /// `.permission` if a parent may not be searched.
     init(path given: [UInt8], followsLink: Bool = false) throws(GrantError) {
         var path = CanonicalPath.resolveWhatExists(CanonicalPath.parent(of: given))
         let name = CanonicalPath.lastName(of: given)
@@ -35,7 +36,7 @@ extension ClaimedItem {
 }
 
 extension ItemID {
-    /// nil if nothing exists.
+    /// The result is nil if nothing exists.
     fileprivate init?(at path: [UInt8]) throws(GrantError) {
         do throws(Errno) {
             let status = try FileDescriptor.open(path, OpenFlags.path | O_NOFOLLOW).status()

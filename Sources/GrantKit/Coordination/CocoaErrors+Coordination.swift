@@ -6,8 +6,8 @@ extension CocoaError {
     /// | --- | --- |
     /// | `userCancelled` | `cancel()` was called. |
     /// | `fileReadNoPermission`, `fileWriteNoPermission` | The grant is revoked or has expired, or a directory above may not be searched. |
-    /// | `fileLocking` | The wait would deadlock (EDEADLK), or its time was over (ETIMEDOUT). |
-    /// | `fileReadUnknown`, `fileWriteUnknown` | A daemon has ended, or anything else. |
+    /// | `fileLocking` | The wait would deadlock (EDEADLK), or the time-out has passed (ETIMEDOUT). |
+    /// | `fileReadUnknown`, `fileWriteUnknown` | A daemon has ended, or another error occurred. |
     ///
     /// `NSUnderlyingErrorKey` has the `CoordinationError`.
     static func error(_ failure: CoordinationError, url: URL?, isWriting: Bool) -> NSError {

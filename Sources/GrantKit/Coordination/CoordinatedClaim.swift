@@ -11,7 +11,7 @@ final class CoordinatedClaim: Sendable {
     struct Wait: Sendable {
         var work: CoordinatedWork
         var purpose: String?
-        /// In seconds. Nil waits for ever.
+        /// In seconds. The wait has no limit if it is nil.
         var timeout: Double?
         var cancellation: Cancellation?
     }
@@ -84,7 +84,7 @@ final class CoordinatedClaim: Sendable {
         return items
     }
 
-    /// `local`: the claim in this process, which ends if the daemons give none.
+    /// `local` is the claim in this process, which ends if the daemons give none.
     private init(
         _ accesses: [CoordinatedAccess], _ wait: Wait, local: ClaimID, until deadline: Int64?, in environment: GrantEnvironment
     ) throws(CoordinationError) {

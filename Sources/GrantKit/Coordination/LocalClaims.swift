@@ -59,7 +59,7 @@ final class LocalClaims: Sendable {
     private let state = Lock(State())
 
     /// Waits until all accesses are granted together. `deadline` is in nanoseconds of
-    /// `Clock.monotonic`. Nil waits for ever.
+    /// `Clock.monotonic`. The wait has no limit if it is nil.
     func take(
         _ accesses: [ItemAccess], for work: CoordinatedWork, purpose: String?, until deadline: Int64?, cancellation: Cancellation?
     ) throws(CoordinationError) -> ClaimID {

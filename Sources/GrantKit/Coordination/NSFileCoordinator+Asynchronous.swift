@@ -7,7 +7,7 @@ extension NSFileCoordinator {
     /// it returns.
     ///
     /// The accessor gets nil, or the error if there is no claim. It runs once in either case. The
-    /// wait occupies no thread. In this form `forUploading` makes no copy, here and there.
+    /// wait occupies no thread. This form makes no copy for `forUploading`, here and there.
     public func coordinate(
         with intents: [NSFileAccessIntent], queue: OperationQueue, byAccessor accessor: @escaping @Sendable ((any Error)?) -> Void
     ) {

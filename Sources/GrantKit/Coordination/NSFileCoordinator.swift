@@ -4,8 +4,8 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// There, a pointer to an `NSError?` that ARC manages. Here a plain one. `var error: NSError?` and
-/// `&error`, or `nil`, are written the same.
+/// A pointer for a returned error. There, ARC manages the `NSError?` that it points to. Here, it is
+/// a plain pointer. Callers write `var error: NSError?` and `&error`, or `nil`, in both places.
 public typealias NSErrorPointer = UnsafeMutablePointer<NSError?>?
 
 /// Coordinates reading and writing with all others who coordinate: readers share, a writer excludes, in order of arrival. It applies to
@@ -20,15 +20,15 @@ public typealias NSErrorPointer = UnsafeMutablePointer<NSError?>?
 /// process.
 ///
 /// Presenters of an item that is granted and mounted are asked and told in every process that uses
-/// the store. Those of any other item in this process.
+/// the store. Presenters of any other item are asked and told only in this process.
 ///
 /// **There.** Every item is coordinated among all processes by a service of the system, and presenters in other processes are asked.
 ///
 /// **Differences.** A deadlock ends with `fileLocking` (EDEADLK below it). There it hangs. The
 /// class is final, and thread-safe.
 ///
-/// An accessor gets the item at the path by which it was named. In a mandatory grant at its path on
-/// the host, past the programs that wait in the mount.
+/// An accessor gets the item at the path by which it was named. In a mandatory grant it gets the
+/// path on the host, where no program waits for it.
 ///
 /// The accessor runs on the calling thread, and not at all if there is an error. Access started with
 /// `startAccessingSecurityScopedResource()` is not required: the grant counts.
@@ -44,8 +44,10 @@ public final class NSFileCoordinator: NSObject, Sendable {
     private let state: Lock<State>
     private let cancellation = Cancellation()
 
-    /// For the work of a presenter, which is then not asked about this coordinator's accesses, or
-    /// nil for other work. Coordinators of one presenter have the same purpose.
+    /// Makes a coordinator. Coordinators of one presenter have the same purpose.
+    ///
+    /// - Parameter filePresenter: The presenter that does the work, which is then not asked about
+    ///   this coordinator's accesses. It is nil for other work.
     public init(filePresenter: (any NSFilePresenter)? = nil) {
         state = Lock(State(purpose: filePresenter.map { PresenterRegistry.purpose(of: $0) } ?? UUID().uuidString))
         super.init()
@@ -69,8 +71,8 @@ public final class NSFileCoordinator: NSObject, Sendable {
     /// Announces a move. There, it lets a sandboxed app change a file's extension. Here it does nothing.
     public func item(at oldURL: URL, willMoveTo newURL: URL) {}
 
-    /// Reports a move to presenters and waiting claimants. Must be called by a writing accessor.
-    /// Elsewhere it does nothing.
+    /// Reports a move to presenters and waiting claimants. Call it in a writing accessor. Outside
+    /// of an accessor it does nothing.
     public func item(at oldURL: URL, didMoveTo newURL: URL) {
         guard let old = try? FilePath.words(oldURL), let new = try? FilePath.words(newURL) else { return }
         for claim in state.withLock({ $0.claims }) { claim.tellMoved(old, to: new) }

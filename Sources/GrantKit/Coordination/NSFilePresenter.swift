@@ -5,30 +5,29 @@ import Foundation
 ///
 /// If its item is granted and mounted, it gets messages about every process that coordinates,
 /// `grantfs coordinate` included, and is asked to save before a `grantfs revoke --grace`. Otherwise
-/// it gets messages about its own process. There, always about every process. Register with
-/// `NSFileCoordinator.addFilePresenter(_:)`. Every message arrives on
-/// `presentedItemOperationQueue`. A question is answered by calling the block that came with it. A
-/// presenter that does not answer within five seconds is passed over. There, the questioner waits
-/// for ever.
+/// it gets messages about its own process. There, it always gets messages about every process.
+/// Register with `NSFileCoordinator.addFilePresenter(_:)`. Every message arrives on
+/// `presentedItemOperationQueue`. A question is answered by calling the block that came with it.
+/// The questioner waits five seconds for the answers. There, it waits without a limit.
 ///
 /// A presenter that names its item in a mount gets only URLs in that mount. An item that was moved
 /// out of the grant counts as changed. Its new place is not reported.
 ///
-/// A revocation is not reported. A restore is, by `presentedItemDidChange()`.
+/// A revocation is not reported. A restore is reported by `presentedItemDidChange()`.
 ///
 /// Apple's optional methods have defaults here that do nothing and answer at once. The `async` forms of questions are not available,
 /// nor are versions and attributes of iCloud.
 @preconcurrency public protocol NSFilePresenter: NSObjectProtocol {
-    /// The presented item. Read when the presenter is registered.
+    /// The presented item. It is read when the presenter is registered.
     var presentedItemURL: URL? { get }
     /// The queue for messages. A serial one keeps them in order. Its thread must not wait for a
     /// coordinated access.
     var presentedItemOperationQueue: OperationQueue { get }
-    /// Not used here. There, the item that gives a sandboxed app access to this one.
+    /// It is not used here. There, it is the item that gives a sandboxed app access to this one.
     var primaryPresentedItemURL: URL? { get }
 
     /// Another claimant is about to read the item, or something in it. Call `reader`. The block
-    /// that you pass to it is called on the queue when that is over.
+    /// that you pass to it is called on the queue when the access is over.
     func relinquishPresentedItem(toReader reader: @escaping @Sendable ((@Sendable () -> Void)?) -> Void)
     /// Another claimant is about to write the item, or something in it: stop using it, then call `writer`.
     func relinquishPresentedItem(toWriter writer: @escaping @Sendable ((@Sendable () -> Void)?) -> Void)

@@ -7,8 +7,9 @@ struct PathForm: Sendable, Equatable {
     /// A directory on the host. `named` is the same one as it was named.
     let host: [UInt8]
     let named: [UInt8]
-    /// In a mount: the grant, whose directory may move on the host and whose name may change, and
-    /// the mountpoint of the view, or nil where only the granted directory was bound elsewhere.
+    /// The grant that shows the path in a mount, or nil on the host. Its directory may move on the
+    /// host, and its name may change. The mountpoint is nil where only the granted directory was
+    /// bound elsewhere.
     private let mounted: Mounted?
 
     private struct Mounted: Equatable {
@@ -46,7 +47,7 @@ struct PathForm: Sendable, Equatable {
     var isInMount: Bool { mounted != nil }
 
     /// Returns the present form for the same grant. It asks the mount's daemon for the directory,
-    /// not its filesystem. Unchanged if that is unknown.
+    /// not its filesystem. It returns this form if the grant or the directory is unknown.
     func renewed(in environment: GrantEnvironment) -> PathForm {
         guard let mounted, let administrator = try? environment.administrator(),
             let grant = try? administrator.store.grant(mounted.grant),
@@ -59,9 +60,9 @@ struct PathForm: Sendable, Equatable {
     /// Whether a path on the host can be named in this form.
     func holds(_ path: [UInt8]) -> Bool { FilePath.below(host, path) != nil }
 
-    /// Converts a path on the host to this form. Others are unchanged.
+    /// Converts a path below `host` to this form. Other paths are unchanged.
     func named(_ path: [UInt8]) -> [UInt8] { FilePath.below(host, path).map { FilePath.join(named, $0) } ?? path }
 
-    /// Converts a path in this form to the host. Others are unchanged.
+    /// Converts a path below `named` to the host. Other paths are unchanged.
     func host(_ path: [UInt8]) -> [UInt8] { FilePath.below(named, path).map { FilePath.join(host, $0) } ?? path }
 }

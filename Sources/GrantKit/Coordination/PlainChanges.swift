@@ -8,7 +8,8 @@ import GrantSystem
 /// It watches directories (inotify(7)) where a presenter names its item, and on the host. A change through another mount, or by
 /// another machine, is not reported there. Where nothing can be watched, presenters receive events of coordinated work only.
 ///
-/// Locking: `reading` while news are read, or `state` for an access, also within `reading`.
+/// Locking: `reading` is held while news are read, and `state` for an access, also within
+/// `reading`.
 final class PlainChanges: Sendable {
     static let process = PlainChanges()
 
@@ -35,8 +36,8 @@ final class PlainChanges: Sendable {
     /// How many directories are watched for one presenter.
     private static let maxDirectories = 2000
 
-    /// Watches the item of a presenter, at `path` on the host and where it is `named`. No more
-    /// where it was before.
+    /// Watches the item of a presenter, at `path` on the host and where it is `named`. Earlier
+    /// watches of this presenter end.
     func watch(_ presenter: RegisteredPresenter, at path: [UInt8], named: [UInt8]) {
         forget(presenter)
         guard let watch = opened() else { return }
@@ -73,7 +74,7 @@ final class PlainChanges: Sendable {
         }
     }
 
-    /// The watch, with a thread that reads it, or nil where none can be made.
+    /// The watch, with a thread that reads it. It is nil if inotify(7) cannot be used.
     private func opened() -> ChangeWatch? {
         let (watch, isNew) = state.withLock { state -> (ChangeWatch?, Bool) in
             if state.watch != nil || state.hasFailed { return (state.watch, false) }

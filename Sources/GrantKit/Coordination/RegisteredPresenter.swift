@@ -46,7 +46,7 @@ final class RegisteredPresenter: @unchecked Sendable {
     /// So many changes at once are told as one of the whole item.
     private static let maxChanges = 100
 
-    /// nil for one that presents nothing.
+    /// The result is nil for one that presents nothing.
     init?(_ presenter: any NSFilePresenter, in environment: GrantEnvironment) {
         guard let url = presenter.presentedItemURL, let path = try? FilePath.words(url) else { return nil }
         self.presenter = presenter
@@ -58,7 +58,7 @@ final class RegisteredPresenter: @unchecked Sendable {
         settling.enter()
     }
 
-    /// Looks up the item's location, and registers with the daemons. May wait for both.
+    /// Looks up the item's location, and registers with the daemons. It may wait for both.
     func settle() {
         let named = path
         let form = PathForm(of: named, in: environment)
@@ -103,8 +103,8 @@ final class RegisteredPresenter: @unchecked Sendable {
         }
     }
 
-    /// nil for a path that must not be named: a presenter of an item in a mount gets no URLs
-    /// outside of it.
+    /// Returns nil for a path that must not be named: a presenter of an item in a mount gets no
+    /// URLs outside of it.
     private func url(_ path: [UInt8]) -> URL? {
         let (form, isDirectory) = state.withLock { ($0.form, $0.path == path && $0.isDirectory) }
         if form.isInMount, !form.holds(path) { return nil }
@@ -119,8 +119,8 @@ final class RegisteredPresenter: @unchecked Sendable {
         if form.isInMount, !form.holds(path) { renew() }
     }
 
-    /// Looks up where the granted directory is now, and the grant's name. The item stays where it
-    /// was in it. A presenter of an item in a mount is told if its URL changes.
+    /// Looks up where the granted directory is now, and the grant's name. The item keeps its path
+    /// below that directory. A presenter of an item in a mount is told if its URL changes.
     func renew() {
         let old = state.withLock { $0.form }
         guard old.isInMount else { return }
@@ -154,8 +154,8 @@ final class RegisteredPresenter: @unchecked Sendable {
         state.withLock { $0.writers -= 1 }
     }
 
-    /// The presenter is asked, and may write for its answer. Returns what to call when it has
-    /// answered. Without an answer in time it counts as not writing.
+    /// Counts the presenter as a writer, because it may write for its answer. The caller calls the
+    /// result after the answer. Without an answer it ends with the time-out.
     private func beginAnswering() -> @Sendable () -> Void {
         beginWriting()
         let isOver = Lock(false)

@@ -10,7 +10,7 @@ struct UploadCopy: Sendable {
     private let key: FileKey
 
     /// Copies a file or tree, under its own name, into the directory for temporary files. `check`
-    /// may throw to stop. Nothing is left then.
+    /// may throw to stop, and then nothing is left.
     init(of item: URL, check: @escaping () throws(GrantError) -> Void) throws(GrantError) {
         let temporary = try FilePath.canonical(FileManager.default.temporaryDirectory)
         directory = CanonicalPath.join(temporary, Array("grantkit-\(UUID().uuidString)".utf8))

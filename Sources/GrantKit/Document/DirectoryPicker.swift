@@ -8,7 +8,8 @@ public struct PickRequest: Sendable {
     /// The preselected view, if the person can change it.
     public var view: ViewName
     public var access: GrantAccess
-    /// The start directory. Nil is that of the last pick.
+    /// The start directory. If it is nil, the terminal and the desktop start where the last pick
+    /// ended.
     public var start: URL?
     /// Whether files are picked instead of directories. Each is granted in a directory of its own, where programs can save by a rename.
     public var picksFiles: Bool
@@ -28,8 +29,10 @@ public struct PickRequest: Sendable {
 /// (`TerminalPicker`), the desktop's file chooser through its portal (`DesktopPicker`), or a dialog of the program's own
 /// (`DialogPicker`), such as those of GTK and Qt.
 public protocol DirectoryPicker: Sendable {
-    /// Returns the grants when the person is done, or empty if nothing was chosen. `.system` if
-    /// there is no person to ask.
+    /// Asks, and waits until the person is done.
+    ///
+    /// - Returns: The grants, or an empty array if nothing was chosen.
+    /// - Throws: `.system` if there is no person to ask.
     func pick(_ request: PickRequest) async throws(GrantError) -> [GrantedDirectory]
 }
 
@@ -59,12 +62,15 @@ public struct DesktopPicker: DirectoryPicker {
 public struct DialogPicker: DirectoryPicker {
     private let show: @Sendable (PickRequest) async -> [URL]
 
-    /// `show`: shows the dialog and returns the choices, or empty if it was closed.
+    /// Makes a picker from a dialog.
+    ///
+    /// - Parameter show: Shows the dialog and returns the choices, or an empty array if it was
+    ///   closed.
     public init(_ show: @escaping @Sendable (PickRequest) async -> [URL]) { self.show = show }
 
-    /// Grants all choices or none. A directory that is granted already is returned unchanged. One
-    /// whose grant was revoked is granted again. One whose name is taken in the view gets another
-    /// name there. The error says which choices cannot be granted.
+    /// Grants all choices or none. An active grant with the same access and expiry is kept. An
+    /// identical grant that was revoked is restored. A directory whose name is taken in the view
+    /// gets another name there. The error says which choices cannot be granted.
     public func pick(_ request: PickRequest) async throws(GrantError) -> [GrantedDirectory] {
         let urls = await show(request)
         return urls.isEmpty ? [] : try PickedItems(request).grant(urls)

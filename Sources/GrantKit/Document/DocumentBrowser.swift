@@ -30,7 +30,7 @@ import GrantSystem
     public var didChange: (@MainActor () -> Void)?
     /// Makes a thumbnail of a document. It is called only by the program's own list.
     public var thumbnail: (@MainActor (Item) async -> Data?)?
-    /// A part of the names to show, ignoring case. Empty shows all.
+    /// A part of the names to show, ignoring case. An empty filter shows all.
     public var filter = "" { didSet { if filter != oldValue { show() } } }
 
     private let directories: [GrantedDirectory]
@@ -41,7 +41,12 @@ import GrantSystem
     private var listing: Task<Void, Never>?
     private var isStale = false
 
-    /// `extensions`: those of documents, in lower case. Nil is every file that is not hidden.
+    /// Makes a browser of granted directories.
+    ///
+    /// - Parameters:
+    ///   - directories: The directories to list.
+    ///   - extensions: The file extensions of documents, in lower case. If it is nil, every file
+    ///     that is not hidden is a document.
     public init(_ directories: [GrantedDirectory], extensions: Set<String>? = nil) {
         (self.directories, self.extensions) = (directories, extensions)
     }
@@ -62,7 +67,9 @@ import GrantSystem
         listing?.cancel()
     }
 
-    /// Creates a document and opens it. nil if that failed, and `handleError` was called. A file that exists is not replaced.
+    /// Creates a document and opens it. An existing file is not replaced.
+    ///
+    /// - Returns: The document, or nil if that failed, after calling `handleError`.
     public func create<Document: UIDocument>(_ name: String, in directory: GrantedDirectory, as make: (URL) -> Document) async -> Document?
     {
         let document = make(directory.url.appendingPathComponent(name))
@@ -71,7 +78,9 @@ import GrantSystem
         return document
     }
 
-    /// Renames a document within its directory. Presenters are told. A `CocoaError`.
+    /// Renames a document within its directory. Presenters are told.
+    ///
+    /// - Throws: A `CocoaError`.
     public func rename(_ item: Item, to name: String) async throws {
         let new = item.url.deletingLastPathComponent().appendingPathComponent(name)
         try await Self.coordinated([.writingIntent(with: item.url, options: .forMoving), .writingIntent(with: new)]) { old, new in
@@ -80,7 +89,9 @@ import GrantSystem
         changed()
     }
 
-    /// Deletes a document. Presenters are asked to close it first. A `CocoaError`.
+    /// Deletes a document. Presenters are asked to close it first.
+    ///
+    /// - Throws: A `CocoaError`.
     public func delete(_ item: Item) async throws {
         try await Self.coordinated([.writingIntent(with: item.url, options: .forDeleting)]) { place, _ in
             try FileManager.default.removeItem(at: place)

@@ -7,8 +7,8 @@ import GrantSystem
 enum DocumentFile {
     private static let portion = 1 << 20
 
-    /// Reads the file. `progress` counts bytes. Cancelling it stops the read. A `CocoaError`, with
-    /// the errno as `underlying`.
+    /// Reads the file. `progress` counts bytes. Cancelling it stops the read. Throws a
+    /// `CocoaError`, with the errno as `underlying`.
     static func read(_ url: URL, _ progress: Progress) throws -> Data {
         do {
             let file = try FileDescriptor.open(try FilePath.words(url), O_RDONLY)

@@ -6,8 +6,8 @@ import GrantSystem
 
 /// Grants what a person has picked: all of it, or nothing.
 ///
-/// An identical grant is kept. An identical grant that is revoked or has expired is granted again.
-/// Anything else gets a new grant, under a name that is free.
+/// An active grant with the same access and expiry is kept. An identical grant that is revoked or
+/// has expired is restored. Anything else gets a new grant, under a name that is free.
 struct PickedItems {
     private let request: PickRequest
     private let environment: GrantEnvironment
@@ -29,8 +29,8 @@ struct PickedItems {
         expiry = request.expires.map { Instant(nanoseconds: Int64($0.timeIntervalSince1970 * 1e9)) }
     }
 
-    /// Returns the grants in the order of the URLs, each once. The error names everything that
-    /// cannot be granted. Then nothing is granted.
+    /// Returns the grants in the order of the URLs, each once. If an item cannot be granted, none
+    /// is. The error names the item, or counts several and lists the causes.
     func grant(_ urls: [URL]) throws(GrantError) -> [GrantedDirectory] {
         let proposals = try propose(urls)
         var attempt = 1

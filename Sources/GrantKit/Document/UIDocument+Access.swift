@@ -12,7 +12,8 @@ struct DocumentVersion: Equatable, Sendable {
     /// Whether a name leads to the file. In a mount, the kernel's cached name may lead to a file that has been replaced.
     let isLinked: Bool
 
-    /// Asks the filesystem itself. A link is followed, as the document does. nil if there is no such file, or it may not be looked up.
+    /// Asks the filesystem itself. A link is followed, as the document does. The result is nil if
+    /// there is no such file, or it may not be looked up.
     init?(of url: URL) {
         guard let path = try? FilePath.words(url), let file = try? FileDescriptor.open(path, OpenFlags.path),
             let status = try? file.freshStatus().st
@@ -47,8 +48,9 @@ extension UIDocument {
     public final func open() async -> Bool { await answer { open(completionHandler: $0) } }
 
     /// Saves to `url`, as a new file or over the document's own. Afterwards the document is at
-    /// `url`, and open. Returns false on failure, after calling `handleError`. The changes are
-    /// kept.
+    /// `url`, and open.
+    ///
+    /// - Returns: False on failure, after calling `handleError`. Then the changes are kept.
     public final func save(to url: URL, for operation: SaveOperation) async -> Bool {
         await answer { save(to: url, for: operation, completionHandler: $0) }
     }
@@ -77,7 +79,7 @@ extension UIDocument {
         }
     }
 
-    /// `isNew`: a file that exists at `url` is not replaced.
+    /// With `isNew`, a file that exists at `url` is not replaced.
     func performSave(to url: URL, for operation: SaveOperation, isNew: Bool = false) async -> Bool {
         do {
             try await write(to: url, for: operation, isNew: isNew)

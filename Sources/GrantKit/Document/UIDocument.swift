@@ -124,7 +124,7 @@ import GrantSystem
     open func load(fromContents contents: Any, ofType typeName: String?) throws { throw CocoaError(.featureUnsupported) }
 
     /// Called when a read or save fails that no caller waits for: an autosave, or after a change by
-    /// others. There, a dialog is shown. Here, only overrides do something.
+    /// others. There, a dialog is shown. Here, the default does nothing.
     open func handleError(_ error: any Error, userInteractionPermitted: Bool) {}
 
     /// Disables editing until `enableEditing`. `documentState` shows it as well.
@@ -248,7 +248,7 @@ final class DocumentAccess: Sendable {
 
     init(isNew: Bool = false) { self.isNew = isNew }
 
-    /// That of the current task. One of its own where a program calls such a method by itself.
+    /// The access of the current task, or a new one if a program calls such a method by itself.
     static var current: DocumentAccess { bound ?? DocumentAccess() }
 
     func run<Result>(_ body: () throws -> Result) rethrows -> Result { try DocumentAccess.$bound.withValue(self, operation: body) }

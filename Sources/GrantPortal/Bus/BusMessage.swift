@@ -34,8 +34,8 @@ struct BusLoad: Sendable {
 struct BusMessage {
     let pointer: OpaquePointer
 
-    /// Everything that it carries, from its beginning. Descriptors are copied. E2BIG when it is
-    /// more than that. The rest is not read.
+    /// Returns all values that it carries, from its beginning. Descriptors are copied. If it
+    /// carries more than `most`, E2BIG is thrown and the rest is not read.
     func values(within most: BusLoad) throws(Errno) -> (values: [BusValue], load: BusLoad) {
         var load = BusLoad(calls: 1)
         return (try values(&load, most), load)
@@ -122,7 +122,7 @@ struct BusMessage {
         }
     }
 
-    /// Writes values of these types. EINVAL when they do not fit.
+    /// Writes values of these types. Throws EINVAL if they do not fit.
     func append(_ values: [BusValue], _ types: String) throws(Errno) {
         let each = BusSignature.all(in: types)
         guard each.count == values.count else { throw Errno(EINVAL) }

@@ -56,8 +56,8 @@ final class BusService: @unchecked Sendable {
         }
     }
 
-    /// Connects to the session bus. `onCall` is told of each call, `isFull` asked before the next.
-    /// Both on the listening thread, under the lock.
+    /// Connects to the session bus. `onCall` gets each call, and `isFull` is asked before the next.
+    /// Both are called on the listening thread, under the lock.
     init(path: String, onCall: @escaping (BusCall) -> Void, isFull: @escaping () -> Bool) throws(Errno) {
         var bus: OpaquePointer?
         _ = try Errno.check(cportal_open_session(&bus))
@@ -79,9 +79,9 @@ final class BusService: @unchecked Sendable {
     var name: String? { bus.withLock { cportal_name($0.bus).map { String(cString: $0) } } }
 
     /// Calls `act` with a signal's values, and its sender, on the listening thread, under the lock.
-    /// Before `run`. `argument`: the required first value of the signal. The bus sends no others
-    /// then. Of a signal that carries more than a message may, `act` gets the first values, as far
-    /// as they are within these bounds.
+    /// Call it before `run`. `argument` is the required first value of the signal: the bus sends no
+    /// other signals. Of a signal that carries more than a message may, `act` gets the first
+    /// values, as far as they are within these bounds.
     func listen(
         to member: String, about argument: String? = nil, of interface: String, at path: String?, from sender: String?,
         _ act: @escaping ([BusValue], String) -> Void

@@ -44,7 +44,8 @@ public indirect enum BusValue: Sendable {
         return nil
     }
 
-    /// A path as D-Bus carries it: bytes, and the NUL that ends them. nil when it is none, or has a NUL inside.
+    /// A path as D-Bus carries it: bytes, and the NUL that ends them. It is nil when it is none, or
+    /// has a NUL inside.
     var path: [UInt8]? {
         guard var bytes else { return nil }
         if bytes.last == 0 { bytes.removeLast() }

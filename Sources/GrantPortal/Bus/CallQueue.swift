@@ -43,18 +43,18 @@ enum CallerGroup: Hashable, Sendable {
     static let confinedWorkers = 4
     /// How much work of all applications together may wait.
     static let mostConfined = BusLoad(calls: 8192, values: 262_144, bytes: 16_777_216, descriptors: DescriptorShare.most(4096))
-    /// How much work of connections whose group is not known yet may wait. Beyond that nothing is
-    /// read from the bus until the next of them is known.
+    /// How much work of connections whose group is not known yet may wait. With more, nothing is
+    /// read from the bus until the next group is known.
     static let mostUnknown = BusLoad(calls: 1024, values: 131_072, bytes: 8_388_608, descriptors: DescriptorShare.most(1024))
 }
 
-/// Work of several senders: in the order of each, one piece of each at a time. Groups of senders
-/// have their turns, and so do the senders of a group. A sender of much work delays only itself,
-/// and work that does not fit into a group's share is refused.
+/// The work of several senders, in the order of each, one piece of each at a time. Groups of
+/// senders have their turns, and so do the senders of a group. A sender of much work delays only
+/// itself, and work that does not fit into a group's share is refused.
 ///
 /// Work of a new sender is kept apart until its group is known (`settle`).
 ///
-/// Locking: its own lock, for a look or a change. Below it nothing is taken.
+/// Locking: its own lock, for a look or a change. No other lock is taken under it.
 final class CallQueue<Work: Sendable>: Sendable {
     private typealias Piece = (work: Work, load: BusLoad)
 
@@ -92,7 +92,7 @@ final class CallQueue<Work: Sendable>: Sendable {
     private let signal = Semaphore()
     private let arrival = Semaphore()
 
-    /// False when there is no room for it in the group's share.
+    /// Returns false when there is no room for it in the group's share.
     func add(_ work: Work, _ load: BusLoad, from sender: String) -> Bool {
         let (isAdded, isNew) = state.withLock { state -> (Bool, Bool) in
             guard !state.hasEnded else { return (false, false) }
@@ -146,7 +146,7 @@ final class CallQueue<Work: Sendable>: Sendable {
     /// Whether nothing more may be added before the groups of new senders are known.
     var isFull: Bool { state.withLock { !$0.unknownLoad.fits(in: CallerGroup.mostUnknown) } }
 
-    /// Waits for a sender that is new, or nil when there will be no more.
+    /// Waits for a new sender. Returns nil if there will be no more.
     func nextArrival() -> String? {
         while true {
             arrival.wait()
@@ -203,7 +203,7 @@ final class CallQueue<Work: Sendable>: Sendable {
         if entry.isInTurn { state.turns.removeAll { $0 == group } }
     }
 
-    /// Waits for work, or nil when there will be no more. The caller calls `done` afterwards.
+    /// Waits for work. Returns nil if there will be no more. The caller calls `done` afterwards.
     func next() -> (sender: String, work: Work)? {
         while true {
             signal.wait()
@@ -213,7 +213,8 @@ final class CallQueue<Work: Sendable>: Sendable {
         }
     }
 
-    /// The next piece of a group that may have one more worker. It is the last in turn then.
+    /// Takes the next piece of a group that may have one more worker. The group is then the last in
+    /// turn.
     private static func take(_ state: inout State) -> (sender: String, work: Work)? {
         for _ in 0..<state.turns.count {
             guard let group = state.turns.popFirst(), var entry = state.groups[group] else { continue }

@@ -28,13 +28,14 @@ struct CallerIdentification: Sendable {
     private struct Credentials {
         let pid: Int32
         let user: UInt32
-        /// Of the process that made the connection. Older buses have none.
+        /// The pidfd of the process that made the connection. It is nil with an older bus.
         let process: GivenDescriptor?
         /// What a security module called that process.
         let label: [UInt8]?
     }
 
-    /// `.notAllowed` when the caller cannot be identified: a process counts as the owner's only if it is known to be outside of a sandbox. It waits for the bus, and for no file.
+    /// Throws `.notAllowed` when the caller cannot be identified: a process counts as the owner's
+    /// only if it is known to be outside of a sandbox. It waits for the bus, and for no file.
     func identify(_ name: String) throws(PortalError) -> Caller {
         let credentials = try credentials(of: name)
         let pid = credentials.pid
@@ -109,7 +110,7 @@ enum ProcessDescriptor {
         return pid
     }
 
-    /// The line `Pid:` of its fdinfo. 0 and -1 mean no process.
+    /// Returns the number in the line `Pid:` of its fdinfo. 0 and -1 mean no process.
     static func number(in text: [UInt8]) -> Int32? {
         let lines = text.split(separator: 0x0A).filter { $0.starts(with: "Pid:".utf8) }
         guard let line = lines.only else { return nil }
@@ -125,8 +126,8 @@ enum ProcessDescriptor {
 enum ProcessStart {
     private static let ticks = Int64(truncatingIfNeeded: max(1, sysconf(Int32(_SC_CLK_TCK))))
 
-    /// When the process began, by `BootClock`, or a hundredth of a second before that, or nil when
-    /// the kernel does not say.
+    /// Returns when the process began, by `BootClock`, at most a hundredth of a second too early.
+    /// It is nil if the kernel does not tell.
     static func time(of pid: Int32) -> Int64? {
         guard let start = ProcessIdentity(running: pid)?.start, let count = Int64(exactly: start) else { return nil }
         return count.multipliedReportingOverflow(by: 1_000_000_000 / ticks).partialValue

@@ -9,8 +9,8 @@ import GrantSystem
 final class Connections: Sendable {
     private let connections = Lock<[String: Int64]>([:])
 
-    /// Records a connection, which exists since now at the latest. One that is known already keeps
-    /// its time.
+    /// Records a connection, which exists since now at the latest. A known connection keeps its
+    /// time.
     func add(_ name: String) {
         let now = BootClock.now
         connections.withLock { if $0[name] == nil { $0[name] = now } }
@@ -20,6 +20,6 @@ final class Connections: Sendable {
 
     var names: Set<String> { connections.withLock { Set($0.keys) } }
 
-    /// By `BootClock`, or nil when the bus has no such connection.
+    /// Returns its time by `BootClock`, or nil if the bus has no such connection.
     func time(of name: String) -> Int64? { connections.withLock { $0[name] } }
 }

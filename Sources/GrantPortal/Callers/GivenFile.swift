@@ -42,9 +42,10 @@ struct FileTranslation: Sendable {
     /// interface does not ask for O_PATH.
     var takesOpenFiles = false
 
-    /// `.invalidArgument`, which does not reveal which files exist, for every descriptor that is
-    /// not a proof. It is not O_PATH, or was opened without following links, or is of something
-    /// else, or cannot be read. Or its file is where this process does not find it.
+    /// Finds the file of a descriptor. Throws `.invalidArgument`, which does not reveal which files
+    /// exist, for every descriptor that is not a proof: it was not opened with O_PATH (see
+    /// `takesOpenFiles`), was opened with O_NOFOLLOW, is of another kind, or cannot be read, or
+    /// this process does not find its file.
     func find(_ given: GivenDescriptor, _ kind: Kind, caller: Caller) throws(PortalError) -> Found {
         do throws(Errno) {
             let flags = fcntl(given.descriptor.number, F_GETFL)
@@ -52,8 +53,8 @@ struct FileTranslation: Sendable {
             guard flags >= 0, flags & O_NOFOLLOW == 0, isPath || (takesOpenFiles && flags & O_ACCMODE != O_WRONLY) else {
                 throw Errno(EBADF)
             }
-            // Its location, before its filesystem is asked anything: a filesystem that is not on
-            // the host as well may be an application's, and never answer.
+            // The location is found before the filesystem is asked anything. A filesystem that is
+            // not on the host may be an application's, and never answer.
             let table = try MountTable.current()
             let place = try place(of: given, caller, table)
             guard place.device == documents || table.entries.contains(where: { $0.device == place.device }) else { throw Errno(ENOENT) }
@@ -76,7 +77,8 @@ struct FileTranslation: Sendable {
         }
     }
 
-    /// access(2), limited by the mount that the descriptor was opened through.
+    /// Calls access(2), whose result is limited by the mount that the descriptor was opened
+    /// through.
     private func may(_ given: GivenDescriptor, _ mode: Int32) -> Bool { access("/proc/self/fd/\(given.descriptor.number)", mode) == 0 }
 
     private struct Place {
@@ -89,10 +91,11 @@ struct FileTranslation: Sendable {
         let mounts: MountTable
     }
 
-    /// Its path in its filesystem, which is the same in every process that has it mounted. It comes
-    /// from the mount through which it was opened. This process's table may have that mount, or the
-    /// caller's, or that of the application that calls through a proxy, as every application of
-    /// Flatpak does. The descriptor holds the mount, so a table that has its number has this mount.
+    /// Returns its path in its filesystem, which is the same in every process that has it mounted.
+    /// It comes from the mount through which it was opened. This process's table may have that
+    /// mount, or the caller's, or that of the application that calls through a proxy, as every
+    /// application of Flatpak does. The descriptor holds the mount, so a table that has its number
+    /// has this mount.
     private func place(of given: GivenDescriptor, _ caller: Caller, _ table: MountTable) throws(Errno) -> Place {
         let mount = try MountIdentity(of: given.descriptor)
         let path = try given.descriptor.path()
@@ -134,7 +137,7 @@ struct FileTranslation: Sendable {
     }
 
     /// Opens the file at that place through any of this process's mounts, without following a link.
-    /// Nil unless it is the same file.
+    /// Returns nil if it is not the same file.
     private func open(_ place: Place, as status: FileStatus, _ table: MountTable) -> (descriptor: GivenDescriptor, path: [UInt8])? {
         for entry in table.entries where entry.device == place.device && MountTable.path(place.path, isAtOrBelow: entry.root) {
             let below = entry.root == [0x2F] ? place.path : Array(place.path.dropFirst(entry.root.count))

@@ -10,10 +10,10 @@ enum SandboxInfo {
         let instance: String
     }
 
-    /// The sandbox whose root directory the process has, or nil when there is none. EACCES when its
-    /// root cannot be read, EBADMSG when its information is useless, or something that Flatpak has
-    /// not written: neither means that there is no sandbox. Never waits for a filesystem that may
-    /// hang.
+    /// Returns the sandbox whose root directory the process has, or nil if there is none. Throws
+    /// EACCES if its root cannot be read, and EBADMSG if its information is useless or was not
+    /// written by Flatpak: neither means that there is no sandbox. It never waits for a filesystem
+    /// that may hang.
     static func sandbox(of pid: Int32) throws(Errno) -> Sandbox? {
         let root = try FileDescriptor.open("/proc/\(pid)/root".utf8, OpenFlags.path | O_DIRECTORY)
         var places = Places(of: pid)
@@ -41,8 +41,8 @@ enum SandboxInfo {
 
         init(of pid: Int32) { self.pid = pid }
 
-        /// Filesystems that are mounted on the host as well, unless they have a server or a daemon,
-        /// and a sandbox's own tmpfs.
+        /// Whether the filesystem surely answers: it is mounted on the host as well and has no
+        /// server or daemon, or it is a sandbox's own tmpfs.
         mutating func answers(_ descriptor: borrowing FileDescriptor) throws(Errno) -> Bool {
             let (mount, root) = (try MountIdentity(of: descriptor), try MountIdentity.withoutAsking("/"))
             if mount.isSame(as: root) { return true }
@@ -56,7 +56,7 @@ enum SandboxInfo {
         }
     }
 
-    /// nil unless it has one name, an application's, and one number of a run.
+    /// Returns nil unless it has one name, an application's, and one number of a run.
     static func sandbox(in text: [UInt8]) -> Sandbox? {
         guard !text.contains(0), String(validating: text, as: UTF8.self) != nil, let app = name(in: text),
             let instance = KeyFile(text).values("instance-id", in: ["Instance"]).only, FlatpakInstance.isNumber(instance)
@@ -64,7 +64,7 @@ enum SandboxInfo {
         return Sandbox(app: app, instance: instance)
     }
 
-    /// `name=` of `[Application]`, or of `[Runtime]` where a runtime is run by itself, or nil
+    /// Returns `name=` of `[Application]`, or of `[Runtime]` if a runtime runs by itself. It is nil
     /// unless there is exactly one, and it is an application's name.
     static func name(in text: [UInt8]) -> String? {
         KeyFile(text).values("name", in: ["Application", "Runtime"]).only.flatMap { DocumentNames.isApp($0) ? $0 : nil }

@@ -5,8 +5,9 @@ import GrantSystem
 enum SmallFile {
     private static let largest = 65_536
 
-    /// Reads a file. `found`: O_PATH. EBADMSG if it is not a regular file, belongs to neither this
-    /// user nor root, or is writable by others. EFBIG when it is too large.
+    /// Reads a file that was opened with O_PATH. Throws EBADMSG if it is not a regular file,
+    /// belongs to neither this user nor root, or is writable by others, and EFBIG if it is too
+    /// large.
     static func contents(of found: borrowing FileDescriptor) throws(Errno) -> [UInt8] {
         let status = try found.status()
         guard status.st.st_mode & S_IFMT == S_IFREG, status.st.st_mode & 0o002 == 0, [0, geteuid()].contains(status.st.st_uid) else {
@@ -17,7 +18,7 @@ enum SmallFile {
         return try contents(reading: file, most: largest)
     }
 
-    /// EFBIG when there is more, even if its size is smaller.
+    /// Reads a file. Throws EFBIG if it has more than `most` bytes, even if its size is smaller.
     static func contents(reading file: borrowing FileDescriptor, most: Int) throws(Errno) -> [UInt8] {
         var result: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16_384)

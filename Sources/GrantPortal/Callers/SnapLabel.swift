@@ -9,7 +9,8 @@ enum SnapLabel: Equatable {
     /// Something of snapd's that does not say which snap it is: a program that is on its way into a sandbox, or a name that is none.
     case unclear
 
-    /// The result of both labels. Labels that contradict each other are unclear.
+    /// Returns the result of the control group and the labels of security modules. If they
+    /// contradict each other, it is `unclear`.
     static func of(_ pid: Int32) throws(Errno) -> SnapLabel {
         let groups = try File.contents(of: "/proc/\(pid)/cgroup".utf8)
         var all = [SnapLabel(groups: groups)]

@@ -26,7 +26,7 @@ struct DocumentState: Sendable {
         var attempt: Permissions?
     }
 
-    /// The permission store's entries of these must not be trusted.
+    /// Permissions whose entries in the permission store must not be trusted.
     var unwritten: [Key: Unwritten] = [:]
     /// Documents that the permission store has not deleted yet.
     var undeleted: Set<String> = []

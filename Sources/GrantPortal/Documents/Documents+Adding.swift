@@ -37,8 +37,8 @@ extension Documents {
         var needs: [(source: DocumentSource, permissions: Permissions)] = []
     }
 
-    /// The ids of the documents, in the order of the files, or empty for a file that the
-    /// application reaches without one. All of them, or none and an error.
+    /// Adds documents for all of the files, or throws and adds none. Returns their ids in the order
+    /// of the files. The id is empty for a file that the application reaches without a document.
     func add(_ additions: [Addition], _ wish: Wish) throws(PortalError) -> [String] {
         var inspections: [Inspection] = []
         for addition in additions { inspections.append(try look(at: addition, wish)) }
@@ -76,8 +76,8 @@ extension Documents {
         return recorded.contains(.read) && isActive(grant(of: app, for: id)) ? recorded : []
     }
 
-    /// What it has, and keeps when something is added or taken away. Nothing when its time is up,
-    /// so that a change brings none of that back.
+    /// Returns the application's permissions, which a change keeps. They are empty once the grant
+    /// has expired, so that a change does not restore them.
     func recorded(of app: String, for id: String) -> Permissions {
         isExpired(grant(of: app, for: id)) ? [] : state.withLock { $0.documents[id]?.permissions[app] } ?? []
     }
@@ -96,8 +96,9 @@ extension Documents {
         for (source, needed) in needs where !permissions(of: caller, by: source).isSuperset(of: needed) { throw PortalError.notAllowed }
     }
 
-    /// Checks that an application may give the document to `app`. `.notAllowed` when that one's grant has expired: only the owner may give it again. `.limitsExceeded` when `app` would be
-    /// one application too many.
+    /// Checks that an application may give the document to `app`. Throws `.notAllowed` when that
+    /// one's grant has expired: only the owner may give it again. Throws `.limitsExceeded` when
+    /// `app` would be one application too many.
     func require(receiver app: String, of id: String, _ caller: Caller) throws(PortalError) {
         guard !caller.isOwner else { return }
         guard !isExpired(grant(of: app, for: id)) else { throw PortalError.notAllowed }

@@ -6,8 +6,8 @@ import GrantSystem
 // What others change: Flatpak's commands in the permission store, grantfs's in the store of grants.
 extension Documents {
     /// Reads the permissions that others have taken from these documents by now, before any of them
-    /// is given on. The right to change is held. `.failed` when a store cannot be read: permissions
-    /// that may have been taken away are not given.
+    /// is given on. The right to change is held. It throws `.failed` if a store cannot be read:
+    /// permissions that may have been taken away are not given.
     func catchUp(with ids: Set<String>) throws(PortalError) {
         do throws(GrantError) {
             let now = try administrator.store.dataVersion()
@@ -31,7 +31,8 @@ extension Documents {
         } ?? false
     }
 
-    /// Reads a document's entry and follows it. Returns whether the document was not known. `.failed` when the permission store does not answer. The right to change is held.
+    /// Reads a document's entry and follows it. Returns whether the document was not known. Throws
+    /// `.failed` when the permission store does not answer. The right to change is held.
     private func readPermissions(of id: String) throws(PortalError) -> Bool {
         guard DocumentNames.isStoredID(id), state.withLock({ $0.hasStore }) else { return false }
         let stored: Document?

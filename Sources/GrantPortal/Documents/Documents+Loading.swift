@@ -7,8 +7,8 @@ import GrantSystem
 extension Documents {
     /// Reads both stores, and makes the grants agree with the permission store: of a permission and
     /// a grant the narrower one applies. Nothing is granted. Returns the ids of documents that
-    /// existed before this program, for `takeOver`. nil when the permission store does not answer:
-    /// the permissions are unknown then, and the caller tries again.
+    /// existed before this program, for `takeOver`. It returns nil if the permission store does not
+    /// answer. Then the permissions are unknown, and the caller tries again.
     func load() throws(GrantError) -> [String]? {
         try changingUnlessHandedOver { () throws(GrantError) -> [String]? in
             state.withLock { $0.isUnread = true }
@@ -42,7 +42,7 @@ extension Documents {
     /// Whether something is still to be read from the permission store, or to be written to it.
     var isBehind: Bool { state.withLock { $0.isUnread || !$0.unwritten.isEmpty || !$0.undeleted.isEmpty } }
 
-    /// What the permission store has, or nil where there is none.
+    /// Returns all entries of the permission store, or nil if there is no permission store.
     private func readAll() throws(BusError) -> [Document]? {
         let ids: [String]
         do throws(BusError) {

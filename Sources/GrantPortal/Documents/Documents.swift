@@ -10,8 +10,8 @@ import Synchronization
 /// first. A service that is killed in between leaves a grant without a permission or a permission
 /// without a grant. `load` takes both away.
 ///
-/// Locking: one change at a time (`turn`), for as long as the stores and the mounts take, or
-/// `state` for a look or a change.
+/// Locking: `turn` is held by one change at a time, for as long as the stores and the mounts take.
+/// `state` is held for a look or a change.
 final class Documents: Sendable {
     let administrator: GrantAdministrator
     let permissions: PermissionStore
@@ -56,7 +56,7 @@ final class Documents: Sendable {
     }
 
     /// Ends the session: withdraws the grants made for it alone, and leaves all changes to the next
-    /// service from then on. A change under way is completed before that. `release`: lets the next
+    /// service from then on. A change under way is completed before that. `release` lets the next
     /// service begin. A second call does nothing.
     func handOver(_ release: () -> Void) {
         turn.wait()
@@ -114,8 +114,8 @@ final class Documents: Sendable {
             cause: silent.reason)
     }
 
-    /// The access in a view that these permissions give, or nil when the application is not to see
-    /// the document.
+    /// Returns the access in a view that these permissions give, or nil if the application must not
+    /// see the document.
     static func access(_ permissions: Permissions) -> Access? {
         guard permissions.contains(.read) else { return nil }
         return permissions.contains(.write) ? .readWrite : .readOnly
@@ -199,8 +199,10 @@ final class Documents: Sendable {
         }
     }
 
-    /// Reads or writes permissions in the permission store. When it does not answer or fails, that is noted, and tried again later. `.notFound` when it has no such document, which
-    /// is then withdrawn. `known`: what it had before. `attempt`: what it has if it carried out a write without answering.
+    /// Reads or writes permissions in the permission store. When it does not answer or fails, that
+    /// is noted, and tried again later. Throws `.notFound` when it has no such document, which is
+    /// then withdrawn. `known`: what it had before. `attempt`: what it has if it carried out a
+    /// write without answering.
     private func ask(
         _ key: DocumentState.Key, _ known: Permissions, _ attempt: Permissions?, _ body: () throws(BusError) -> PermissionHistory?
     ) throws(PortalError) -> PermissionHistory {

@@ -17,7 +17,8 @@ final class OwnDocuments: Sendable {
     private let directory: String
     private let state = Lock(State())
     private var file: String { directory + "/documents" }
-    /// From so many lines on the file is written again, with the existing ids.
+    /// With more lines, the file is written again with the existing ids, if it has more than two
+    /// lines for each id.
     private static let mostLines = 65_536
 
     /// `directory`: of the store of grants.
@@ -25,7 +26,7 @@ final class OwnDocuments: Sendable {
 
     func contains(_ id: String) -> Bool { state.withLock { $0.ids.contains(id) } }
 
-    /// Reads the file, or none when there is no file yet.
+    /// Reads the ids from the file. There are none if there is no file yet.
     func read() throws(Errno) {
         try state.withLock { (state) throws(Errno) in
             var bytes: [UInt8] = []

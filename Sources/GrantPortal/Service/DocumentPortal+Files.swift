@@ -13,8 +13,8 @@ extension DocumentPortal {
         return try documents.add(additions, wish)
     }
 
-    /// The file that a descriptor is of, or the document. `.invalidArgument` for a descriptor that
-    /// proves nothing.
+    /// Returns the file that a descriptor is of, or the document. Throws `.invalidArgument` for a
+    /// descriptor that proves nothing.
     func addition(
         _ given: GivenDescriptor, _ kind: FileTranslation.Kind, _ caller: Caller, takesOpenFiles: Bool = false
     ) throws(PortalError) -> Documents.Addition {
@@ -27,8 +27,8 @@ extension DocumentPortal {
         }
     }
 
-    /// A file in the mount of documents is the document itself, or, in one that is a directory, a
-    /// file of the host.
+    /// Returns the document of a file in the mount of documents, or a file of the host if the
+    /// document is a directory.
     private func shown(
         _ names: ArraySlice<[UInt8]>, _ status: FileStatus, _ isWritable: Bool, _ caller: Caller
     ) throws(PortalError) -> Documents.Addition {
@@ -89,7 +89,7 @@ extension DocumentPortal {
             return ""
         }
         do throws(Errno) {
-            // Never a link's target, and never over an existing file.
+            // The file is never a link's target, and never replaces an existing file.
             _ = try FileDescriptor.openAt(
                 directory.host.descriptor.number, name.bytes, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NOCTTY, mode: 0o666)
         } catch {
@@ -102,7 +102,7 @@ extension DocumentPortal {
         return try documents.add([.file(file)], wish).first ?? ""
     }
 
-    /// The document of the file at a path of the host.
+    /// Returns the document of the file at a path of the host.
     func lookup(_ path: [UInt8], _ caller: Caller) throws(PortalError) -> String? {
         guard path.first == 0x2F else { throw PortalError(.invalidArgument, "The path is not absolute") }
         let opened: FileDescriptor

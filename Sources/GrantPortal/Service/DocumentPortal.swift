@@ -19,7 +19,7 @@ public final class DocumentPortal: @unchecked Sendable {
         /// Announces that this service will show documents by it, so that a service that ends does
         /// not unmount it.
         let join: @Sendable () throws(GrantError) -> Void
-        /// Makes it, unless it exists. Returns when it answers.
+        /// Makes the mount, unless it exists, and returns when it answers.
         let start: @Sendable () throws(GrantError) -> Void
         let end: @Sendable () -> Void
         /// Returns when it has ended, or after a second. Whether it has.
@@ -84,12 +84,15 @@ public final class DocumentPortal: @unchecked Sendable {
 
     /// Serves until `end` is called, until another service takes the name, or until the bus has
     /// gone, which is an error (`.system`). Then it withdraws the grants made for the session, and
-    /// ends the mount. `.alreadyExists` when another service has the name and keeps it,
-    /// `.unsupported` when there is no bus. `ready` is called when calls are answered.
+    /// ends the mount. `ready` is called when calls are answered.
+    ///
+    /// - Throws: `.alreadyExists` if another service has the name and keeps it, `.unsupported` if
+    ///   there is no bus, or `.system`.
     public func run(replaces: Bool, ready: () -> Void) throws(GrantError) {
         let bus = try connect(replaces: replaces)
         self.bus = bus
-        // Before the former service ends, so that files open through the mount stay open.
+        // The mount is joined before the former service ends, so that files open through it stay
+        // open.
         try mount.join()
         guard let lock = try takeOver(bus) else { return }
         // Nothing is shown before the permissions are known.
@@ -130,7 +133,8 @@ public final class DocumentPortal: @unchecked Sendable {
     /// How long a service that has lost the name may take to hand over, in nanoseconds: as long as one question to the permission store.
     private static let handOverTime: Int64 = 10_000_000_000
 
-    /// Waits until the service that had the name before changes nothing any more. nil when this service is to end instead.
+    /// Waits until the service that had the name before changes nothing any more. Returns nil when
+    /// this service is to end instead.
     private func takeOver(_ bus: BusService) throws(GrantError) -> ServiceLock? {
         guard let id = askBus("GetId")?.text else { throw GrantError(.unsupported, "the session bus does not say which one it is") }
         do throws(Errno) {

@@ -39,7 +39,8 @@ final class FileTransfers: Sendable {
         }
     }
 
-    /// `.accessDenied` when the key is unknown, or when `owner` is given and another connection has made the transfer.
+    /// Throws `.accessDenied` when the key is unknown, or when `owner` is given and another
+    /// connection has made the transfer.
     func transfer(_ key: String, of owner: String? = nil) throws(PortalError) -> Transfer {
         guard let transfer = transfers.withLock({ $0[key] }), owner == nil || transfer.owner.name == owner else { throw Self.unknown }
         return transfer
@@ -74,7 +75,7 @@ final class FileTransfers: Sendable {
         transfers.reduce(0) { $0 + (isOwner($1.owner) ? $1.files.count : 0) }
     }
 
-    /// False when it had ended already.
+    /// Returns false when it had ended already.
     func end(_ key: String) -> Bool { transfers.withLock { $0.removeValue(forKey: key) != nil } }
 
     /// Ends the transfers of a connection that is gone. No receiver is left to notify.
@@ -89,7 +90,7 @@ enum DescriptorShare {
         return Int(truncatingIfNeeded: min(limit.rlim_cur, 1 << 20))
     }()
 
-    /// That many, and no more than an eighth of this process's limit: five kinds of holders take
-    /// their share.
+    /// Returns `count`, or an eighth of this process's limit (at least 16) if that is less, because
+    /// five kinds of holders take their share.
     static func most(_ count: Int) -> Int { min(count, max(16, limit / 8)) }
 }

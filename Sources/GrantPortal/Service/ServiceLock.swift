@@ -9,14 +9,14 @@ import GrantSystem
 /// It is a record lock (fcntl(2)), because the kernel says which process holds one. Each bus has a byte of the same file. Nothing else may open this file, because closing it
 /// would end the lock. It cannot be opened for reading: a program that can only read this directory must not be able to lock it.
 ///
-/// Locking: none. The kernel's.
+/// Locking: none, because this is a lock of the kernel.
 final class ServiceLock: Sendable {
     static let name = "portals"
     private let file: FileDescriptor
     private let position: off_t
 
-    /// `directory`: the store's directory for running processes. `bus`: what the bus calls itself.
-    /// No two buses have the same.
+    /// `directory` is the store's directory for running processes. `bus` is the bus's own id, which
+    /// no two buses share.
     init(in directory: String, bus: String) throws(Errno) {
         file = try FileDescriptor.open("\(directory)/\(Self.name)".utf8, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode: 0o200)
         _ = try Errno.check(fchmod(file.number, 0o200))
@@ -24,7 +24,7 @@ final class ServiceLock: Sendable {
         position = off_t(SipHash(key0: 0, key1: 0).hash(Array(bus.utf8)) >> 2)
     }
 
-    /// Takes the lock, without waiting. False when another process holds it.
+    /// Takes the lock, without waiting. Returns false when another process holds it.
     func take() throws(Errno) -> Bool {
         var request = range(F_WRLCK)
         guard fcntl(file.number, F_SETLK, &request) != 0 else { return true }

@@ -8,13 +8,14 @@ public struct AuditRecord: Sendable {
     /// CLOCK_REALTIME, in nanoseconds since 1970.
     public let time: Int64
     public let act: AuditedAct
-    /// The access of an open. nil for other actions.
+    /// The access of an open. It is nil for other actions.
     public let access: OpenAccess?
     public let uid: UInt32
     /// The process and its name: see `ProcessName.ofProcess`.
     public let pid: Int32
     public let program: [UInt8]
-    /// The file's path on the host. nil if the gate refused, or if the kernel does not know it.
+    /// The file's path on the host. It is nil if the gate refused, or if the kernel does not know
+    /// it.
     public internal(set) var path: [UInt8]?
     /// The target of a rename or link.
     public internal(set) var newPath: [UInt8]?
@@ -22,7 +23,7 @@ public struct AuditRecord: Sendable {
     public internal(set) var detail = ""
     /// The scope through which the file was reached.
     public let scope: UInt32
-    /// The errno of the reply, 0 for success. nil for an action that has not been done yet.
+    /// The errno of the reply, 0 for success. It is nil for an action that has not been done yet.
     public let error: Int32?
 
     init(_ call: AuditedCall, by caller: Caller, scope: UInt32, path: [UInt8]? = nil, error: Int32?) {
@@ -48,7 +49,7 @@ public final class AuditTrail: Sendable {
         // Sendable: `number` is set before `done` is posted, and read after.
         let content: Content
         let done = Semaphore()
-        /// The log's number. nil if the record could not be written.
+        /// The log's number. It is nil if the record could not be written.
         var number: Int64?
         /// Called when an entry without a waiter is settled.
         let answer: (@Sendable () -> Void)?
@@ -70,7 +71,7 @@ public final class AuditTrail: Sendable {
         let call: AuditedCall
         let caller: Caller
         let scope: UInt32
-        /// The path of the file, or of the directory that the request works on. nil if it is
+        /// The path of the file, or of the directory that the request works on. It is nil if it is
         /// unknown.
         let path: [UInt8]?
     }
@@ -130,7 +131,7 @@ public final class AuditTrail: Sendable {
 
     public init(of kinds: AuditKinds = .all) { self.kinds = kinds }
 
-    /// The audited call of a request. nil if the request is not recorded.
+    /// The audited call of a request. Returns nil if the request is not recorded.
     func call(_ request: borrowing Request) -> AuditedCall? {
         guard let call = AuditedCall(request), !call.kinds.isDisjoint(with: kinds) else { return nil }
         return call
@@ -171,7 +172,7 @@ public final class AuditTrail: Sendable {
 
     /// Records an action and waits until it is written. Returns its log number.
     ///
-    /// nil if it could not be written. The action must then fail.
+    /// Returns nil if it could not be written. The action must then fail.
     func record(_ record: AuditRecord) -> Int64? {
         let entry = Entry(.record(record))
         enqueue(entry)

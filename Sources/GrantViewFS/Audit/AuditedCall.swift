@@ -49,7 +49,7 @@ struct AuditedCall {
 }
 
 extension AuditedCall {
-    /// nil for requests that are not recorded.
+    /// The result is nil for requests that are not recorded.
     ///
     /// These are reads, writes, locks, and requests that the kernel sends by itself.
     init?(_ request: borrowing Request) {
@@ -78,7 +78,7 @@ extension AuditedCall {
 
     /// The most significant of several changed attributes.
     ///
-    /// The record names all of them. nil for times that the kernel writes back.
+    /// The record names all of them. Returns nil for times that the kernel writes back.
     static func act(of changes: AttributeChanges) -> AuditedAct? {
         if changes.contains(.size) { return .truncated }
         // Also chown(2) without an owner or group, which clears set-id bits.

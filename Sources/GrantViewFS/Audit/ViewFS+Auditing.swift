@@ -11,7 +11,7 @@ enum AuditedPlace {
     case file(Int32)
     case entry(Int32, UnsafePointer<CChar>)
 
-    /// Its path on the host. nil if the kernel does not know it.
+    /// Its path on the host. It is nil if the kernel does not know it.
     var path: [UInt8]? {
         switch self {
         case .file(let descriptor): return AuditedPlace.path(of: descriptor)
@@ -90,7 +90,7 @@ extension ViewFS {
         return AuditTrail.PendingCall(call: call, caller: request.caller, scope: scope, path: AuditedPlace.path(of: descriptor))
     }
 
-    /// The audited part of a request that is about to be parked. nil if it is not audited.
+    /// The audited part of a request that is about to be parked. Returns nil if it is not audited.
     ///
     /// Call it inside the scope.
     func pendingCall(_ request: borrowing Request, _ id: UInt64, scope: UInt32) -> AuditTrail.PendingCall? {

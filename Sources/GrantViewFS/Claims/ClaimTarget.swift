@@ -14,7 +14,7 @@ public final class ClaimTarget: Sendable {
     /// name.
     let directory: FileDescriptor
     let name: [UInt8]?
-    /// The file, O_PATH. nil if it did not exist.
+    /// The file, O_PATH. It is nil if it did not exist.
     let file: Held?
     let crossesMounts: Bool
 
@@ -97,7 +97,7 @@ public final class ClaimTarget: Sendable {
 
     private static let deepest = 4096
 
-    /// The parent directories of an open file. Empty if it was removed.
+    /// The parent directories of an open file. The result is empty if it was removed.
     static func directories(above file: borrowing FileDescriptor, _ status: borrowing FileStatus) -> [ItemID] {
         if status.st.st_mode & S_IFMT == S_IFDIR { return Array(chain(from: file.number).dropFirst()) }
         guard status.st.st_nlink > 0, let path = try? file.path(), let slash = path.lastIndex(of: UInt8(ascii: "/")) else { return [] }

@@ -169,7 +169,7 @@ final class ClaimWaitQueue: @unchecked Sendable {
 
     // MARK: operations
 
-    /// The claim for which an operation must wait. nil if there is none.
+    /// The claim for which an operation must wait. Returns nil if there is none.
     ///
     /// `item` may access files.
     func blocker(_ scope: UInt32, _ use: Use, _ caller: Caller, _ item: () -> OperationItem) -> UInt64? {

@@ -23,7 +23,7 @@ extension ViewFS {
         document(of: id, node, named: name) != nil
     }
 
-    /// The document that this directory shows. nil for every other node.
+    /// The document that this directory shows. Returns nil for every other node.
     @inline(__always)
     func document(of id: NodeID, _ node: NodePointer) -> DocumentPlace? {
         isDocumentDirectory(id, node) ? node.pointee.withOwner { $0.document } : nil

@@ -147,7 +147,7 @@ final class BlockingNotifications {
         return true
     }
 
-    /// Milliseconds until `poll` is useful. nil if nothing is pending.
+    /// Milliseconds until `poll` is useful. It is nil if nothing is pending.
     var due: Int32? {
         if hasDropped || calls.isUnderWay || calls.pending > 0 { return Self.patienceMilliseconds }
         return changed.isEmpty ? nil : Int32(clamping: changedPause / 1_000_000)

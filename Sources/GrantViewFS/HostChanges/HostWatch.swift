@@ -86,7 +86,7 @@ final class HostWatch: Sendable {
         if let directories { run(directories, byWatch, view) }
     }
 
-    /// Starts a thread for changes. False if it cannot be made.
+    /// Starts a thread for changes. Returns false if it cannot be made.
     ///
     /// Changes then show when the kernel's timeouts expire.
     @discardableResult

@@ -15,7 +15,7 @@ struct RepeatedChanges {
         /// The directory with the name. If it is unknown, 0 with an empty name.
         let directory: UInt64
         let name: [CChar]
-        /// The changed file. nil if a name changed.
+        /// The changed file. It is nil if a name changed.
         let file: NodeKey?
     }
 

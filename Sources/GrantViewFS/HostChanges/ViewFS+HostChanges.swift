@@ -48,7 +48,7 @@ extension ViewFS {
         return status.st.st_size
     }
 
-    /// How changes on the host are noticed: `directories` or `names`. nil if they are not.
+    /// How changes on the host are noticed: `directories` or `names`. Returns nil if they are not.
     public func hostChangeMeans(of scope: Scope) -> ChangeWatch.Means? {
         ChangeWatch.Means(rawValue: scope.nodes.watchMeans.load(ordering: .relaxed))
     }

@@ -44,7 +44,7 @@ extension Departure {
         return 0
     }
 
-    /// Whether walking up from a directory passes the granted one. False if that fails.
+    /// Whether walking up from a directory passes the granted one. Returns false if that fails.
     private func climbs(from directory: Int32) -> Bool {
         guard let top = scope.root?.key, var current = try? FileDescriptor.openAt(directory, ".".utf8, OpenFlags.path | O_DIRECTORY) else {
             return false

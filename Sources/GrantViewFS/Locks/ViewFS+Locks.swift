@@ -104,7 +104,7 @@ extension ViewFS {
         }
     }
 
-    /// Ends the lock of `lockRequest`. nil if there is none.
+    /// Ends the lock of `lockRequest`. Returns nil if there is none.
     ///
     /// Never refused: below a withdrawn grant locks have ended already, or end with it. It runs
     /// inside the scope, so that a revoker finds and answers a stuck request.

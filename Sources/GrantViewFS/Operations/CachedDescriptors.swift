@@ -186,7 +186,7 @@ extension ViewFS {
         cachedDescriptors.putBack(left)
     }
 
-    /// Closes a node's cached files. False if they are in use or could not be reopened.
+    /// Closes a node's cached files. Returns false if they are in use or could not be reopened.
     private func close(_ id: UInt64, _ node: NodePointer) -> Bool {
         let slot = Self.sweeperSlot
         guard coordinator.enter(ScopeID(rawValue: node.pointee.scope), for: .cacheWrite, slot: slot).isInside else {

@@ -152,7 +152,7 @@ extension ViewFS {
         return omitsAttributes
     }
 
-    /// Adds one entry. False if it does not fit.
+    /// Adds one entry. Returns false if it does not fit.
     private func add(
         _ entry: DirectoryStream.Entry, of parent: (id: NodeID, node: NodePointer), _ directory: Int32, bare: Bool,
         _ familiarity: inout Int8, to listing: inout Listing

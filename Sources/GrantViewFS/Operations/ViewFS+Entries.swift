@@ -59,9 +59,9 @@ extension ViewFS {
 
     /// Does the same as `enter`, for an entry whose file the kernel may already know.
     ///
-    /// One statx(2) describes the entry at one moment, so no descriptor must be held. False if the
-    /// file is new, invisible, or a mount point (STATX_ATTR_MOUNT_ROOT, available since Linux 5.8
-    /// like STATX_MNT_ID).
+    /// One statx(2) describes the entry at one moment, so no descriptor must be held. Returns false
+    /// if the file is new, invisible, or a mount point (STATX_ATTR_MOUNT_ROOT, available since
+    /// Linux 5.8 like STATX_MNT_ID).
     @inline(__always)
     func enterKnown(
         _ name: UnsafePointer<CChar>, in directory: Int32, found parent: (id: NodeID, node: NodePointer),
@@ -121,7 +121,8 @@ extension ViewFS {
 
     /// Whether the kernel may cache names of a directory.
     ///
-    /// False if programs lock its files, or if another grant of the mount reaches the same files.
+    /// Returns false if programs lock its files, or if another grant of the mount reaches the same
+    /// files.
     @inline(__always)
     private func mayCacheNames(of directory: NodePointer) -> Bool {
         !directory.pointee.isShared.load(ordering: .relaxed) && !directory.pointee.bypassesCache

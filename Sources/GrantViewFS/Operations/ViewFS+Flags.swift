@@ -8,7 +8,7 @@ import GrantViewTree
 /// An ioctl(2) as FUSE_IOCTL delivers it.
 struct FlagsCall {
     let command: UInt32
-    /// The caller's argument pointer. nil for the kernel's own call.
+    /// The caller's argument pointer. It is nil for the kernel's own call.
     let address: UnsafeMutableRawPointer?
     /// FUSE_IOCTL_DIR
     let isDirectory: Bool

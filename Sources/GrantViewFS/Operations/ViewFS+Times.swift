@@ -109,7 +109,8 @@ extension ViewFS {
 
     private static let timeRounds = 8
 
-    /// The mtime that the kernel shows for a file that may have another. nil if both are the same.
+    /// The mtime that the kernel shows for a file that may have another. Returns nil if both are
+    /// the same.
     func shownTime(of node: NodePointer) -> timespec? {
         node.pointee.isTimeDirty.load(ordering: .relaxed) ? ShownTime.decoded(node.pointee.dataVersion.load(ordering: .relaxed)) : nil
     }

@@ -143,7 +143,7 @@ final class LeaseWaitQueue: @unchecked Sendable {
         if let call { view.audit?.record(call, error: error) }
     }
 
-    /// The deadline of a request that begins to wait. nil if leases never expire.
+    /// The deadline of a request that begins to wait. Returns nil if leases never expire.
     ///
     /// In nanoseconds of `Clock.monotonic`, with some seconds added for a busy machine.
     private static func deadline() -> Int64? {

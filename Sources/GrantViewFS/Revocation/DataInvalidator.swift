@@ -80,7 +80,7 @@ final class DataInvalidator: Sendable {
     func runInline() { calls.runInline() }
 
     var isDone: Bool { calls.isDone }
-    /// False if all remaining calls were abandoned.
+    /// It is false if all remaining calls were abandoned.
     var isUnderWay: Bool { calls.isUnderWay }
     var finished: UInt64 { calls.finished }
     /// The nodes of which something may still be cached.

@@ -39,8 +39,8 @@ extension ViewFS {
         coordinator.countDenial(ScopeID(rawValue: scope))
     }
 
-    /// Refused operations of a scope since the last call, and the last caller. nil if there were
-    /// none.
+    /// Refused operations of a scope since the last call, and the last caller. Returns nil if there
+    /// were none.
     public func takeDenials(of scope: Scope) -> (count: UInt64, last: LastRefused.RefusedCaller?)? {
         let count = coordinator.takeDenials(scope.id)
         return count == 0 ? nil : (count, lastRefused.last(in: scope.id.rawValue))

@@ -211,7 +211,7 @@ extension ViewFS {
         return isDone
     }
 
-    /// The progress of a scope's withdrawal. nil if none is running.
+    /// The progress of a scope's withdrawal. Returns nil if none is running.
     public func progress(of scope: Scope) -> WithdrawalProgress? { scope.progress.withLock { $0 } }
 
     /// Answers a request in place of a worker that is stuck in the backing filesystem.

@@ -9,7 +9,7 @@ import GrantViewTree
 struct WithdrawalRest: Sendable {
     /// Pages that the kernel still has to drop.
     let invalidator: DataInvalidator
-    /// Late replies. nil for a narrowing, after which attributes may still be read.
+    /// Late replies. It is nil for a narrowing, after which attributes may still be read.
     let late: LateReplies?
     let changes: ChangesUnderWay
 

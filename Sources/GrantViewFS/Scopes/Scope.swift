@@ -24,7 +24,7 @@ public final class Scope: @unchecked Sendable {
     let rootStatus: FileStatus
     /// The unique number of the mount through which the directory was opened.
     ///
-    /// The kernel never reuses it. nil if the kernel does not report it.
+    /// The kernel never reuses it. It is nil if the kernel does not report it.
     public let mount: UInt64?
     /// See `FilesystemKind`.
     let isLocal: Bool
@@ -43,7 +43,7 @@ public final class Scope: @unchecked Sendable {
     /// The last statfs(2) of its filesystem. `isAsking`: whether such a call is running.
     let space = Lock<statvfs?>(nil)
     let isAsking = Atomic<Bool>(false)
-    /// The progress of the current withdrawal. nil if none is running.
+    /// The progress of the current withdrawal. It is nil if none is running.
     ///
     /// Rank 2, held for a moment.
     let progress = Lock<WithdrawalProgress?>(nil)
@@ -101,7 +101,7 @@ public struct WithdrawalProgress: Sendable {
 
     public var stage: Stage
     public var done: UInt64 = 0
-    /// nil if it is unknown.
+    /// It is nil if it is unknown.
     public var total: UInt64?
 }
 

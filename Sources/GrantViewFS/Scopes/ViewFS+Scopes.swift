@@ -8,7 +8,7 @@ import Synchronization
 import GrantViewTree
 
 extension FileStatus {
-    /// The status of this process's root directory. nil if it cannot be read.
+    /// The status of this process's root directory. It is nil if it cannot be read.
     fileprivate static var ofRoot: FileStatus? {
         var status = FileStatus()
         return clinux_statx(AT_FDCWD, "/", &status) == 0 ? status : nil
@@ -70,8 +70,8 @@ extension ViewFS {
         for scope in scopes { tree.devices.add(device: UInt64(truncatingIfNeeded: scope.rootStatus.st.st_dev)) }
     }
 
-    /// The base for open_by_handle_at(2) on a directory's filesystem. nil if opening by handle
-    /// fails.
+    /// The base for open_by_handle_at(2) on a directory's filesystem. Returns nil if opening by
+    /// handle fails.
     private func handleBase(_ directory: borrowing FileDescriptor, _ status: FileStatus) -> HandleBase? {
         let number = directory.number
         let make: () -> HandleBase? = {
@@ -145,7 +145,7 @@ extension ViewFS {
 
     /// A value that changes when a directory may have been renamed or removed.
     ///
-    /// nil if such changes are not reported.
+    /// It is nil if such changes are not reported.
     public var directoryMoves: UInt64? { hostWatch.movesSeen }
 
     /// Records that mounts have changed, and with them the paths of directories.

@@ -15,7 +15,7 @@ final class AbandonableCalls<Item: Sendable>: Sendable {
         /// How many of `items` were begun.
         var begun = 0
         var finished: UInt64 = 0
-        /// The thread that takes items. nil if there are none, or if no thread may take them.
+        /// The thread that takes items. It is nil if there are none, or if no thread may take them.
         var worker: UInt64?
         var workers: UInt64 = 0
         /// The item of the thread that takes items, and when it began (`Clock.monotonic`).
@@ -134,8 +134,8 @@ final class AbandonableCalls<Item: Sendable>: Sendable {
 
     /// Whether the next call might have to be abandoned, and the limit is reached.
     ///
-    /// False if this queue has no abandoned call: locks of other queues' programs must not prevent
-    /// all of its calls.
+    /// Returns false if this queue has no abandoned call: locks of other queues' programs must not
+    /// prevent all of its calls.
     private func isFull(_ state: State) -> Bool {
         guard !state.abandoned.isEmpty, let next = state.rest.first, mayBlock(next) else { return false }
         return state.abandoned.count >= limit || sharedLimit?.isFull ?? false
@@ -206,7 +206,8 @@ final class AbandonableCalls<Item: Sendable>: Sendable {
         }
     }
 
-    /// Records a return. False if the thread was abandoned meanwhile, and another takes the items.
+    /// Records a return. Returns false if the thread was abandoned meanwhile, and another takes the
+    /// items.
     private func returned(_ worker: UInt64) -> Bool {
         state.withLock { state in
             state.finished += 1

@@ -34,7 +34,7 @@ enum ReserveThreads {
         }
     }
 
-    /// Lets one of the threads run `task`, after earlier tasks. False if there are none.
+    /// Lets one of the threads run `task`, after earlier tasks. Returns false if there are none.
     ///
     /// `mayHang`: whether the task may never end.
     static func run(mayHang: Bool = false, _ task: @escaping @Sendable () -> Void) -> Bool {

@@ -38,7 +38,8 @@ final class WorkerQuota: @unchecked Sendable {
     private struct Waiter {
         let scope: UInt32
         let user: UInt32
-        /// The error if the grant is withdrawn. nil for write-back, on which the gate decides.
+        /// The error if the grant is withdrawn. It is nil for write-back, on which the gate
+        /// decides.
         let refusal: Int32?
         let call: AuditTrail.PendingCall?
     }

@@ -160,7 +160,7 @@ public final class VirtualDirectories: Sendable {
         }
     }
 
-    /// Returns the source of a directory's attributes. nil if there is no such directory.
+    /// Returns the source of a directory's attributes, or nil if there is no such directory.
     func status(of id: UInt64) -> (parent: UInt64, entries: Int, changed: Int64, isMountpoint: Bool)? {
         guard let listed = listing(of: id) else { return nil }
         return table.withLock { table in
@@ -172,7 +172,7 @@ public final class VirtualDirectories: Sendable {
 
     /// Returns the entries of a directory, each with the position behind it.
     ///
-    /// Positions stay valid when other names are added or removed. nil if there is no such
+    /// Positions stay valid when other names are added or removed. Returns nil if there is no such
     /// directory.
     func listing(of id: UInt64) -> [(name: GrantName, position: UInt64, entry: Listed)]? {
         table.withLock { $0.listing(of: id) }

@@ -10,7 +10,7 @@ struct VirtualDirectoryTable {
     typealias ListedEntry = (name: GrantName, position: UInt64, entry: VirtualDirectories.Listed)
 
     struct Directory {
-        /// nil for the root.
+        /// It is nil for the root.
         var parent: UInt64?
         var name: GrantName?
         var places: [GrantName: VirtualDirectories.Place] = [:]
@@ -78,7 +78,7 @@ struct VirtualDirectoryTable {
 
     // MARK: reading
 
-    /// The directory that these names lead to. nil if there is none.
+    /// The directory that these names lead to. Returns nil if there is none.
     func find(_ names: [GrantName]) -> UInt64? {
         var id = Self.root
         for name in names {
@@ -110,7 +110,7 @@ struct VirtualDirectoryTable {
 
     /// The entries of a directory by position, cached until the next change.
     ///
-    /// nil if there is no such directory.
+    /// Returns nil if there is no such directory.
     mutating func listing(of id: UInt64) -> [ListedEntry]? {
         guard let directory = directories[id] else { return nil }
         if let listed = directory.listed { return listed }
@@ -131,7 +131,7 @@ struct VirtualDirectoryTable {
 
     // MARK: changing
 
-    /// Makes a directory. nil if no id is left or there is no such parent.
+    /// Makes a directory. Returns nil if no id is left or there is no such parent.
     mutating func make(_ name: GrantName, in parent: UInt64) -> UInt64? {
         guard made < Self.idsBelow, directories[parent] != nil else { return nil }
         made += 1

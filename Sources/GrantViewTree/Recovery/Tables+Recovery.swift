@@ -34,7 +34,7 @@ public struct CrashedScope: Sendable {
     public let scope: UInt32
     /// The handle base's descriptor number in that daemon.
     ///
-    /// nil if there was none, and in a withdrawn scope.
+    /// It is nil if there was none, and in a withdrawn scope.
     public let base: Int32?
     public let opensByHandle: Bool
     public let crossesMounts: Bool

@@ -2,7 +2,8 @@ import Glibc
 import GrantModel
 
 extension ParsedArguments {
-    /// Returns the access of `--read-only` or `--access`. Without either it returns nil. `.usage` if they contradict each other.
+    /// Returns the access of `--read-only` or `--access`. Without either it returns nil. Throws
+    /// `.usage` if they contradict each other.
     func access() throws(GrantError) -> Access? {
         var result: Access? = has("read-only") ? .readOnly : nil
         for text in try texts("access") {
@@ -20,8 +21,8 @@ extension ParsedArguments {
     /// Returns a path without its mark `:ro` or `:rw`, and the access: the mark's, else that of the options, else read-write. Without
     /// `isLiteral`, a path that exists with the mark is taken as it is.
     ///
-    /// `.ambiguous` if both exist: the name with the mark may have been made by another user.
-    /// `.usage` if mark and options contradict.
+    /// It throws `.ambiguous` if both exist, because another user may have made the name with the
+    /// mark. It throws `.usage` if the mark and the options contradict each other.
     func marked(_ word: [UInt8], isLiteral: Bool = false) throws(GrantError) -> (path: [UInt8], access: Access) {
         let access = try access()
         let marks: [(ending: String, access: Access)] = [(":ro", .readOnly), (":rw", .readWrite)]

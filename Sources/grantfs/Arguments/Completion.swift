@@ -20,7 +20,8 @@ struct Completion {
     /// Looks up names in the store, or `view` if one was given on the line.
     typealias Names = (_ kind: ValueKind, _ view: String?, _ store: String?) -> [Candidate]
 
-    /// `words`: everything after the program's name. The last one is being typed and may be empty.
+    /// `words` are all words after the program's name. The last one is being typed and may be
+    /// empty.
     func answer(to words: [String], names: Names) -> Answer {
         var scan = ParseState(program: program)
         for word in words.dropLast() { scan.read(word) }

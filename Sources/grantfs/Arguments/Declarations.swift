@@ -11,7 +11,7 @@ struct OptionDeclaration: Sendable {
     let value: String?
     let help: String
     let isRepeatable: Bool
-    /// Not in the help: for mount helpers and for starting the daemon.
+    /// Whether the help omits it: it is for mount helpers and for starting the daemon.
     let isHidden: Bool
     /// The possible values, if there is a fixed list.
     let choices: [String]
@@ -71,7 +71,7 @@ struct CommandDeclaration: Sendable {
     let options: [OptionDeclaration]
     /// Paragraphs at the end of the help.
     let notes: [String]
-    /// Not in the help: for internal use.
+    /// Whether the help omits it: it is for internal use.
     let isHidden: Bool
     /// Whether the words after `--` are another program's command line: `ParsedArguments.trailing`.
     let takesCommand: Bool

@@ -7,7 +7,7 @@ enum Expiry {
     /// The last second that 64 bits of nanoseconds can represent, in 2262.
     private static let lastSecond = Int64.max / 1_000_000_000 - 1
 
-    /// `.usage` if it is invalid, not after `now`, or beyond 2262.
+    /// Throws `.usage` if it is invalid, not after `now`, or beyond 2262.
     static func parse(_ text: String, now: Instant) throws(GrantError) -> Instant {
         guard let instant = duration(text, now) ?? time(text) else {
             throw GrantError(.usage, "“\(text)” is no time", advice: "90s, 2h, 7d, or 2030-01-31T12:00:00Z")
@@ -17,7 +17,8 @@ enum Expiry {
         return instant
     }
 
-    /// Parses a time that may have passed, or a time span before now: `1h`. `.usage` if it is invalid.
+    /// Parses a time that may have passed, or a time span before now: `1h`. Throws `.usage` if it
+    /// is invalid.
     static func parsePast(_ text: String, now: Instant) throws(GrantError) -> Instant {
         if let later = duration(text, now), let later {
             return Instant(nanoseconds: now.nanoseconds - (later.nanoseconds - now.nanoseconds))
@@ -28,7 +29,7 @@ enum Expiry {
         return instant
     }
 
-    /// Parses seconds, at most a day: `30s`, `2m`, `30`, `0.5`. `.usage` for anything else.
+    /// Parses seconds, at most a day: `30s`, `2m`, `30`, `0.5`. Throws `.usage` for anything else.
     static func seconds(_ text: String, for option: String) throws(GrantError) -> Double {
         let origin = Instant(nanoseconds: 0)
         let seconds = duration(text, origin).map { $0?.seconds(since: origin) ?? .infinity } ?? Double(text)

@@ -13,7 +13,7 @@ enum ManualText {
         }.joined()
     }
 
-    /// Each command with its options. The common ones last.
+    /// Returns each command with its options. The common options come last.
     static func options(of program: ProgramDeclaration) -> String {
         let commands = program.commands.filter { !$0.isHidden && $0.options.contains { !$0.isHidden } }
         let lists = commands.map { "Of\n.Cm \($0.name) :\n" + list($0.options) } + ["Of every command:\n" + list(program.commonOptions)]

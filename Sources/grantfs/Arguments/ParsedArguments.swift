@@ -14,7 +14,7 @@ struct ParsedArguments: Sendable {
     /// Returns the last value.
     func bytes(_ option: String) -> [UInt8]? { options[option]?.last }
 
-    /// Returns the value as text, or `.usage` if it is not UTF-8.
+    /// Returns the value as text. Throws `.usage` if it is not UTF-8.
     func text(_ option: String) throws(GrantError) -> String? {
         guard let bytes = bytes(option) else { return nil }
         return try ParsedArguments.text(bytes, "the value of --\(option)")

@@ -33,7 +33,7 @@ extension ClaimService {
             guard let claim = state.claims[id] else { return }
             record(id, state, binding)
             ClaimService.emit(.claimGranted, claim, &state)
-            // Before another thread can report its end.
+            // The reply is sent before another thread can report the end of the claim.
             claim.session.send(.granted(claim: claim.number, reach: claim.reach))
         }
     }
@@ -66,8 +66,8 @@ extension ClaimService {
 
     /// Updates what held claims bind: a grant has become mandatory or advisory, or was opened again.
     ///
-    /// Runs on a thread of its own, because it looks at directories. Waits for that until
-    /// `deadline` (`Clock.monotonic`).
+    /// It runs on a thread of its own, because it looks at directories. It waits for that thread
+    /// until `deadline` (`Clock.monotonic`).
     func rebind(until deadline: Int64) {
         let starts = rebindRequests.withLock { turns in
             turns += 1

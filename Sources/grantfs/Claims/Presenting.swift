@@ -23,8 +23,8 @@ struct Presenting {
     var failures: [PresenterFailure] = []
     /// Whether any presenter has registered since the mount began: it may be away for a moment, and must not miss events.
     var hasBegun = false
-    /// How many there were when the previous daemon died, and until when to wait for them
-    /// (`Clock.monotonic`).
+    /// How many presenters there were when the previous daemon died, and until when to wait for
+    /// them (`Clock.monotonic`).
     var (expected, expectedUntil) = (0, Int64.max)
 }
 

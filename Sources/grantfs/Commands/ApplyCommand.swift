@@ -69,7 +69,7 @@ enum GrantFileInput {
     /// The maximum size of a file.
     private static let maxBytes = 16 << 20
 
-    /// `.invalidFile`, or `.system` if a file cannot be read.
+    /// Reads the declared state. Throws `.invalidFile`, or `.system` if a file cannot be read.
     static func read(_ operands: [[UInt8]]) throws(GrantError) -> DeclaredState {
         let declared = try declared(operands)
         return DeclaredState(

@@ -162,7 +162,7 @@ enum BackgroundStart {
 
     private static let attachedMark = UInt8(ascii: "m")
 
-    /// In the daemon: reports that the mount exists, and is served soon.
+    /// Reports, in the daemon, that the mount exists and will be served soon.
     static func announceAttached(on descriptor: Int32) { _ = write(descriptor, [attachedMark], 1) }
 
     /// In the daemon, once every relative path has been resolved: changes to the root directory, so that the starter's can be unmounted.

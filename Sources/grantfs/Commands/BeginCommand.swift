@@ -13,7 +13,8 @@ enum BeginCommand {
         ], isHidden: true, run: run
     )
 
-    /// Returns the words that precede the program's own. Empty if nothing is bound and there is neither a terminal nor a proxy.
+    /// Returns the words that precede the program's own. The result is empty if nothing is bound
+    /// and there is neither a terminal nor a proxy.
     static func words(
         for binds: [SandboxBind], _ terminal: SandboxTerminal?, _ proxy: SandboxProxy?, _ handed: HandedDescriptors
     ) throws(Errno) -> [[UInt8]] {

@@ -23,7 +23,8 @@ extension ParsedArguments {
 
     func storeDirectory() throws(GrantError) -> String { try StoreLocation.directory(explicit: bytes("store")) }
 
-    /// Opens the existing store, and cleans up after killed commands. `.notFound` if there is none.
+    /// Opens the existing store, and cleans up after killed commands. Throws `.notFound` if there
+    /// is none.
     func openStore() throws(GrantError) -> GrantStore {
         let store = try GrantStore(directory: try storeDirectory(), create: false)
         TemporaryMount.sweep(store)

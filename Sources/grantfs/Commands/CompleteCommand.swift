@@ -2,8 +2,8 @@ import GrantAdministration
 import GrantModel
 import GrantStore
 
-/// `grantfs complete`: called by a shell's completion. The first line is the kind of answer. Then
-/// comes one candidate a line, its description after a tab.
+/// `grantfs complete`: called by a shell's completion. It prints the kind of answer on the first
+/// line. Then comes one candidate a line, its description after a tab.
 enum CompleteCommand {
     static let declaration = CommandDeclaration(
         "complete", "Says what may follow a command line that is being typed.",
@@ -44,7 +44,7 @@ enum CompleteCommand {
         }
     }
 
-    /// nil for names that cannot be typed: such a grant has its id.
+    /// Returns nil for names that cannot be typed: such a grant has its id.
     private static func typeable(_ bytes: [UInt8], about: String) -> Completion.Candidate? {
         let word = Terminal.visible(bytes)
         return Array(word.utf8) == bytes ? Completion.Candidate(word: word, about: about) : nil

@@ -142,7 +142,7 @@ private struct CoordinatePlan {
 }
 
 extension ParsedArguments {
-    /// In seconds, 0 to a day, or nil without the option.
+    /// Returns the seconds of an option, 0 to a day, or nil without the option.
     func seconds(_ option: String) throws(GrantError) -> Double? {
         guard let text = try text(option) else { return nil }
         guard let seconds = Double(text), seconds >= 0, seconds <= 86_400 else {

@@ -60,7 +60,7 @@ enum GrantCommand {
         return Confirmation.exitStatus(of: changes, "the grant", timeout: timeout)
     }
 
-    /// Returns the requested grants, each directory once. Writes nothing.
+    /// Returns the requested grants, each directory once. It writes nothing.
     private static func choices(_ arguments: ParsedArguments, store: String) throws(GrantError) -> [GrantAdministrator.Choice] {
         let view = try arguments.view() ?? .standard
         let name = try arguments.name()

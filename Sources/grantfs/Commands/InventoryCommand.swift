@@ -52,8 +52,8 @@ enum InventoryCommand {
         if result < 0 { throw GrantError(.system, "inventory: cannot become user \(uid)", cause: Errno(-result).description) }
     }
 
-    /// Returns `problem`, or the `store` with its `grants` and `mounts`. Neither if there is no
-    /// store. Looks at nothing but the store.
+    /// Returns `problem`, or the `store` with its `grants` and `mounts`, or an empty object if
+    /// there is no store. It looks at nothing but the store.
     private static func document(_ directory: String) -> JSON {
         do throws(GrantError) {
             let store = try GrantStore(inspecting: directory)

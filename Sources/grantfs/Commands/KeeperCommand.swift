@@ -55,8 +55,8 @@ enum KeeperCommand {
                     "the daemon of the mount at \(Terminal.visible(words[0])) has died"
                         + (arguments.has("recoverable") ? ", and no other one goes on" : "")
                         + ": the mount refuses everything, and what the kernel has cached is forgotten")
-                // A service manager that ends the service after that need not wait for files that a
-                // program holds.
+                // A service manager that ends the service from now on need not wait for files that
+                // a program holds.
                 orphan.forgetAll {
                     ProcessName.set(WorkingKeeper.nameAtTheEnd)
                     signal(SIGTERM, SIG_DFL)
@@ -102,7 +102,7 @@ enum KeeperCommand {
     }
 
     private static func unmount(_ mount: MountIdentity, at mountpoint: [UInt8]) -> UInt8 {
-        // The object that is at the path by now.
+        // `unmount` compares the object that is at the path by now.
         do throws(Errno) {
             try Mountpoint(canonical: mountpoint).unmount(mount, lazy: true)
             return 0

@@ -8,10 +8,10 @@ struct LogFilter {
     let grant: [UInt8]?
     let since: Instant?
     let view: ViewName?
-    /// Only the last entries. Nil is all.
+    /// The number of last entries to show, or nil for all.
     let count: Int?
 
-    /// `.usage` for an invalid time.
+    /// Throws `.usage` for an invalid time.
     init(_ arguments: ParsedArguments) throws(GrantError) {
         grant = arguments.bytes("grant")
         view = try arguments.view()
@@ -38,7 +38,8 @@ struct LogFilter {
     /// Whether following begins with entries from before.
     var wantsEarlier: Bool { since != nil || count != nil }
 
-    /// Whether the entry is of the selected grant, at any time. Always true if none was selected.
+    /// Whether the entry is of the selected grant, at any time. It is always true if no grant was
+    /// selected.
     func isOfGrant(_ entry: LogEntry) -> Bool {
         guard let grant else { return true }
         if entry.name?.bytes == grant { return true }

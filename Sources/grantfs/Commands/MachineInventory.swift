@@ -9,7 +9,7 @@ struct MachineInventory {
     struct Candidate: Hashable, Sendable {
         let uid: UInt32
         let directory: [UInt8]
-        /// Whether a process has it open. Then it exists.
+        /// Whether a process has it open, so that it exists.
         var isOpen = false
     }
 

@@ -9,7 +9,8 @@ enum MetricsServer {
     private static let timeout: Int64 = 5_000_000_000
     private static let maxRequest = 16_384
 
-    /// Serves until SIGTERM or SIGINT, and removes the socket. `.system` if the path is taken.
+    /// Serves until SIGTERM or SIGINT, and removes the socket. Throws `.system` if the path is
+    /// taken.
     static func run(path: [UInt8], _ text: @Sendable () throws(GrantError) -> String) throws(GrantError) -> Int32 {
         signal(SIGPIPE, SIG_IGN)
         let slash = path.lastIndex(of: UInt8(ascii: "/")) ?? 0

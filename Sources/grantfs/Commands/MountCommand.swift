@@ -44,8 +44,8 @@ enum MountCommand {
         // Before there are threads: with several the kernel has to wait for an RCU grace period to grow the descriptor table.
         DescriptorTable.grow()
         if let look = try arguments.text("look-fd").flatMap({ Int32($0) }) { DirectoryProbe.serve(descriptor: look) }
-        // Of another command's store, which exists already in most cases, while that command gets
-        // ready.
+        // The store of another command exists already in most cases. It is opened while that
+        // command gets ready.
         let goes = try arguments.text("go-fd").flatMap { Int32($0) }
         let early =
             goes == nil

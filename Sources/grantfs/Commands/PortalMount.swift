@@ -10,8 +10,8 @@ struct PortalMount: Sendable {
     let mountpoint: Mountpoint
     /// The record that was found last.
     private let record = Lock<MountRecord?>(nil)
-    /// Held, shared, by each service that shows documents by this mount: a service that ends also
-    /// ends the mount if no other service holds it.
+    /// The shared lock that is held by each service that shows documents by this mount: a service
+    /// that ends also ends the mount if no other service holds it.
     private let use = Lock<Int32?>(nil)
 
     init(store: GrantStore, mountpoint: Mountpoint) { (self.store, self.mountpoint) = (store, mountpoint) }
@@ -87,8 +87,8 @@ struct PortalMount: Sendable {
         return process.hasEnded(within: 1000)
     }
 
-    /// Ends the daemon, which withdraws everything first, and waits for that. Unless another
-    /// service has taken the mount over.
+    /// Ends the daemon, which withdraws everything first, and waits for that. It does nothing if
+    /// another service has taken the mount over.
     func end() {
         guard isAlone else { return }
         guard let record = record.withLock({ $0 }), let process = try? ProcessHandle(record.pid), record.process.isRunning else { return }

@@ -56,7 +56,7 @@ enum PresentCommand {
         hooks.begin(presentation.path)
         // Retained: its last use is above, and this function never returns, so the optimiser could end it here.
         _ = Unmanaged.passRetained(presentation)
-        // Ends by a signal: the daemon notices, and no claim waits for it.
+        // A signal ends this process. The daemon notices that, and no claim waits for it.
         while true { pause() }
     }
 }

@@ -10,7 +10,7 @@ struct RevocationPlan {
     /// Every grant of the view, or of all.
     private let isOfAll: Bool
 
-    /// `.usage` for arguments that exclude each other.
+    /// Throws `.usage` for arguments that exclude each other.
     init(_ arguments: ParsedArguments) throws(GrantError) {
         view = try arguments.view()
         selectors = try arguments.selectors()

@@ -118,7 +118,8 @@ enum RunCommand {
             } else { nil }
         try ending?.begin(arguments.operands, store)
         let temporary = try TemporaryMount.create(in: store, hasOwnView: !choices.isEmpty, label: label)
-        // Freed before the view is taken away. The started parts of a sandbox end with it.
+        // It is freed before the view is taken away, and the started parts of a sandbox end with
+        // it.
         var started: Started?
         do throws(GrantError) {
             let shown = try grant(choices, to: temporary, administrator) ?? view
@@ -179,7 +180,8 @@ enum RunCommand {
         return chosen
     }
 
-    /// `.usage` if a grant gives less than one around it: the program would change its files by the outer path.
+    /// Throws `.usage` if a grant gives less than one around it: the program would change its files
+    /// by the outer path.
     private static func checkNesting(_ chosen: [Chosen]) throws(GrantError) {
         for inner in chosen where inner.access == .readOnly {
             let path = inner.proposal.bookmark.path
@@ -225,7 +227,7 @@ enum RunCommand {
         for bind in request.toolBinds { try? layout.bind(bind) }
     }
 
-    /// Grants them in a view, and returns it, or nil if there are none.
+    /// Grants the choices in a view, and returns it, or nil if there are none.
     private static func grant(
         _ choices: [Chosen], to temporary: TemporaryMount, _ administrator: GrantAdministrator
     ) throws(GrantError) -> ViewName? {
@@ -236,9 +238,9 @@ enum RunCommand {
         return view
     }
 
-    /// Mounts with a daemon of its own, which cleans up when this process dies. `daemon`: one that
-    /// was started ahead and waits for the command. In that case `attached` is called when the
-    /// mount exists and is not yet served.
+    /// Mounts with a daemon of its own, which cleans up when this process dies. `daemon` was
+    /// started ahead and waits for the command. In that case `attached` is called when the mount
+    /// exists and is not yet served.
     static func mount(
         _ view: ViewName, _ temporary: TemporaryMount, _ store: GrantStore, isAudited: Bool,
         for command: String? = nil, by daemon: BackgroundStart.Waiting? = nil, attached: () -> Void = {}

@@ -9,8 +9,8 @@ enum SessionPlace {
     private static let name = Array("doc".utf8)
 
     /// Returns the place, and makes it if it is missing. No link is followed at its end or at the
-    /// directory's, and nothing that is mounted there is asked. `.usage` if its location is not
-    /// configured, or `.mountFailed` if it must not be used.
+    /// directory's, and nothing that is mounted there is asked. It throws `.usage` if its location
+    /// is not configured, or `.mountFailed` if it must not be used.
     static func mountpoint() throws(GrantError) -> Mountpoint {
         let runtime = getenv("XDG_RUNTIME_DIR").map { String(cString: $0) } ?? ""
         guard runtime.hasPrefix("/") else {
@@ -37,9 +37,9 @@ enum SessionPlace {
     }
 
     /// Why another user could exchange the directory after this check, or nil if only root and this
-    /// user can. Inspects each directory on the way, from the root directory down: the entries of a
-    /// directory that only these two may change stay there unless one of them moves them. `path` is
-    /// canonical. `directory` is the directory that must be found there.
+    /// user can. It inspects each directory on the way, from the root directory down: the entries
+    /// of a directory that only these two may change stay there unless one of them moves them.
+    /// `path` is canonical. `directory` is the directory that must be found there.
     private static func problemOnTheWay(to path: [UInt8], _ directory: borrowing FileDescriptor) throws(Errno) -> String? {
         let mounts = try MountTable.current()
         var current = try FileDescriptor.open([0x2F], OpenFlags.path | O_DIRECTORY)

@@ -37,7 +37,8 @@ enum UnmountCommand {
         for holder in elsewhere {
             let name = Terminal.visible(holder.command)
             let place = holder.paths.first.map { ShellWord.quoted($0) } ?? mountpoint.shown
-            // No command that enters that namespace: its programs may be any user's.
+            // The note names no command that enters that namespace, because its programs may be any
+            // user's.
             Terminal.note(
                 "still mounted in another mount namespace, that of process \(holder.pid) (\(name)), at \(place): its programs go on to reach what "
                     + "is granted until that namespace ends; grantfs revoke takes a grant from them as well")
@@ -45,8 +46,8 @@ enum UnmountCommand {
         return 0
     }
 
-    /// Unmounts the views that are mounted on the mountpoints of the mount `above`, and returns their records. `.mountFailed` for the
-    /// first that is busy.
+    /// Unmounts the views that are mounted on the mountpoints of the mount `above`, and returns
+    /// their records. Throws `.mountFailed` for the first that is busy.
     private static func unmountViews(of above: MountRecord, _ store: GrantStore) throws(GrantError) -> [MountRecord] {
         let below = try store.mounts().filter { record in
             let name = record.shown.onlyView.flatMap { above.shown.mountpoint(of: $0) }
@@ -95,7 +96,7 @@ enum UnmountCommand {
             while record.process.isRunning, Clock.monotonic < deadline, !process.hasEnded(within: 100) {
                 guard !isLookedFor, let device = record.connection?.device else { continue }
                 isLookedFor = true
-                // Mounted here again, or nowhere at all: then the daemon ends, or goes on for a
+                // If it is mounted here again, or nowhere at all, the daemon ends, or goes on for a
                 // reason that its user knows.
                 guard let table = try? MountTable.current(), !table.has(device) else { continue }
                 let holders = Holder.ofMount(device, until: deadline)

@@ -19,7 +19,7 @@ enum UpgradeCommand {
 
     private struct Outcome {
         let record: MountRecord
-        /// nil if the daemon was not replaced.
+        /// It is nil if the daemon was not replaced.
         let pid: Int32?
         let pausedNanoseconds: Int64?
     }

@@ -61,7 +61,7 @@ enum InstallationChecks {
         return nil
     }
 
-    /// The existing ones, each file once, even if several links lead to it.
+    /// Returns the existing files, each once, even if several links lead to it.
     private static func distinct(_ paths: [String], where isWanted: (stat) -> Bool) -> [String] {
         var seen: Set<[UInt64]> = []
         return paths.filter { path in

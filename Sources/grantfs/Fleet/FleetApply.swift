@@ -88,7 +88,7 @@ enum FleetApply {
         }
     }
 
-    /// nil for an unchanged grant.
+    /// Returns nil for an unchanged grant.
     private static func line(_ step: FleetPlan.Step) -> (mark: String, text: String, shade: Int)? {
         switch step {
         case .create(let grant): return ("+", described(grant), 32)

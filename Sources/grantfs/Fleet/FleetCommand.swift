@@ -146,7 +146,8 @@ enum FleetCommand {
 }
 
 extension ParsedArguments {
-    /// Returns the contents of the file that an option names, or nil without the option. `.system`.
+    /// Returns the contents of the file that an option names, or nil without the option. Throws
+    /// `.system`.
     func contents(_ option: String) throws(GrantError) -> String? {
         guard let file = bytes(option) else { return nil }
         do throws(Errno) {
@@ -156,8 +157,8 @@ extension ParsedArguments {
         }
     }
 
-    /// Returns the key in the file that `--key` names, or nil without the option. `.permission` if
-    /// others have a hand in it, `.system`.
+    /// Returns the key in the file that `--key` names, or nil without the option. Throws
+    /// `.permission` if others may read or change it, or `.system`.
     func privateKey() throws(GrantError) -> String? {
         guard let file = bytes("key") else { return nil }
         return String(decoding: try PrivateFile.key(file), as: UTF8.self)

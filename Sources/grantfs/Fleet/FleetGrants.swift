@@ -46,8 +46,8 @@ enum FleetGrants {
         return FleetOutput.exitStatus(of: changes, "the grant", failure, expectsShown: true)
     }
 
-    /// What a directory of a shared filesystem is, if this machine has it mounted. Otherwise each
-    /// host takes the first directory that it finds, and a remark reports that.
+    /// Returns the identity of a directory of a shared filesystem, if this machine has it mounted.
+    /// Otherwise each host takes the first directory that it finds, and a remark reports that.
     static func identity(_ filesystem: FilesystemName?, _ path: String, _ arguments: ParsedArguments) throws(GrantError) -> FileIdentity? {
         guard let filesystem else { return nil }
         let place = SharedDirectory(filesystem: filesystem, path: path)
@@ -193,7 +193,8 @@ enum FleetGrants {
         }
     }
 
-    /// The grants with the answers of hosts. Without any, and why, where the hosts cannot be read.
+    /// Returns the grants with the answers of hosts, or without answers and with the reason if the
+    /// hosts cannot be read.
     private static func confirmations(
         _ outcome: FleetStore.Outcome, _ event: String, _ fleet: FleetStore, _ arguments: ParsedArguments, _ timeout: Double
     ) -> (changes: [FleetChange], failure: GrantError?) {
@@ -209,7 +210,8 @@ enum FleetGrants {
         }
     }
 
-    /// By name, id, or a prefix of the id, each once. `.usage`, `.notFound`, `.ambiguous`.
+    /// Selects grants by name, id, or a prefix of the id, each once. Throws `.usage`, `.notFound`
+    /// or `.ambiguous`.
     static func select(_ operands: [[UInt8]], _ view: ViewName?, _ all: [FleetGrant]) throws(GrantError) -> [FleetGrant] {
         if operands.isEmpty { throw GrantError(.usage, "SELECTOR is missing", advice: "grantfs list --fleet shows the grants") }
         let candidates = all.filter { view == nil || $0.view == view }

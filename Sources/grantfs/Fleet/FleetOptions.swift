@@ -19,7 +19,7 @@ enum FleetOptions {
 }
 
 extension ParsedArguments {
-    /// Whether the command is about the fleet. `.usage` for options that need --fleet.
+    /// Whether the command is about the fleet. Throws `.usage` for options that need --fleet.
     func isAboutFleet() throws(GrantError) -> Bool {
         if has("fleet") { return true }
         for option in ["hosts", "dry-run", "filesystem"] where has(option) && command != "revoke" {
@@ -28,13 +28,13 @@ extension ParsedArguments {
         return false
     }
 
-    /// `.usage` if one of these options was given, which do not apply to the fleet.
+    /// Throws `.usage` if one of these options was given, which do not apply to the fleet.
     func refuse(_ options: [String]) throws(GrantError) {
         for option in options where has(option) { throw GrantError(.usage, "\(command): --\(option) does not go with --fleet") }
     }
 
     /// Opens the fleet as its administrator, with the credentials of $GRANTFS_FLEET or the store.
-    /// `actor`: the user that makes the changes, for the log.
+    /// `actor` is the user that makes the changes, for the log.
     ///
     /// `seconds`: how long etcd may take to answer everything that is asked.
     func openFleet(_ actor: Actor = .current(), within seconds: Double? = nil) throws(GrantError) -> FleetStore {
@@ -68,7 +68,7 @@ extension ParsedArguments {
         return credentials
     }
 
-    /// The filesystem that `--filesystem` names. `.usage` if it names none.
+    /// Returns the filesystem that `--filesystem` names. Throws `.usage` if it names none.
     func filesystem() throws(GrantError) -> FilesystemName? {
         guard let text = try text("filesystem") else { return nil }
         guard let name = FilesystemName(text) else {

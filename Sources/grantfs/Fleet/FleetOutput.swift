@@ -54,9 +54,10 @@ enum FleetOutput {
         return text
     }
 
-    /// Returns 0, or 3 if a host has not confirmed. Names each such host, with the grants it cannot
-    /// apply. `failure`: the error since the change was recorded. `expectsShown`: a grant that no
-    /// host can show is unconfirmed.
+    /// Reports each host that has not confirmed or cannot apply a grant. Returns 0, 3 if a host has
+    /// not confirmed, or the exit status of `failure` if that is larger. `failure` is the error
+    /// since the change was recorded. With `expectsShown`, a grant that no host can show is
+    /// unconfirmed.
     static func exitStatus(
         of changes: [FleetChange], _ what: String, _ failure: GrantError? = nil, expectsShown: Bool = false
     ) -> Int32 {

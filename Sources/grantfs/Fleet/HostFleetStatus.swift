@@ -8,13 +8,13 @@ import GrantSystem
 struct HostFleetStatus {
     let host: String
     let credentials: FleetCredentials
-    /// nil if no agent has written a report since the machine was started.
+    /// It is nil if no agent has written a report since the machine was started.
     let report: AgentReport?
     let isAgentRunning: Bool
-    /// Nanoseconds until the mounts close the fleet's grants. 0 or less since they have.
+    /// Nanoseconds until the mounts close the fleet's grants. It is 0 or less after that.
     let timeLeft: Int64
 
-    /// nil if this store is of no host, or administers a fleet.
+    /// The result is nil if this store is of no host, or administers a fleet.
     init?(_ arguments: ParsedArguments) throws(GrantError) {
         let store = try arguments.storeDirectory()
         let isAdministrator = getenv("GRANTFS_FLEET") != nil || access(FleetCredentials.place(host: false, store: store), F_OK) == 0
@@ -22,7 +22,7 @@ struct HostFleetStatus {
         self = found
     }
 
-    /// nil if this store is of no host.
+    /// The result is nil if this store is of no host.
     init?(store: String) throws(GrantError) {
         let file = FleetCredentials.place(host: true, store: store)
         guard access(file, F_OK) == 0 else { return nil }

@@ -110,8 +110,8 @@ extension MountedView {
             }
             for (taken, scope) in zip(taken, scopes) {
                 guard var grant = known[taken.id] else {
-                    // Removed meanwhile: no name leads to it, and its held files are withdrawn once
-                    // this daemon serves.
+                    // The grant was removed meanwhile: no name leads to it, and its held files are
+                    // withdrawn once this daemon serves.
                     withdrawals.append(close(scope, .all, of: taken.id, &state))
                     continue
                 }
@@ -121,7 +121,8 @@ extension MountedView {
                     withdrawals.append(close(scope, .all, of: taken.id, &state))
                     continue
                 }
-                // As it is in effect. The first reading of the store applies the differences.
+                // The grant is taken as it is in effect. The first reading of the store applies the
+                // differences.
                 (grant.name, grant.access) = (taken.name, taken.isReadOnly ? .readOnly : .readWrite)
                 state.grants[taken.id] = LiveGrant(
                     grant: grant, path: shown.path(of: grant), scope: scope, finding: taken.finding, recorded: .active)

@@ -18,8 +18,8 @@ struct TakingOver {
     private static let patience = 30.0
 
     /// Takes over the mount of `record`, and serves it until it is unmounted or a signal ends it.
-    /// `ready` is called once: with how long programs have waited, in nanoseconds, or with the
-    /// error. Then the other daemon keeps the mount. Returns the exit status.
+    /// `ready` is called once, with how long programs have waited, in nanoseconds, or with an
+    /// error. After an error the other daemon keeps the mount. Returns the exit status.
     static func run(store: GrantStore, record: MountRecord, ready: (Result<Int64, GrantError>) -> Void) -> Int32 {
         do throws(GrantError) {
             return try TakingOver(store: store, record: record).run(ready)
@@ -56,7 +56,8 @@ struct TakingOver {
             throw error
         }
         Self.fail(at: "yours")
-        // First: should this daemon die in the next moment, another process has to clean up.
+        // This is the first step: if this daemon dies in the next moment, another process must
+        // clean up.
         taken.recovery?.arm(true)
         taken.mount.begin()
         try say(.serving, over: socket)
@@ -175,8 +176,8 @@ struct TakingOver {
 
     // MARK: serving
 
-    /// `hasDied`: the other daemon. `before` is called when no request has been received yet,
-    /// `begun` when requests are served.
+    /// `hasDied` tells whether the other daemon has died. `before` is called when no request has
+    /// been received yet, `begun` when requests are served.
     func serve(
         _ taken: Taken, hasDied: Bool = false, before: () -> Void = {}, begun: () -> Void = {},
         _ ready: (Result<Int64, GrantError>) -> Void

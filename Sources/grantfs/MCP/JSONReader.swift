@@ -5,7 +5,7 @@ import GrantModel
 final class JSONReader {
     private let database: OpaquePointer
 
-    /// nil if out of memory.
+    /// The result is nil if out of memory.
     init?() {
         var handle: OpaquePointer?
         guard sqlite3_open_v2(":memory:", &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nil) == SQLITE_OK, let handle else {
@@ -17,8 +17,8 @@ final class JSONReader {
 
     deinit { sqlite3_close_v2(database) }
 
-    /// Parses a text, or nil if it is not JSON, is nested too deeply, has more than `most` values,
-    /// or contains a NUL.
+    /// Parses a text. The result is nil if it is not JSON, is nested too deeply, has more than
+    /// `most` values, or contains a NUL.
     ///
     /// The text may come from a program that is not trusted, and a value takes a hundred times the memory of its text.
     func read(_ text: [UInt8], most: Int = 100_000) -> JSON? {
@@ -43,7 +43,8 @@ final class JSONReader {
         return root?.json
     }
 
-    /// The number at `path` (`$.id`) in a valid text, digit for digit, or nil if there is none.
+    /// Returns the number at `path` (`$.id`) in a valid text, digit for digit, or nil if there is
+    /// none.
     func digits(at path: StaticString, in text: [UInt8]) -> JSON? {
         guard let row = prepare("SELECT ?1 -> '\(path)', json_type(?1, '\(path)') IN ('integer', 'real')", text) else { return nil }
         defer { sqlite3_finalize(row) }
@@ -51,7 +52,7 @@ final class JSONReader {
         return .digits(string(row, 0))
     }
 
-    /// An upper bound of the number of values, counted by their separators.
+    /// Returns an upper bound of the number of values, counted by their separators.
     static func values(in text: [UInt8]) -> Int {
         var (count, isInString, isEscaped) = (1, false, false)
         for byte in text {
@@ -128,7 +129,7 @@ final class JSONReader {
 }
 
 extension JSON {
-    /// A member of an object, or the last one if there are several.
+    /// Returns the last member of an object with this key, or nil if there is none.
     func member(_ key: String) -> JSON? {
         guard case .object(let members) = self else { return nil }
         return members.last { $0.0 == key }?.1

@@ -129,7 +129,8 @@ struct MCPAsking {
         }
     }
 
-    /// Whether the descriptor is readable, or nil if the request was cancelled.
+    /// Waits for input. Returns whether the descriptor is readable, or nil if the request was
+    /// cancelled.
     private func wait(for descriptor: Int32, _ lines: MessageLines, _ seen: ([UInt8]) -> Meanwhile) -> Bool? {
         let wanted = Int16(truncatingIfNeeded: POLLIN)
         // POLLHUP is always reported.

@@ -11,8 +11,8 @@ struct MCPQuestion {
     let access: Access
     let reason: String
 
-    /// The question for a terminal with so many columns, or 0 if that is unknown. The path stands
-    /// last, on lines of its own.
+    /// Returns the question for a terminal with `columns` columns, where 0 means unknown. The path
+    /// comes last, on lines of its own.
     func text(columns: Int) -> String {
         // A terminal that reports nothing is seldom narrower.
         let columns = columns == 0 ? 40 : max(columns, 24)
@@ -38,8 +38,8 @@ struct MCPQuestion {
         Self.plain(text, most: most).map { Self.wrapped($0, indent: "    " + label, columns) } ?? []
     }
 
-    /// The text in one line, with single blanks and without marks of quotation, or nil if nothing
-    /// is left.
+    /// Returns the text in one line, with single blanks and without marks of quotation, or nil if
+    /// nothing is left.
     private static func plain(_ text: String, most: Int) -> String? {
         let shown = VisibleText.of(VisibleText.cut(text, to: most)).map { "“”„\"".contains($0) ? "'" : $0 }
         let words = String(shown).split(separator: " ")
@@ -51,7 +51,7 @@ struct MCPQuestion {
     private static func wrapped(_ text: String, indent: String, _ columns: Int) -> [String] {
         var (lines, line, width) = ([String](), indent, indent.count)
         for scalar in text.unicodeScalars {
-            // Some take two columns. None takes more.
+            // Some characters take two columns. No character takes more.
             let columnsOfScalar = scalar.isASCII ? 1 : 2
             if width + columnsOfScalar > columns - 1 {
                 lines.append(line)

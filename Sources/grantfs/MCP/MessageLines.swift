@@ -30,8 +30,8 @@ final class MessageLines {
         }
     }
 
-    /// Reads the data that has arrived. May block. Returns false at the end. `seen` is called for
-    /// each new line. A line for which it returns true is dropped.
+    /// Reads the data that has arrived. It may block. It returns false at the end. `seen` is called
+    /// for each new line. A line for which it returns true is dropped.
     func take(_ seen: ([UInt8]) -> Bool = { _ in false }) -> Bool {
         var buffer = [UInt8](repeating: 0, count: 65_536)
         let count = read(descriptor, &buffer, buffer.count)

@@ -5,7 +5,7 @@ import GrantSystem
 /// The rights that the daemon gives up. An attacker that found a fault in it could then do what a
 /// file server does, and nothing else.
 enum Confinement {
-    /// Before the first thread is made, and after the steps that need more rights.
+    /// Call it before the first thread is made, and after the steps that need more rights.
     static func giveUpCapabilities() {
         do throws(Errno) {
             try Capabilities.keep(Capabilities.ofDaemon)
@@ -21,8 +21,8 @@ enum Confinement {
         try? SystemCallFilter.install(.error)
     }
 
-    /// Once it is mounted: a user's mount is made by a program with set-id bits, which this process
-    /// cannot start from then on.
+    /// Call it once the filesystem is mounted: a user's mount is made by a program with set-id
+    /// bits, which this process cannot start from then on.
     static func filterCalls() {
         do throws(Errno) {
             try SystemCallFilter.install(InjectedFault.endAtCalls.isPresent ? .end : .error)

@@ -16,8 +16,8 @@ extension MountedView {
         let workplace: DocumentWorkplace?
     }
 
-    /// Opens what a document's scope is made of. `file`: O_PATH, verified to be the bookmarked
-    /// file. `path`: its location.
+    /// Opens the parts of a document's scope. `file` was opened with O_PATH, and is the bookmarked
+    /// file. `path` is its location.
     func openDocument(_ grant: Grant, _ file: consuming FileDescriptor, at path: [UInt8]) throws(Errno) -> OpenedDocument {
         guard let document = grant.bookmark.document, let slash = path.lastIndex(of: 0x2F), let key = NodeKey(descriptor: file.number)
         else {

@@ -13,7 +13,7 @@ extension MountedView {
     /// natively. One that was restored from a Trash gets its name back. The new path of one that moved is recorded.
     ///
     /// Most directories have not moved. The kernel tells that without asking their filesystems.
-    /// `turn`: the number of the round.
+    /// `turn` is the number of the round.
     func followDirectories(turn: UInt64) {
         let moves = files.directoryMoves
         let suspects = state.withLock { $0.summed().open }.filter { place in

@@ -26,10 +26,10 @@ extension MountedView {
         }
     }
 
-    /// Finds the directories of active grants that have no scope, and shows them. Waits a second at
-    /// most for each filesystem. Directories whose filesystem answers later are shown then.
+    /// Finds the directories of active grants that have no scope, and shows them. It waits a second
+    /// at most for each filesystem. Directories whose filesystem answers later are shown then.
     ///
-    /// Locking: `state`, or `opening` while a scope is made.
+    /// Locking: `state` is held for a look, and `opening` while a scope is made.
     func openMissing() {
         let (wanted, claimed) = state.withLock { state in
             let wanted = state.isRefusing || state.isEnding || !state.summed().hasMissing ? [] : state.grants.values.filter(\.isMissing)

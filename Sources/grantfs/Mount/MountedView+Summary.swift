@@ -20,7 +20,7 @@ extension MountedView {
         let grant: GrantID
         let scope: Scope
         let path: [UInt8]
-        /// Its name exists.
+        /// Whether its name exists.
         let isShown: Bool
     }
 }
@@ -45,6 +45,6 @@ extension MountedView.State {
 }
 
 extension MountedView.LiveGrant {
-    /// Active, and its directory must be searched for.
+    /// Whether it is active and its directory must be searched for.
     var isMissing: Bool { recorded == .active && scope == nil && released == nil }
 }

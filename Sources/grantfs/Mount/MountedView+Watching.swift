@@ -91,8 +91,8 @@ extension MountedView {
         try? store.markExpired(expired, now: Instant(nanoseconds: Clock.realtime), by: actor)
     }
 
-    /// One line of the log for the refusals of a second, with the process refused last: of
-    /// withdrawn grants, and of changes below read-only ones.
+    /// Writes one line of the log for the refusals of a second, with the process refused last. It
+    /// counts those of withdrawn grants, and of changes below read-only grants.
     func logDenials() {
         let refusals = state.withLock { state -> [Refusal] in
             var refusals: [Refusal] = []

@@ -12,7 +12,7 @@ extension MountedView {
         let outcome = Lock<WithdrawalOutcome?>(nil)
         /// The outcome so far, while a program keeps the kernel from dropping something.
         let partial = Lock<WithdrawalOutcome?>(nil)
-        /// nil when the withdrawal has ended.
+        /// It is nil when the withdrawal has ended.
         let scope: Lock<Scope?>
         /// Returns the final outcome, or nil until the kernel has dropped everything.
         private let completion = Lock<(@Sendable () -> WithdrawalOutcome?)?>(nil)

@@ -10,7 +10,7 @@ struct OwnMount: Sendable {
     private let mountpoint: [UInt8]
     let identity: MountIdentity
     private let connection: FUSEConnection
-    /// nil if it could not be started.
+    /// It is nil if it could not be started.
     private var keeper: Keeper?
 
     /// The time-out of the withdrawal at the end, in seconds.
@@ -23,7 +23,7 @@ struct OwnMount: Sendable {
     }
 
     /// Mounts and serves. Calls `known` with the connection, for root before any process can use
-    /// the mount. Leaves nothing mounted when it throws.
+    /// the mount. It leaves nothing mounted if it throws.
     static func make(
         _ files: ViewFS, _ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions, _ polling: IdlePolling?,
         _ recovery: DaemonRecovery?, known: (FUSEConnection) throws(GrantError) -> Void
@@ -86,8 +86,8 @@ struct OwnMount: Sendable {
     }
 
     private static func attach(_ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions) throws(GrantError) -> FUSEMount {
-        // libfuse and fusermount3 do not know nodiratime. A user's mount has it by the daemon
-        // alone.
+        // libfuse and fusermount3 do not know nodiratime. A user's mount gets its effect from the
+        // daemon alone.
         let words = options.words + (options.noDirectoryAccessTime ? ["nodiratime"] : [])
         do throws(Errno) {
             // The path is resolved only here, and a symbolic link in it is refused. Everything later uses descriptors.

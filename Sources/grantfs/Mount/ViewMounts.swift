@@ -28,7 +28,7 @@ final class ViewMounts {
     /// nanoseconds.
     private static let retryDelay: Int64 = 3_000_000_000
 
-    /// `options`: the parsed options. `lists`: the values of `-o` as they were typed, for the
+    /// `options` are the parsed options. `lists` are the values of `-o` as they were typed, for the
     /// views' daemons.
     init(store: GrantStore, shown: ShownViews, mountpoint: Mountpoint, options: MountOptions, lists: [String]) {
         (self.store, self.shown, self.mountpoint) = (store, shown, mountpoint)
@@ -113,7 +113,7 @@ final class ViewMounts {
         return isDone
     }
 
-    /// The mountpoint of a view, or nil if it does not match.
+    /// Returns the mountpoint of a view, or nil if it does not match.
     private func place(of view: ViewName) -> [UInt8]? {
         shown.mountpoint(of: view).map { CanonicalPath.join(mountpoint.path, $0.bytes) }
     }

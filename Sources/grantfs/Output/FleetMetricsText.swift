@@ -19,8 +19,8 @@ enum FleetMetricsText {
         return kill(pid, 0) == 0 || errno == EPERM
     }
 
-    /// `valid`: until when the fleet's grants may be used here, by `BootClock`, or 0 if that is
-    /// unknown.
+    /// `valid` is the time until which the fleet's grants may be used here, by `BootClock`, or 0 if
+    /// that is unknown.
     static func add(_ report: AgentReport, valid: Int64, isUp: Bool, to text: inout OpenMetrics) {
         let now = BootClock.now
         let gauges: [(String, String, Int64)] = [

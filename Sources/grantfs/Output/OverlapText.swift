@@ -3,7 +3,8 @@ import GrantModel
 
 /// The output about grants that give access to the same files.
 enum OverlapText {
-    /// The remark when `grant` was made beside others of its view, or nil if there are none.
+    /// Returns the remark for a `grant` that was made beside others of its view, or nil if there
+    /// are none.
     static func beside(_ grant: Grant, _ overlaps: [Overlap]) -> String? {
         if overlaps.isEmpty { return nil }
         let name = "“\(grant.name)”"
@@ -16,7 +17,8 @@ enum OverlapText {
             + "(grantfs revoke --path \(ShellWord.quoted(grant.bookmark.path)) ends them all)"
     }
 
-    /// The remark when `grant` was revoked, or nil if no other grant gives access to its files.
+    /// Returns the remark for a revoked `grant`, or nil if no other grant gives access to its
+    /// files.
     static func left(of grant: Grant, _ overlaps: [Overlap]) -> String? {
         if overlaps.isEmpty { return nil }
         let isPart = overlaps.allSatisfy { $0.relation == .below }

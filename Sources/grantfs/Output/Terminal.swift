@@ -23,7 +23,7 @@ enum Terminal {
     /// Writes text as it is, without a newline. Ignores errors.
     static func show(_ text: String, on descriptor: Int32) { _ = write(text, to: descriptor) }
 
-    /// Writes a line to a descriptor that has a reader. `.system` on failure.
+    /// Writes a line to a descriptor that has a reader. Throws `.system` on failure.
     static func answer(_ text: String, on descriptor: Int32) throws(GrantError) {
         if !write(text + "\n", to: descriptor) {
             throw GrantError(.system, "the answer cannot be written", cause: String(cString: strerror(errno)))
@@ -33,8 +33,8 @@ enum Terminal {
     /// Writes a line as it is to stderr.
     static func say(_ text: String) { _ = write(text + "\n", to: standardError) }
 
-    /// Asks on the terminal. Returns the first letter of the answer in lower case. Nil at the end
-    /// of the input.
+    /// Asks on the terminal. Returns the first letter of the answer in lower case, or nil at the
+    /// end of the input.
     static func choice(_ question: String) -> Character? {
         _ = write("grantfs: \(visible(question)) ", to: standardError)
         guard let answer = readLine() else {
@@ -49,7 +49,7 @@ enum Terminal {
 
     static func report(_ error: GrantError) { note(error.description) }
 
-    /// Asks on the terminal, or yes if the answer begins with a y.
+    /// Asks on the terminal. Returns whether the answer begins with a y.
     static func asks(_ question: String) -> Bool {
         _ = write("grantfs: \(visible(question)) [y/N] ", to: standardError)
         guard let answer = readLine() else {

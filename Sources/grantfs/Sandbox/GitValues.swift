@@ -4,8 +4,8 @@ import GrantSystem
 /// Values of the caller's git configuration, for a program that sees nothing else of it: the
 /// committer, but no credentials.
 enum GitValues {
-    /// Returns a git configuration file with those of the values that the caller has, or empty if
-    /// there are none, or no git.
+    /// Returns a git configuration file with those of the values that the caller has. It is empty
+    /// if there are none, or no git.
     static func file(of names: [String]) -> [UInt8] {
         var text: [UInt8] = []
         for name in names {

@@ -16,7 +16,8 @@ final class RunEnding {
     private var snapshot: RunSnapshot?
     private var hasEnded = false
 
-    /// nil if none of these options was given. `.usage` if nothing is granted for writing.
+    /// The result is nil if none of these options was given. Throws `.usage` if nothing is granted
+    /// for writing.
     ///
     /// - Parameter granted: the directories that the program may write to, canonical.
     init?(_ arguments: ParsedArguments, granted: [[UInt8]]) throws(GrantError) {

@@ -39,7 +39,7 @@ struct Sandbox {
 
     /// Returns the options for `bwrap --args`: on bwrap's command line the program could read them,
     /// with paths of this machine. `filter` is the descriptor of a `SandboxFilter`, `barrier` that
-    /// of a `SandboxBarrier`. `handed` gets others.
+    /// of a `SandboxBarrier`. `handed` gets the other descriptors.
     func words(
         _ system: SystemFiles.Found, statusDescriptor: Int32, filter: Int32, barrier: Int32, _ handed: HandedDescriptors
     ) throws(Errno) -> [[UInt8]] {

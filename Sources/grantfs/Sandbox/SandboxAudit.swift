@@ -12,8 +12,8 @@ final class SandboxAudit {
     /// The number of the last log entry before the program.
     private let last: Int64
 
-    /// Opens the file, which stays empty until the program has ended. `.usage` if the program could
-    /// write to it, or `.system` if it cannot be made.
+    /// Opens the file, which stays empty until the program has ended. It throws `.usage` if the
+    /// program could write to it, or `.system` if it cannot be made.
     ///
     /// - Parameter granted: the directories that the program sees, canonical.
     init(_ word: [UInt8], granted: [[UInt8]], _ store: GrantStore) throws(GrantError) {

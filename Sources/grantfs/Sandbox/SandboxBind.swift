@@ -16,8 +16,8 @@ struct SandboxBind: Sendable {
     let device: UInt64
     let inode: UInt64
 
-    /// Looks a path up. Links are followed, as the user's own words. `.notFound`, or
-    /// `.invalidDirectory` if it is neither a directory nor a file.
+    /// Looks a path up. Links are followed, because the user named the path. It throws `.notFound`,
+    /// or `.invalidDirectory` if it is neither a directory nor a file.
     init(_ word: [UInt8]) throws(GrantError) {
         let shown = String(decoding: word, as: UTF8.self)
         do throws(Errno) {

@@ -34,7 +34,7 @@ struct SandboxLayout {
         if obstacle(mountpoint) == nil, !places.contains(where: { overlap($0, mountpoint) }) { self.mountpoint = mountpoint }
     }
 
-    /// Adds a bind. `.usage` if its path is not available.
+    /// Adds a bind. Throws `.usage` if its path is not available.
     mutating func bind(_ bind: SandboxBind) throws(GrantError) {
         let shown = String(decoding: bind.place, as: UTF8.self)
         if let obstacle = obstacle(bind.place) {

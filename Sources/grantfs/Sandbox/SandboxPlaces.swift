@@ -11,7 +11,7 @@ enum SandboxPlaces {
     /// Paths may be below these, but not replace or contain them.
     private static let shared = ["/tmp", "/var/tmp", "/run"]
 
-    /// `.usage` if a view cannot be shown there.
+    /// Throws `.usage` if a view cannot be shown there.
     static func check(_ place: [UInt8]) throws(GrantError) {
         guard let obstacle = obstacle(place) else { return }
         throw GrantError(

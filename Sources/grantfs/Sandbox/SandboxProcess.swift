@@ -9,7 +9,7 @@ final class SandboxProcess {
     /// The first descriptor number that bwrap's arguments refer to, after its own descriptors.
     static let firstHanded: Int32 = 7
 
-    /// `.unsupported`, with the package to install, if bubblewrap is missing.
+    /// Throws `.unsupported`, with the package to install, if bubblewrap is missing.
     static func requireProgram() throws(GrantError) {
         if ProgramSearch.path(of: program) != nil { return }
         throw GrantError(
@@ -34,7 +34,7 @@ final class SandboxProcess {
     private var hasEnded = false
 
     /// Starts bwrap, which makes the sandbox up to where it needs the view, if `Sandbox.canWait`.
-    /// Otherwise the view has to be served. Must be called on the main thread.
+    /// Otherwise the view must be served. Call it on the main thread.
     init(
         _ sandbox: Sandbox, command: [[UInt8]], _ system: Ahead<SystemFiles.Found>, _ proxy: SandboxProxy?
     ) throws(GrantError) {
@@ -77,8 +77,8 @@ final class SandboxProcess {
     }
 
     /// Begins the command, forwards the signals of people and service managers, and returns its
-    /// exit status: 128 plus the number of a signal that ended it. `notFound` or `notRunnable` if
-    /// it could not be started. Must be called on the main thread.
+    /// exit status: 128 plus the number of a signal that ended it. The status is `notFound` or
+    /// `notRunnable` if it could not be started. Call it on the main thread.
     func run() throws(GrantError) -> Int32 {
         var signals = sigset_t()
         sigemptyset(&signals)
@@ -134,8 +134,8 @@ final class SandboxProcess {
 
     private static let handedOn = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH]
 
-    /// Returns the leader of the program's session, from the first line of bwrap's status: `{"child-pid": N …}`. nil if bwrap fails
-    /// before.
+    /// Returns the leader of the program's session, from the first line of bwrap's status:
+    /// `{"child-pid": N …}`. Returns nil if bwrap fails before.
     private static func leader(saidBy reading: borrowing FileDescriptor) -> Int32? {
         var said: [UInt8] = []
         var byte: UInt8 = 0

@@ -9,8 +9,8 @@ enum SandboxProfiles {
     /// The maximum size of a profile.
     private static let largest = 1 << 20
 
-    /// Finds and reads a profile. `.notFound`, with the available ones, or `.permission` if others
-    /// could have written it.
+    /// Finds and reads a profile. Throws `.notFound`, with the available ones, or `.permission` if
+    /// others could have written it.
     static func profile(named word: [UInt8]) throws(GrantError) -> SandboxProfile {
         let name = try ParsedArguments.text(word, "the value of --tool")
         let isPlain = !name.isEmpty && name.first != "." && !name.utf8.contains(UInt8(ascii: "/")) && !name.utf8.contains(0)

@@ -17,7 +17,7 @@ final class SandboxProxy {
     /// The environment variables with the proxy's address in the sandbox.
     static let variables = ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"]
 
-    /// nil if there is no list. `.system` if it cannot be started.
+    /// The result is nil if there is no list. Throws `.system` if it cannot be started.
     init?(_ hosts: [HostRule]) throws(GrantError) {
         if hosts.isEmpty { return nil }
         direct = ["localhost", "127.0.0.1", "::1"].filter { name in !hosts.contains { $0.host == name } }

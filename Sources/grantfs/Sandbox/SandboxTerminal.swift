@@ -104,7 +104,7 @@ final class SandboxTerminal: Sendable {
         return group > 1 ? group : nil
     }
 
-    /// `end`: a descriptor. Copying ends when it hangs up.
+    /// Copies until the source ends, or the descriptor `end` hangs up.
     private static func copy(from source: Int32, to target: Int32, until end: Int32 = -1) {
         var buffer = [UInt8](repeating: 0, count: 16384)
         while true {

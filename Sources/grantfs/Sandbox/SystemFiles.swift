@@ -10,7 +10,7 @@ struct SystemFiles: Sendable {
     /// Arguments for bwrap, and the descriptors that they refer to.
     struct Found: Sendable {
         fileprivate(set) var words: [[UInt8]] = []
-        /// Open files. The first has the requested number. The caller closes them.
+        /// Open files, which the caller closes. The first has the requested number.
         fileprivate(set) var files: [Int32] = []
     }
 

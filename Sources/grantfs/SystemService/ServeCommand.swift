@@ -93,7 +93,7 @@ enum ServeCommand {
 }
 
 extension Actor {
-    /// The process at the other end of a socket. Program and login uid come from /proc.
+    /// Returns the process at the other end of a socket. Program and login uid come from /proc.
     fileprivate static func peer(_ peer: (uid: UInt32, pid: Int32)) -> Actor {
         let login = File.line(of: "/proc/\(peer.pid)/loginuid").flatMap { UInt32($0, radix: 10) }.flatMap { $0 == .max ? nil : $0 }
         return Actor(uid: peer.uid, pid: peer.pid, program: File.line(of: "/proc/\(peer.pid)/comm") ?? "", loginUID: login)

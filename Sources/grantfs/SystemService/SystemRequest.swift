@@ -35,7 +35,7 @@ struct SystemRequest {
         return writer.bytes
     }
 
-    /// nil if invalid.
+    /// The result is nil if invalid.
     init?(_ bytes: [UInt8]) {
         var reader = BinaryReader(bytes[...])
         guard let code = try? reader.read(UInt8.self), let kind = Kind(rawValue: code), let name = try? reader.readString(),

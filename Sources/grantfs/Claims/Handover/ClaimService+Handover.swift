@@ -113,7 +113,7 @@ struct TargetTable {
         for _ in 0..<(try reader.takeCount(ofAtLeast: 18)) { targets.append(try ClaimTarget(from: &reader)) }
     }
 
-    /// Returns the number of an added target. The one for “none” for nil.
+    /// Returns the number of an added target, or the number for “none” if `target` is nil.
     func number(of target: ClaimTarget?) -> UInt32 { target.flatMap { places[ObjectIdentifier($0)] } ?? .max }
 
     func take(_ number: UInt32) throws(Errno) -> ClaimTarget? {

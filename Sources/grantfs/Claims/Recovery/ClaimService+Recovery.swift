@@ -8,8 +8,8 @@ import GrantViewFS
 // Recovery of claims after a daemon's death, with `-o recover`. Held and waiting claims are recorded in memory that outlives the
 // daemon, and the supervisor keeps the claimants' connections open. Presenters and subscribers reconnect by themselves.
 extension ClaimService {
-    /// Records the claim as it is now for the next daemon. `binding`: from `binding(of:)`, or nil
-    /// for an advisory one.
+    /// Records the claim as it is now for the next daemon. `binding` is the result of
+    /// `binding(of:)`, or nil for an advisory claim.
     ///
     /// Locking: call it with `state` held, before a claimant is told.
     func record(_ id: ClaimID, _ state: State, _ binding: [UInt8]? = nil) {
@@ -102,7 +102,7 @@ extension ClaimService {
         }
         // They may not have reconnected when this daemon dies as well.
         files.records?.claims.note(presenters: expected)
-        // Whether the claimants were told is unknown. A second time does no harm.
+        // It is unknown whether the claimants were told. A second message does no harm.
         for claim in all.claims.values where claim.isGranted { claim.session.send(.granted(claim: claim.number, reach: claim.reach)) }
         for claim in lost { claim.session.send(.refused(claim: claim.number, .revoked, text: "")) }
     }
