@@ -36,8 +36,11 @@ struct AFilePresenterAndAMount {
                 editor.send(line)
                 try editor.expect("done")
             }
-            let read = try bench.fixture.grantfs("coordinate", "read", source.path + "/note", "--", "cat", source.path + "/note").orThrow()
-            #expect(read.text.contains("typed"))
+            // The editor becomes a presenter while it continues. Earlier reads do not ask it.
+            let reading = ["coordinate", "read", source.path + "/note", "--", "cat", source.path + "/note"]
+            try bench.fixture.wait(until: "the editor saves for a reader") {
+                try bench.fixture.grantfs(reading).orThrow().text.contains("typed")
+            }
             #expect(try [news(editor), news(editor)] == ["* somebody reads", "* saved because it was asked for"])
             try bench.fixture.grantfs("coordinate", "write", "docs", "--", "sh", "-c", "printf written > \(source.path)/note").orThrow()
             #expect(try news(editor) == "* somebody writes")
