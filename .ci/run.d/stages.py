@@ -25,8 +25,7 @@ class Stage:
     name: str
     command: str
     after: tuple = ()
-    # `products` and `sanitized`: two rows of builds, of which each uses one processor and a half. `machine`: a stage that
-    # disturbs others, or that others disturb.
+    # `build`: a compiler that takes all processors. `machine`: a stage that disturbs others, or that others disturb.
     uses: str = ""
     # A failure is reported, and fails nothing else.
     advisory: bool = False
@@ -36,12 +35,12 @@ class Stage:
 
 STAGES = [
     Stage("lint", ".ci/lint --no-build"),
-    Stage("tests", "swift build --build-tests --explicit-target-dependency-import-check error", uses="products"),
-    Stage("release", "make --no-print-directory release && .ci/test --install", after=("tests",), uses="products"),
+    Stage("tests", "swift build --build-tests --explicit-target-dependency-import-check error", uses="build"),
+    Stage("release", "make --no-print-directory release && .ci/test --install", after=("tests",), uses="build"),
     # One build with the address sanitizer serves the fuzzers and the daemon.
-    Stage("address-build", ".ci/sanitize --build address", uses="sanitized"),
-    Stage("thread-build", ".ci/sanitize --build thread", after=("address-build",), uses="sanitized"),
-    Stage("library", ".ci/library", after=("thread-build",), uses="sanitized"),
+    Stage("address-build", ".ci/sanitize --build address", after=("release",), uses="build"),
+    Stage("thread-build", ".ci/sanitize --build thread", after=("address-build",), uses="build"),
+    Stage("library", ".ci/library", after=("thread-build",), uses="build"),
     Stage("documentation", ".ci/documentation", after=("tests",)),
     Stage("site", "rm -rf .build/site && .ci/site .build/site", after=("lint",)),
     # No reference is counted and no memory taken on the way of a request.

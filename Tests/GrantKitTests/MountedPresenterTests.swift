@@ -36,7 +36,7 @@ struct AFilePresenterAndAMount {
                 editor.send(line)
                 try editor.expect("done")
             }
-            // The editor becomes a presenter while it continues. Earlier reads do not ask it.
+            // Under load the first read was once seen not to ask the editor. The cause is not known.
             let reading = ["coordinate", "read", source.path + "/note", "--", "cat", source.path + "/note"]
             try bench.fixture.wait(until: "the editor saves for a reader") {
                 try bench.fixture.grantfs(reading).orThrow().text.contains("typed")
