@@ -284,6 +284,13 @@ def failures(output):
     return "\n".join(kept)
 
 
+def origin(line, runs):
+    """Which unit made the fixture that a line about the machine names."""
+    named = re.search(r"/[^ ]*/grantfs-test\.\w+", line)
+    makers = [run.unit.name for run in runs if named and f"a fixture in {named[0]}\n" in run.output]
+    return f"  ({', '.join(makers)})" if makers else ""
+
+
 def print_times(scheduler, count):
     rows = [(wall, spent, name) for run in scheduler.runs for name, (wall, spent) in run.times.items()]
     print(f"the {count} slowest tests, of {len(rows)}:\n   wall s  processor s  test")
@@ -368,7 +375,7 @@ def main():
     certain = [line for line in left if machine.is_of_tests(line)]
     for what, lines in (("the tests have left behind", certain), ("also new on this machine", [line for line in left if line not in certain])):
         if lines:
-            print(f"grantfs: {what}:\n" + "\n".join("  " + line for line in lines[:40]))
+            print(f"grantfs: {what}:\n" + "\n".join(f"  {line}{origin(line, runs)}" for line in lines[:40]))
     passed, skipped = sum(run.passed for run in runs), sum(len(run.skipped) for run in runs)
     processor = [run.processor for run in runs]
     used = "" if None in processor else f", {sum(processor):.0f} s of processor time"

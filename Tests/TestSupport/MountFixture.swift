@@ -21,6 +21,8 @@ public final class MountFixture {
         // The canonical path is what mountinfo shows.
         base = URL(fileURLWithPath: made).resolvingSymlinksInPath().path
         store = base + "/store"
+        // For the report of what tests leave behind.
+        print("a fixture in \(base)")
         chmod(base, 0o755)
         for name in ["source", "mount", "native", "outside"] { _ = try directory(name) }
         chown(base, owner.uid, owner.gid)
@@ -143,10 +145,8 @@ public final class MountFixture {
     /// Detaches the mounts, kills the daemons and removes the directory. `deinit` does the same. A
     /// test that needs the fixture only for its mount calls this at its end.
     public func finish() {
-        for pid in Processes.all where Processes.commandLine(pid).contains(base) && Processes.program(pid).contains("/grantfs") {
-            // Only SIGKILL ends a stopped process.
-            kill(pid, SIGKILL)
-        }
+        var ended = programs
+        for pid in ended { kill(pid, SIGKILL) }
         for _ in 0..<8 {
             let left = mountpoints
             if left.isEmpty { break }
@@ -156,7 +156,27 @@ public final class MountFixture {
             }
         }
         removeWorkplaces()
+        // A program that has not ended yet makes files in a store while it is removed, and a keeper starts another daemon.
+        let deadline = Machine.deadline(seconds: 20)
+        while Machine.milliseconds < deadline {
+            let others = programs
+            for pid in others { kill(pid, SIGKILL) }
+            ended += others
+            if others.isEmpty, !ended.contains(where: Processes.isRunning) { break }
+            pause(milliseconds: 5)
+        }
         if mountpoints.isEmpty { _ = try? Command.run(["rm", "-rf", "--one-file-system", base], within: 120) }
+    }
+
+    /// The running programs of grantfs, or built beside the tests, that were started with a path below the fixture's
+    /// directory.
+    private var programs: [pid_t] {
+        let built = URL(fileURLWithPath: Programs.noteEditor).resolvingSymlinksInPath().deletingLastPathComponent().path + "/"
+        return Processes.all.filter { pid in
+            let program = Processes.program(pid)
+            guard pid != getpid(), program.contains("/grantfs") || program.hasPrefix(built) else { return false }
+            return Processes.commandLine(pid).contains(base) || Processes.environment(pid).contains(base)
+        }
     }
 }
 
@@ -202,6 +222,7 @@ public enum Processes {
     static func commandLine(_ pid: pid_t) -> String {
         FileManager.default.contents(atPath: "/proc/\(pid)/cmdline").map { String(decoding: $0, as: UTF8.self) } ?? ""
     }
+    static func environment(_ pid: pid_t) -> String { kernelText("/proc/\(pid)/environ") }
     /// Whether one of its threads is in an uninterruptible wait for longer than a moment. A busy
     /// machine has short ones all the time.
     public static func isInKernel(_ pid: pid_t) -> Bool {
