@@ -94,9 +94,11 @@ let package = Package(
                 "GrantSystem",
             ]),
         library("GrantPortal", ["CGrantPortal", "GrantAdministration", "GrantBookmarks", "GrantModel", "GrantStore", "GrantSystem"]),
+        library("GrantCommandLine", ["GrantAdministration", "GrantModel", "GrantStore"]),
         .executableTarget(
             name: "grantfs",
             dependencies: [
+                "GrantCommandLine",
                 "CGrantSQLite", "GrantSystem", "GrantModel", "GrantBookmarks", "GrantStore", "GrantCoordinator", "GrantFUSE",
                 "GrantViewTree", "GrantViewFS", "GrantControl",
                 "GrantConfinement", "GrantAdministration", "GrantFiles", "GrantTerminal", "GrantConsoles",
@@ -182,7 +184,9 @@ let package = Package(
         tests("GrantProxyTests", ["GrantProxy", "GrantModel"]),
         tests("GrantFilesTests", ["GrantFiles", "GrantModel"]),
         tests("GrantFleetTests", ["CGrantHTTP", "GrantFleet", "GrantModel", "TestSupport"]),
-        tests("CommandLineTests", ["grantfs", "GrantControl", "GrantAdministration", "GrantModel", "GrantSystem", "TestSupport"]),
+        tests(
+            "CommandLineTests",
+            ["grantfs", "GrantCommandLine", "GrantControl", "GrantAdministration", "GrantModel", "GrantSystem", "TestSupport"]),
     ],
     cxxLanguageStandard: .cxx17
 )

@@ -1,6 +1,7 @@
 import GrantModel
 import Testing
 
+@testable import GrantCommandLine
 @testable import grantfs
 
 private func words(_ text: String) -> [[UInt8]] { text.split(separator: " ").map { Array($0.utf8) } }

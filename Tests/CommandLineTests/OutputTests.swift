@@ -2,6 +2,7 @@ import Foundation
 import GrantModel
 import Testing
 
+@testable import GrantCommandLine
 @testable import grantfs
 
 @Suite struct OutputTests {

@@ -1,3 +1,4 @@
+import GrantCommandLine
 import GrantModel
 
 /// The completion of a command line that is being typed, from the declarations.

@@ -1,3 +1,5 @@
+import GrantCommandLine
+
 /// The declarations as mdoc(7).
 enum ManualText {
     /// The commands with their operands. The options appear once, at `options`.

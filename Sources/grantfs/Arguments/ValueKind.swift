@@ -1,3 +1,5 @@
+import GrantCommandLine
+
 /// The kind of an operand or of an option's value, for completion.
 enum ValueKind: Hashable {
     case grant

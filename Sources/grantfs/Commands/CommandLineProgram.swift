@@ -1,3 +1,4 @@
+import GrantCommandLine
 import GrantModel
 
 /// The declarations of the whole command line.

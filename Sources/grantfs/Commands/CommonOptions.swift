@@ -1,4 +1,5 @@
 import GrantAdministration
+import GrantCommandLine
 import GrantModel
 import GrantStore
 
@@ -20,26 +21,6 @@ enum CommonOptions {
 
 extension ParsedArguments {
     var wantsJSON: Bool { has("json") }
-
-    func storeDirectory() throws(GrantError) -> String { try StoreLocation.directory(explicit: bytes("store")) }
-
-    /// Opens the existing store, and cleans up after killed commands. Throws `.notFound` if there
-    /// is none.
-    func openStore() throws(GrantError) -> GrantStore {
-        let store = try GrantStore(directory: try storeDirectory(), create: false)
-        TemporaryMount.sweep(store)
-        return store
-    }
-
-    /// Opens the existing store, or nil if there is none: then nothing is granted.
-    func openStoreIfThere() throws(GrantError) -> GrantStore? {
-        do {
-            return try openStore()
-        } catch {
-            if error.code == .notFound { return nil }
-            throw error
-        }
-    }
 
     func view() throws(GrantError) -> ViewName? {
         guard let text = try text("view") else { return nil }

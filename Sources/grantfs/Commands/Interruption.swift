@@ -1,5 +1,6 @@
 import Glibc
 import Synchronization
+import GrantCommandLine
 
 /// The message and exit status for Ctrl-C while a command waits for mounts.
 enum Interruption {

@@ -1,6 +1,7 @@
 import CGrantSystem
 import Glibc
 import GrantAdministration
+import GrantCommandLine
 import GrantModel
 import GrantStore
 import GrantSystem

@@ -1,3 +1,4 @@
+import GrantCommandLine
 import GrantFUSE
 import GrantAdministration
 import GrantModel

@@ -1,5 +1,6 @@
 import Glibc
 import GrantAdministration
+import GrantCommandLine
 import GrantFiles
 import GrantModel
 import GrantStore

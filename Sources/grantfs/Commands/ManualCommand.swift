@@ -1,3 +1,4 @@
+import GrantCommandLine
 import GrantModel
 
 /// `grantfs manual`: the parts of grantfs(1) that are made from the declarations.

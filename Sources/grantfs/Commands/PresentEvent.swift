@@ -1,4 +1,5 @@
 import GrantAdministration
+import GrantCommandLine
 import GrantModel
 
 /// A question or notice, as `grantfs present` prints it and passes it to commands.

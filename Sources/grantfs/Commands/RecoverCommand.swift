@@ -1,4 +1,5 @@
 import Glibc
+import GrantCommandLine
 import GrantModel
 import GrantStore
 

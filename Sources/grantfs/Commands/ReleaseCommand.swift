@@ -1,4 +1,5 @@
 import GrantAdministration
+import GrantCommandLine
 import GrantModel
 
 /// `grantfs release`

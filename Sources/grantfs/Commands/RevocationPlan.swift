@@ -1,5 +1,6 @@
 import Glibc
 import GrantAdministration
+import GrantCommandLine
 import GrantModel
 
 /// The grants that `grantfs revoke` is to revoke.

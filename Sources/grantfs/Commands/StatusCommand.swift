@@ -1,3 +1,4 @@
+import GrantCommandLine
 import GrantControl
 import Glibc
 import GrantAdministration

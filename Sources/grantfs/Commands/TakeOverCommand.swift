@@ -1,3 +1,4 @@
+import GrantCommandLine
 import GrantModel
 import GrantStore
 

@@ -1,3 +1,4 @@
+import GrantCommandLine
 import GrantConsoles
 import Glibc
 import GrantAdministration

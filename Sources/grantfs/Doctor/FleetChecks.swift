@@ -1,4 +1,5 @@
 import Glibc
+import GrantCommandLine
 import GrantFleet
 import GrantModel
 import GrantSystem

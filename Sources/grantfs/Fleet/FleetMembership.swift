@@ -1,3 +1,4 @@
+import GrantCommandLine
 import GrantFleet
 import Glibc
 import GrantAdministration

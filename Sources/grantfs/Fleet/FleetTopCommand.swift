@@ -1,3 +1,4 @@
+import GrantCommandLine
 import GrantConsoles
 import GrantFleet
 import Glibc

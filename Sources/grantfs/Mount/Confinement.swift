@@ -1,3 +1,4 @@
+import GrantCommandLine
 import GrantConfinement
 import Glibc
 import GrantSystem

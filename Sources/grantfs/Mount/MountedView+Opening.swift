@@ -1,5 +1,6 @@
 import GrantBookmarks
 import Glibc
+import GrantCommandLine
 import GrantModel
 import GrantStore
 import GrantSystem

@@ -1,4 +1,5 @@
 import GrantBookmarks
+import GrantCommandLine
 import GrantControl
 import Glibc
 import GrantAdministration

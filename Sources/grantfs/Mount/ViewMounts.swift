@@ -1,5 +1,6 @@
 import Glibc
 import GrantAdministration
+import GrantCommandLine
 import GrantControl
 import GrantModel
 import GrantStore

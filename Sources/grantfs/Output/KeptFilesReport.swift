@@ -1,3 +1,4 @@
+import GrantCommandLine
 import GrantStore
 
 /// Names the directories in which files that programs made beside documents were kept while a command ran.

@@ -1,4 +1,5 @@
 import GrantAdministration
+import GrantCommandLine
 import GrantModel
 
 /// The output about grants that give access to the same files.

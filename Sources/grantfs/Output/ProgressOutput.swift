@@ -1,5 +1,6 @@
 import Glibc
 import GrantAdministration
+import GrantCommandLine
 import GrantSystem
 
 /// Shows progress: on a terminal in a line that is overwritten, with --json as objects on stderr, otherwise not at all.

@@ -1,4 +1,5 @@
 import CGrantSystem
+import GrantCommandLine
 import GrantControl
 import Glibc
 import GrantModel

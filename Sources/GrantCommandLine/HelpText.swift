@@ -1,6 +1,6 @@
 /// The help, made from the declarations.
-enum HelpText {
-    static func program(_ program: ProgramDeclaration) -> String {
+package enum HelpText {
+    package static func program(_ program: ProgramDeclaration) -> String {
         var lines = ["Usage: \(program.name) COMMAND [OPTIONS] …", ""] + wrapped(program.summary, width: 78)
         let visible = program.commands.filter { !$0.isHidden }
         let width = visible.map(\.name.count).max() ?? 0
@@ -23,7 +23,7 @@ enum HelpText {
         return others.isEmpty ? all : all + [("More", others)]
     }
 
-    static func command(_ command: CommandDeclaration, of program: ProgramDeclaration) -> String {
+    package static func command(_ command: CommandDeclaration, of program: ProgramDeclaration) -> String {
         let operands = command.operands.map(\.usage).joined(separator: " ")
         let usage = ["Usage: \(program.name) \(command.name)", "[OPTIONS]", operands].filter { !$0.isEmpty }.joined(separator: " ")
         var lines = [usage, ""] + wrapped(command.summary, width: 78) + ["", "Options:"]

@@ -1,41 +1,40 @@
 import Glibc
 import GrantModel
-import GrantTerminal
 
 /// Output to stdout and stderr.
-enum Terminal {
-    static let standardOutput: Int32 = 1
-    static let standardError: Int32 = 2
+package enum Terminal {
+    package static let standardOutput: Int32 = 1
+    package static let standardError: Int32 = 2
 
     /// Writes to stdout. `.system` on failure: a script must not take half a document for a whole one.
-    static func print(_ text: String, terminator: String = "\n") throws(GrantError) {
+    package static func print(_ text: String, terminator: String = "\n") throws(GrantError) {
         if !write(text + terminator, to: standardOutput) {
             throw GrantError(.system, "the output cannot be written", cause: String(cString: strerror(errno)))
         }
     }
 
     /// Writes a line to one of the two.
-    static func print(_ text: String, to descriptor: Int32) throws(GrantError) {
+    package static func print(_ text: String, to descriptor: Int32) throws(GrantError) {
         if descriptor == standardOutput { return try print(text) }
         say(text)
     }
 
     /// Writes text as it is, without a newline. Ignores errors.
-    static func show(_ text: String, on descriptor: Int32) { _ = write(text, to: descriptor) }
+    package static func show(_ text: String, on descriptor: Int32) { _ = write(text, to: descriptor) }
 
     /// Writes a line to a descriptor that has a reader. Throws `.system` on failure.
-    static func answer(_ text: String, on descriptor: Int32) throws(GrantError) {
+    package static func answer(_ text: String, on descriptor: Int32) throws(GrantError) {
         if !write(text + "\n", to: descriptor) {
             throw GrantError(.system, "the answer cannot be written", cause: String(cString: strerror(errno)))
         }
     }
 
     /// Writes a line as it is to stderr.
-    static func say(_ text: String) { _ = write(text + "\n", to: standardError) }
+    package static func say(_ text: String) { _ = write(text + "\n", to: standardError) }
 
     /// Asks on the terminal. Returns the first letter of the answer in lower case, or nil at the
     /// end of the input.
-    static func choice(_ question: String) -> Character? {
+    package static func choice(_ question: String) -> Character? {
         _ = write("grantfs: \(visible(question)) ", to: standardError)
         guard let answer = readLine() else {
             _ = write("\n", to: standardError)
@@ -45,12 +44,12 @@ enum Terminal {
     }
 
     /// Writes a line for people to stderr.
-    static func note(_ text: String) { _ = write("grantfs: \(visible(text))\n", to: standardError) }
+    package static func note(_ text: String) { _ = write("grantfs: \(visible(text))\n", to: standardError) }
 
-    static func report(_ error: GrantError) { note(error.description) }
+    package static func report(_ error: GrantError) { note(error.description) }
 
     /// Asks on the terminal. Returns whether the answer begins with a y.
-    static func asks(_ question: String) -> Bool {
+    package static func asks(_ question: String) -> Bool {
         _ = write("grantfs: \(visible(question)) [y/N] ", to: standardError)
         guard let answer = readLine() else {
             _ = write("\n", to: standardError)
@@ -60,15 +59,15 @@ enum Terminal {
     }
 
     /// Whether to use colour: on a terminal, unless the user has disabled it (https://no-color.org).
-    static func hasColour(_ descriptor: Int32) -> Bool {
+    package static func hasColour(_ descriptor: Int32) -> Bool {
         guard isatty(descriptor) == 1, getenv("NO_COLOR") == nil else { return false }
         return getenv("TERM").map { String(cString: $0) != "dumb" } ?? false
     }
 
     /// Escapes control characters and invalid UTF-8 for a terminal, as `\n`, `\x1b`.
-    static func visible(_ bytes: [UInt8]) -> String { VisibleText.of(bytes) }
+    package static func visible(_ bytes: [UInt8]) -> String { VisibleText.of(bytes) }
 
-    static func visible(_ text: String) -> String { VisibleText.of(text) }
+    package static func visible(_ text: String) -> String { VisibleText.of(text) }
 
     private static func write(_ text: String, to descriptor: Int32) -> Bool {
         var rest = Array(text.utf8)[...]

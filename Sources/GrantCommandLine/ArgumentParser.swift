@@ -1,11 +1,13 @@
 import GrantModel
 
 /// Parses a command line the GNU way: options anywhere, `--opt=value` or `--opt value`, `-abc`, `-oVALUE`, `--` ends them.
-struct ArgumentParser {
+package struct ArgumentParser {
     let program: ProgramDeclaration
 
+    package init(program: ProgramDeclaration) { self.program = program }
+
     /// Errors are `.usage`. `--help` and `--version` take precedence over errors.
-    func parse(_ words: [[UInt8]]) throws(GrantError) -> Invocation {
+    package func parse(_ words: [[UInt8]]) throws(GrantError) -> Invocation {
         var scan = ParseState(program: program)
         do {
             try scan.read(words)

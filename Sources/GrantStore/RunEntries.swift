@@ -1,13 +1,12 @@
 import GrantModel
-import GrantStore
 
 /// Shows the entries that one `grantfs run` leaves in the log as one, with its command. `--json`, `--view`, `--grant` and `--follow`
 /// show each entry.
-struct RunEntries {
+package struct RunEntries {
     /// The views of runs, and the processes that granted something to them.
     private var granting: [ViewName: Set<Int32>] = [:]
 
-    init(_ entries: [LogEntry]) {
+    package init(_ entries: [LogEntry]) {
         for entry in entries where RunEntries.command(of: entry) != nil {
             if let view = entry.view { granting[view] = [] }
         }
@@ -18,7 +17,7 @@ struct RunEntries {
 
     /// Whether the entry is for a step that every run does by itself. A grant that a person has
     /// revoked meanwhile is shown.
-    func hides(_ entry: LogEntry) -> Bool {
+    package func hides(_ entry: LogEntry) -> Bool {
         guard let view = entry.view, let processes = granting[view] else { return false }
         switch entry.event {
         case .granted, .unmounted: return true
@@ -28,10 +27,10 @@ struct RunEntries {
     }
 
     /// What the daemon of a run's view writes of its mount: the place, and the command.
-    static func detail(_ place: String, for command: String?) -> String { place + (command.map { ", for \($0)" } ?? "") }
+    package static func detail(_ place: String, for command: String?) -> String { place + (command.map { ", for \($0)" } ?? "") }
 
     /// Returns the command of a run whose view was mounted, or nil for other entries.
-    static func command(of entry: LogEntry) -> String? {
+    package static func command(of entry: LogEntry) -> String? {
         guard entry.event == .mounted, let view = entry.view else { return nil }
         return entry.detail.firstRange(of: "/\(view), for ").map { String(entry.detail[$0.upperBound...]) }
     }
