@@ -95,13 +95,17 @@ let package = Package(
             ]),
         library("GrantPortal", ["CGrantPortal", "GrantAdministration", "GrantBookmarks", "GrantModel", "GrantStore", "GrantSystem"]),
         library("GrantCommandLine", ["GrantAdministration", "GrantModel", "GrantStore"]),
+        library(
+            "GrantDaemon",
+            [
+                "GrantCommandLine", "GrantViewFS", "GrantFUSE", "GrantViewTree", "GrantCoordinator", "GrantControl", "GrantStore",
+                "GrantBookmarks", "GrantConfinement", "GrantAdministration", "CGrantSystem", "GrantSystem", "GrantModel",
+            ]),
         .executableTarget(
             name: "grantfs",
             dependencies: [
-                "GrantCommandLine",
-                "CGrantSQLite", "GrantSystem", "GrantModel", "GrantBookmarks", "GrantStore", "GrantCoordinator", "GrantFUSE",
-                "GrantViewTree", "GrantViewFS", "GrantControl",
-                "GrantConfinement", "GrantAdministration", "GrantFiles", "GrantTerminal", "GrantConsoles",
+                "GrantCommandLine", "GrantDaemon", "CGrantSQLite", "CGrantSystem", "GrantSystem", "GrantModel", "GrantStore", "GrantFUSE",
+                "GrantControl", "GrantConfinement", "GrantAdministration", "GrantFiles", "GrantTerminal", "GrantConsoles",
                 "GrantProxy", "GrantPortal",
                 "GrantFleet", "GrantFleetConsole",
             ],
@@ -186,7 +190,10 @@ let package = Package(
         tests("GrantFleetTests", ["CGrantHTTP", "GrantFleet", "GrantModel", "TestSupport"]),
         tests(
             "CommandLineTests",
-            ["grantfs", "GrantCommandLine", "GrantControl", "GrantAdministration", "GrantModel", "GrantSystem", "TestSupport"]),
+            [
+                "grantfs", "GrantCommandLine", "GrantDaemon", "GrantControl", "GrantAdministration", "GrantModel", "GrantSystem",
+                "TestSupport",
+            ]),
     ],
     cxxLanguageStandard: .cxx17
 )

@@ -2,7 +2,7 @@ import GrantModel
 import Testing
 
 @testable import GrantControl
-@testable import grantfs
+@testable import GrantDaemon
 
 @Suite struct EventRingTests {
     private func ring(_ count: Int) -> EventRing {

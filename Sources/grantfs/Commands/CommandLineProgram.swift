@@ -1,4 +1,5 @@
 import GrantCommandLine
+import GrantDaemon
 import GrantModel
 
 /// The declarations of the whole command line.

@@ -1,6 +1,7 @@
 import Glibc
 import GrantAdministration
 import GrantCommandLine
+import GrantDaemon
 import GrantModel
 import GrantStore
 import GrantSystem
@@ -97,14 +98,17 @@ enum MountCommand {
     ) throws(GrantError) -> Int32 {
         let mounts = ViewMounts(
             store: try GrantStore(directory: directory, create: true), shown: shown, mountpoint: mountpoint, options: parser.options,
-            lists: try lists(arguments))
+            viewOptions: try viewOptions(arguments))
         return mounts.run(ready: try settle(arguments))
     }
 
-    private static func lists(_ arguments: ParsedArguments) throws(GrantError) -> [String] {
+    private static func viewOptions(_ arguments: ParsedArguments) throws(GrantError) -> String {
         var lists: [String] = []
-        for list in arguments.options["options"] ?? [] { lists.append(try ParsedArguments.text(list, "the value of -o")) }
-        return lists
+        for list in arguments.options["options"] ?? [] {
+            let text = try ParsedArguments.text(list, "the value of -o")
+            lists.append(MountOptionParser.removing(["views", "separate", "new"], from: text))
+        }
+        return lists.joined(separator: ",")
     }
 
     /// Becomes a process that starts daemons. Returns a function to call when they answer, or have

@@ -1,5 +1,6 @@
 import Glibc
 import GrantAdministration
+import GrantDaemon
 import GrantModel
 import GrantStore
 import GrantSystem

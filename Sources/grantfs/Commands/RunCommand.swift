@@ -1,6 +1,7 @@
 import Glibc
 import GrantAdministration
 import GrantCommandLine
+import GrantDaemon
 import GrantModel
 import GrantStore
 import GrantProxy

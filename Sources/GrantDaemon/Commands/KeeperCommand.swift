@@ -12,8 +12,8 @@ import GrantViewFS
 ///
 /// Descriptor 3 is a socket to the daemon, 4 another device of its connection, 5 the numbers of its nodes, and 6, where available, the
 /// control file that aborts the connection.
-enum KeeperCommand {
-    static let declaration = CommandDeclaration(
+package enum KeeperCommand {
+    package static let declaration = CommandDeclaration(
         "keeper", "Looks after a mount whose daemon is on descriptor 3.",
         operands: [OperandDeclaration("MOUNTPOINT"), OperandDeclaration("MOUNT"), OperandDeclaration("DAEMON")],
         options: [

@@ -10,13 +10,15 @@ import GrantSystem
 /// one daemon for each of these views, which mounts it there.
 ///
 /// It mounts a view again that has a grant and is not mounted.
-final class ViewMounts {
+package final class ViewMounts {
     private let store: GrantStore
     private let daemons: ChildDaemons
     private let shown: ShownViews
     private let mountpoint: Mountpoint
-    /// The options of `mount -o`, for the mountpoints' daemon and for those of views.
-    private let (ownOptions, viewOptions): (String, String)
+    /// The options of `mount -o` for the mountpoints' daemon.
+    private let ownOptions: String
+    /// The options of `mount -o` for the views' daemons.
+    private let viewOptions: String
     private let isPrivate: Bool
     /// The earliest time (`Clock.monotonic`) to mount a view after a failure, or after a user
     /// unmounted it.
@@ -29,10 +31,9 @@ final class ViewMounts {
     /// nanoseconds.
     private static let retryDelay: Int64 = 3_000_000_000
 
-    /// `options` are the parsed options. `lists` are the values of `-o` as they were typed, for the
-    /// views' daemons.
-    init(store: GrantStore, shown: ShownViews, mountpoint: Mountpoint, options: MountOptions, lists: [String]) {
-        (self.store, self.shown, self.mountpoint) = (store, shown, mountpoint)
+    /// `options` are the parsed options. `viewOptions` are the words of `-o` for the views' daemons.
+    package init(store: GrantStore, shown: ShownViews, mountpoint: Mountpoint, options: MountOptions, viewOptions: String) {
+        (self.store, self.shown, self.mountpoint, self.viewOptions) = (store, shown, mountpoint, viewOptions)
         daemons = ChildDaemons(store: store)
         // fusermount3 refuses a mountpoint on a read-only mount. This one has no file that could be written.
         var own = options.words.filter { $0 != "ro" }
@@ -41,12 +42,11 @@ final class ViewMounts {
         isPrivate = geteuid() != 0 && !options.allowOther
         if isPrivate { own.append("allow_other") }
         ownOptions = own.joined(separator: ",")
-        viewOptions = lists.map { MountOptionParser.removing(["views", "separate", "new"], from: $0) }.joined(separator: ",")
     }
 
     /// Mounts, and returns the exit status when the mount is gone or a signal has come. Calls `ready` once: with nil when every view that has
     /// a grant is mounted, or with the error when nothing is.
-    func run(ready: (GrantError?) -> Void) -> Int32 {
+    package func run(ready: (GrantError?) -> Void) -> Int32 {
         let signals = ChildDaemons.blockSignals()
         do throws(GrantError) {
             guard

@@ -6,14 +6,16 @@ import GrantSystem
 
 /// Starts a daemon in the background and waits until its mount answers. The daemon is a child with its own session, which reports success
 /// through a pipe and errors on standard error.
-enum BackgroundStart {
+package enum BackgroundStart {
     private static let word: [UInt8] = Array("ok".utf8)
 
     /// Starts this program again with these words. Returns 0 once the mount answers, else the daemon's exit status. `said`: the additional
     /// bytes of `announce`.
-    static func run(words: [[UInt8]], for command: String? = nil) throws(Errno) -> Int32 { try start(words: words, for: command).status }
+    package static func run(words: [[UInt8]], for command: String? = nil) throws(Errno) -> Int32 {
+        try start(words: words, for: command).status
+    }
 
-    static func start(words: [[UInt8]], for command: String? = nil) throws(Errno) -> (status: Int32, said: [UInt8]) {
+    package static func start(words: [[UInt8]], for command: String? = nil) throws(Errno) -> (status: Int32, said: [UInt8]) {
         let pipe = try PipePair()
         let child = try spawn(words, for: command, ["--ready-fd=3"], [pipe.writing.number])
         return try outcome(of: child, pipe)
@@ -21,8 +23,8 @@ enum BackgroundStart {
 
     /// A daemon that is started in advance, so that its start takes no time later. Until `go` it looks at directories for its starter, and ends
     /// silently if that ends before. When this value is freed before `go`, it waits for the daemon's end, unless a directory hangs.
-    final class Waiting {
-        let words: [[UInt8]]
+    package final class Waiting {
+        package let words: [[UInt8]]
         private let child: Int32
         private var ready: (reading: Int32, writing: Int32)?
         /// The daemon has the other end open as long as it lives.
@@ -30,7 +32,7 @@ enum BackgroundStart {
         private let looks: StandingProbe
 
         /// `words`: as for `run`.
-        init(words: [[UInt8]], for command: String) throws(Errno) {
+        package init(words: [[UInt8]], for command: String) throws(Errno) {
             self.words = words
             let ready = try PipePair()
             let pair = try UnixSocket.pair()
@@ -46,11 +48,11 @@ enum BackgroundStart {
         }
 
         /// Makes the daemon look at directories.
-        var probe: DirectoryProbe { .standing(looks, program: DirectoryProbe.lookProgram, arguments: DirectoryProbe.lookArguments) }
+        package var probe: DirectoryProbe { .standing(looks, program: DirectoryProbe.lookProgram, arguments: DirectoryProbe.lookArguments) }
 
         /// Makes the daemon mount. Returns the same as `run`. `attached` is called when the mount
         /// exists. Requests to it are answered once it is served.
-        func go(attached: () -> Void) throws(Errno) -> Int32 {
+        package func go(attached: () -> Void) throws(Errno) -> Int32 {
             guard let ready, looks.end() else { throw Errno(EINVAL) }
             self.ready = nil
             close(ready.writing)
@@ -65,10 +67,10 @@ enum BackgroundStart {
         private var isServing = false
 
         /// Whether all these mounts are served by this daemon.
-        func serves(_ mounts: [MountRecord]) -> Bool { isServing && mounts.allSatisfy { $0.pid == child } }
+        package func serves(_ mounts: [MountRecord]) -> Bool { isServing && mounts.allSatisfy { $0.pid == child } }
 
         /// Waits until the daemon's process is ending, up to `time` nanoseconds. The kernel may still be closing its other descriptors.
-        func awaitEnd(within time: Int64) {
+        package func awaitEnd(within time: Int64) {
             var set = PollSet()
             set.add(socket.number)
             // The daemon never writes to it, so it becomes readable at the daemon's end.
@@ -95,7 +97,7 @@ enum BackgroundStart {
     ///
     /// The descriptor stays open under a high number, because its end tells the starter that this process ends. The kernel closes the
     /// descriptors of an ending process from the highest number on (task_work_run), so this one comes before those that take long.
-    static func mayGo(_ descriptor: Int32) -> Bool {
+    package static func mayGo(_ descriptor: Int32) -> Bool {
         let last = fcntl(descriptor, F_DUPFD_CLOEXEC, 900)
         if last >= 0 { close(descriptor) } else { _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC) }
         let starter = Starter(UnixSocket(connected: FileDescriptor(owning: last >= 0 ? last : descriptor)))
@@ -108,7 +110,7 @@ enum BackgroundStart {
 
     /// In the daemon: the command line for which it was started. It is not among the daemon's words, which every user can read, and by
     /// which programs are found.
-    static func takeCommand() -> String? {
+    package static func takeCommand() -> String? {
         defer { unsetenv(commandVariable) }
         return getenv(commandVariable).map { String(cString: $0) }
     }
@@ -164,10 +166,10 @@ enum BackgroundStart {
     private static let attachedMark = UInt8(ascii: "m")
 
     /// Reports, in the daemon, that the mount exists and will be served soon.
-    static func announceAttached(on descriptor: Int32) { _ = write(descriptor, [attachedMark], 1) }
+    package static func announceAttached(on descriptor: Int32) { _ = write(descriptor, [attachedMark], 1) }
 
     /// In the daemon, once every relative path has been resolved: changes to the root directory, so that the starter's can be unmounted.
-    static func settle() {
+    package static func settle() {
         // Started as /proc/self/exe, it would be called “exe” in the log and in ps.
         ProcessName.set("grantfs")
         _ = chdir("/")
@@ -183,7 +185,7 @@ enum BackgroundStart {
     }
 
     /// In the daemon: reports that its mount answers, and redirects standard error. `more`: additional bytes for the starter.
-    static func announce(on descriptor: Int32, _ more: [UInt8] = []) {
+    package static func announce(on descriptor: Int32, _ more: [UInt8] = []) {
         silence()
         // SIGPIPE would end a daemon whose starter was killed. It is then as good as started.
         let before = signal(SIGPIPE, SIG_IGN)

@@ -9,7 +9,7 @@ import GrantSystem
 import GrantViewFS
 
 /// The process behind one mount.
-enum Daemon {
+package enum Daemon {
     /// Serves `shown` at `mountpoint` (absolute, canonical) until it is unmounted or a signal ends it. `ready` is called once: with nil when
     /// the mount answers, or with the error. Returns the exit status.
     ///
@@ -21,7 +21,7 @@ enum Daemon {
     ///
     /// The order matters: the socket listens before the mount is recorded, and the mount is recorded before the grants are read. So a
     /// command that changes the store either finds this mount and notifies it, or this mount has read the change.
-    static func run(
+    package static func run(
         store: GrantStore, shown: ShownViews, mountpoint: [UInt8], options: MountOptions, isBackground: Bool = false,
         temporary: String? = nil, command: String? = nil, attached: () -> Void = {}, ready: (GrantError?) -> Void
     ) -> Int32 {
@@ -227,7 +227,7 @@ enum Daemon {
     /// Raises RLIMIT_NOFILE to its hard limit and returns the new one. Root's daemon also raises the hard limit as far as the kernel allows
     /// (fs.nr_open), because all files that programs open in the mount are open here. A hard limit below the kernel's default of 4,096
     /// (INR_OPEN_MAX) was set on purpose and stays.
-    static func raiseDescriptorLimit() -> Int {
+    package static func raiseDescriptorLimit() -> Int {
         var limit = rlimit()
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 1024 }
         let most = rlim_t(1 << 20)

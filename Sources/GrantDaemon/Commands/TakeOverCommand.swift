@@ -3,8 +3,8 @@ import GrantModel
 import GrantStore
 
 /// `grantfs take-over`: the daemon that `upgrade` starts for one mount.
-enum TakeOverCommand {
-    static let declaration = CommandDeclaration(
+package enum TakeOverCommand {
+    package static let declaration = CommandDeclaration(
         "take-over", "Goes on with the mount of another daemon.",
         operands: [OperandDeclaration("ID")],
         options: [

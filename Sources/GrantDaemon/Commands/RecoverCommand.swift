@@ -4,8 +4,8 @@ import GrantModel
 import GrantStore
 
 /// `grantfs recover`: the daemon that a supervisor starts after the previous one has died. Descriptor 3 is a socket to the supervisor.
-enum RecoverCommand {
-    static let declaration = CommandDeclaration(
+package enum RecoverCommand {
+    package static let declaration = CommandDeclaration(
         "recover", "Goes on with the mount of a daemon that has died.",
         operands: [OperandDeclaration("ID")], options: [], isHidden: true, run: run)
 

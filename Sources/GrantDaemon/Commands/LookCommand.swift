@@ -1,0 +1,15 @@
+import GrantAdministration
+import GrantCommandLine
+import GrantModel
+import GrantStore
+
+/// `grantfs look`: the helper process that looks at directories for another command, which can then end even if one hangs.
+package enum LookCommand {
+    package static let declaration = CommandDeclaration(
+        "look", "Answers on descriptor 3 what a command asks about directories.", isHidden: true, run: run)
+
+    private static func run(_ arguments: ParsedArguments) -> Int32 {
+        DirectoryProbe.serve(descriptor: 3)
+        return 0
+    }
+}
