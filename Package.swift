@@ -73,7 +73,10 @@ let package = Package(
         library(
             "GrantViewFS", ["GrantLocks", "GrantFUSE", "GrantViewTree", "GrantCoordinator", "CGrantSystem", "GrantSystem", "GrantModel"]),
         library("GrantControl", ["GrantModel", "GrantSystem"]),
-        library("GrantAdministration", ["GrantFiles", "GrantModel", "GrantBookmarks", "GrantStore", "GrantControl", "GrantSystem"]),
+        library("GrantMounts", ["GrantBookmarks", "GrantControl", "GrantModel", "GrantStore", "GrantSystem"]),
+        library(
+            "GrantAdministration",
+            ["GrantMounts", "GrantFiles", "GrantModel", "GrantBookmarks", "GrantStore", "GrantControl", "GrantSystem"]),
         library("GrantFleet", ["CGrantFleet", "GrantAdministration", "GrantModel", "GrantStore", "GrantSystem"]),
         .target(
             name: "GrantFleetConsole", dependencies: ["CGrantHTTP", "GrantFleet", "GrantModel", "GrantSystem"],
@@ -94,12 +97,12 @@ let package = Package(
                 "GrantSystem",
             ]),
         library("GrantPortal", ["CGrantPortal", "GrantAdministration", "GrantBookmarks", "GrantModel", "GrantStore", "GrantSystem"]),
-        library("GrantCommandLine", ["GrantAdministration", "GrantModel", "GrantStore"]),
+        library("GrantCommandLine", ["GrantMounts", "GrantModel", "GrantStore"]),
         library(
             "GrantDaemon",
             [
                 "GrantCommandLine", "GrantViewFS", "GrantFUSE", "GrantViewTree", "GrantCoordinator", "GrantControl", "GrantStore",
-                "GrantBookmarks", "GrantConfinement", "GrantAdministration", "CGrantSystem", "GrantSystem", "GrantModel",
+                "GrantBookmarks", "GrantConfinement", "GrantMounts", "CGrantSystem", "GrantSystem", "GrantModel",
             ]),
         .executableTarget(
             name: "grantfs",
@@ -174,11 +177,14 @@ let package = Package(
         tests("GrantControlTests", ["GrantControl", "GrantModel", "GrantSystem", "TestSupport"]),
         tests(
             "GrantAdministrationTests",
-            ["GrantAdministration", "GrantControl", "GrantStore", "GrantBookmarks", "GrantModel", "GrantSystem"]),
+            ["GrantAdministration", "GrantMounts", "GrantControl", "GrantStore", "GrantBookmarks", "GrantModel", "GrantSystem"]),
         tests("GrantTerminalTests", ["GrantTerminal", "CGrantNcurses", "GrantModel"]),
         tests(
             "GrantConsolesTests",
-            ["GrantConsoles", "GrantTerminal", "GrantAdministration", "GrantFleet", "GrantModel", "GrantSystem", "TestSupport"],
+            [
+                "GrantConsoles", "GrantTerminal", "GrantAdministration", "GrantMounts", "GrantFleet", "GrantModel", "GrantSystem",
+                "TestSupport",
+            ],
             data: ["Screens"]),
         tests(
             "GrantKitTests",

@@ -8,13 +8,15 @@ import json
 import pathlib
 import sys
 
+# Targets whose declarations another module exports: programs find them there.
+EXPORTED = {"GrantMounts": "GrantAdministration"}
 HEADER = """# The public declarations of the library. `.ci/documentation --record-api` writes this file, and docs/stability.md explains it.
 """
 
 
 def declarations(graph):
     """A line for each public symbol. Attributes such as `@MainActor` and `@available` are part of a declaration."""
-    module = graph["module"]["name"]
+    module = EXPORTED.get(graph["module"]["name"], graph["module"]["name"])
     for symbol in graph["symbols"]:
         # Members that a protocol of another module gives are not this module's declarations.
         if "::SYNTHESIZED::" in symbol["identifier"]["precise"]:

@@ -1,4 +1,4 @@
-import GrantAdministration
+import GrantMounts
 import GrantStore
 
 extension DirectoryProbe {

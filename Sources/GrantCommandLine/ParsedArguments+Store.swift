@@ -1,5 +1,5 @@
-import GrantAdministration
 import GrantModel
+import GrantMounts
 import GrantStore
 
 extension ParsedArguments {

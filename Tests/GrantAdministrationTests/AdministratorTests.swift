@@ -5,6 +5,7 @@ import GrantSystem
 import Testing
 
 @testable import GrantAdministration
+@testable import GrantMounts
 
 @Suite struct AdministratorTests {
     @Test("A listed grant has its path and state")

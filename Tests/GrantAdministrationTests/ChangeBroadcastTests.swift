@@ -6,6 +6,7 @@ import GrantSystem
 import Testing
 
 @testable import GrantAdministration
+@testable import GrantMounts
 
 @Suite struct ChangeBroadcastTests {
     @Test("A change asks every mount of its view")

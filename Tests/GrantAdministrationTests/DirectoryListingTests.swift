@@ -3,6 +3,7 @@ import GrantModel
 import Testing
 
 @testable import GrantAdministration
+@testable import GrantMounts
 
 @Suite struct DirectoryListingTests {
     @Test("A directory listing separates directories and links and follows no link")

@@ -5,6 +5,7 @@ import GrantSystem
 import Testing
 
 @testable import GrantAdministration
+@testable import GrantMounts
 
 @Suite struct ProbeRequestTests {
     private let bookmark = Bookmark(

@@ -3,6 +3,7 @@ import GrantSystem
 import Testing
 
 @testable import GrantAdministration
+@testable import GrantMounts
 
 /// Places in which the search looks for a directory of a filesystem. It sends no request to mounts.
 @Suite struct ASharedDirectory {

@@ -5,6 +5,7 @@ import GrantStore
 import GrantSystem
 
 @testable import GrantAdministration
+@testable import GrantMounts
 
 /// A store and directories of its own, removed at the end.
 final class Bench {

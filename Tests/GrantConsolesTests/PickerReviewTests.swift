@@ -4,6 +4,7 @@ import GrantTerminal
 
 @testable import GrantConsoles
 @testable import GrantAdministration
+@testable import GrantMounts
 
 @Suite struct PickerReviewTests {
     /// Two directories of one name, both looked at.

@@ -4,6 +4,7 @@ import GrantTerminal
 
 @testable import GrantConsoles
 @testable import GrantAdministration
+@testable import GrantMounts
 
 func bytes(_ text: String) -> [UInt8] { Array(text.utf8) }
 

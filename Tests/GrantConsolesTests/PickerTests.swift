@@ -4,6 +4,7 @@ import GrantTerminal
 
 @testable import GrantConsoles
 @testable import GrantAdministration
+@testable import GrantMounts
 
 @Suite struct PickerTests {
     @Test("Typing narrows the picker's list")

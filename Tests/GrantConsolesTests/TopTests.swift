@@ -5,6 +5,7 @@ import Testing
 
 @testable import GrantConsoles
 @testable import GrantAdministration
+@testable import GrantMounts
 
 private let mountID = GrantID(high: 1, low: 1)
 

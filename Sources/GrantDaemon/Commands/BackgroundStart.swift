@@ -1,6 +1,6 @@
 import Glibc
-import GrantAdministration
 import GrantCommandLine
+import GrantMounts
 import GrantStore
 import GrantSystem
 

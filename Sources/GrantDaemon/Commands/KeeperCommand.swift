@@ -1,8 +1,8 @@
 import GrantCommandLine
 import GrantFUSE
-import GrantAdministration
 import GrantModel
 import Glibc
+import GrantMounts
 import GrantSystem
 import GrantViewFS
 

@@ -1,6 +1,6 @@
-import GrantAdministration
 import GrantCommandLine
 import GrantModel
+import GrantMounts
 import GrantStore
 
 /// `grantfs look`: the helper process that looks at directories for another command, which can then end even if one hangs.

@@ -3,8 +3,8 @@ import GrantCommandLine
 import GrantControl
 import GrantFUSE
 import Glibc
-import GrantAdministration
 import GrantModel
+import GrantMounts
 import GrantStore
 import GrantSystem
 import GrantViewFS

@@ -1,6 +1,6 @@
 import Glibc
-import GrantAdministration
 import GrantModel
+import GrantMounts
 import GrantStore
 import GrantSystem
 

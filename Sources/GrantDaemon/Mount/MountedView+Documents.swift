@@ -1,7 +1,7 @@
 import GrantBookmarks
 import Glibc
-import GrantAdministration
 import GrantModel
+import GrantMounts
 import GrantSystem
 import GrantViewFS
 import GrantViewTree

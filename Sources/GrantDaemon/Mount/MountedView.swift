@@ -2,8 +2,8 @@ import GrantBookmarks
 import GrantCommandLine
 import GrantControl
 import Glibc
-import GrantAdministration
 import GrantModel
+import GrantMounts
 import GrantStore
 import GrantSystem
 import GrantViewFS

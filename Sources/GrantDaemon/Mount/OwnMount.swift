@@ -1,8 +1,8 @@
 import GrantCommandLine
 import GrantFUSE
 import Glibc
-import GrantAdministration
 import GrantModel
+import GrantMounts
 import GrantSystem
 import GrantViewFS
 

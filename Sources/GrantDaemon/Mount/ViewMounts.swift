@@ -1,8 +1,8 @@
 import Glibc
-import GrantAdministration
 import GrantCommandLine
 import GrantControl
 import GrantModel
+import GrantMounts
 import GrantStore
 import GrantSystem
 

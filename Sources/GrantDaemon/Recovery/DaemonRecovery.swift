@@ -1,8 +1,8 @@
 import CGrantSystem
 import GrantControl
 import Glibc
-import GrantAdministration
 import GrantModel
+import GrantMounts
 import GrantStore
 import GrantSystem
 import GrantViewFS

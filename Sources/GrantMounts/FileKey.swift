@@ -7,9 +7,9 @@ public struct FileKey: Hashable, Sendable {
     let device: dev_t
     let inode: ino_t
     /// The birth time in nanoseconds since 1970, or 0 if the filesystem has none.
-    let born: Int64
+    package let born: Int64
 
-    init(_ status: FileStatus) {
+    package init(_ status: FileStatus) {
         (device, inode) = (status.st.st_dev, status.st.st_ino)
         born = status.has_birth ? status.birth_seconds &* 1_000_000_000 &+ Int64(status.birth_nanoseconds) : 0
     }

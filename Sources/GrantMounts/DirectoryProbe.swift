@@ -19,7 +19,7 @@ public enum DirectoryProbe: Sendable {
     private static let maxUnresponsive = 3
 
     /// Returns an answer to each request, in order. Different filesystems that may hang are asked concurrently.
-    func ask(_ requests: [ProbeRequest]) -> [ProbeAnswer] {
+    package func ask(_ requests: [ProbeRequest]) -> [ProbeAnswer] {
         let (standing, program, arguments): (StandingProbe?, String, [String])
         switch self {
         case .inProcess:

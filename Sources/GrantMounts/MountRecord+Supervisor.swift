@@ -7,7 +7,7 @@ extension GrantStore {
     /// Returns the mounts of the store that have a running daemon. Throws what `mounts` does.
     ///
     /// An upgrade records the next daemon before the old one ends, so a mount that seems dead is looked up again.
-    func servedMounts() throws(GrantError) -> [MountRecord] {
+    package func servedMounts() throws(GrantError) -> [MountRecord] {
         var ended: [ProcessIdentity] = []
         while true {
             let records = try mounts()

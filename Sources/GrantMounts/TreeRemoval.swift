@@ -6,14 +6,14 @@ import GrantSystem
 ///
 /// A nested directory is first moved to the top, and then emptied there. So three descriptors are open at a time, however deep the
 /// tree, and moving a directory out of the tree meanwhile cannot make it remove anything else.
-enum TreeRemoval {
+package enum TreeRemoval {
     /// Empties `directory`, then removes its name from `parent` if that is still the same directory. No other user may be able to
     /// change `directory`, unless `owner` is set. The kernel removes only empty directories, so the worst that a writer of `parent` can do is make this fail.
     ///
     /// ESTALE if the name is another file, which stays.
     ///
     /// - Parameter owner: empties the directory with the rights of the directory's owner, who may change it meanwhile.
-    static func remove(
+    package static func remove(
         _ directory: borrowing FileDescriptor, named name: [UInt8], in parent: borrowing FileDescriptor, asOwner owner: Bool = false
     ) throws(Errno) {
         if owner {

@@ -20,7 +20,7 @@ package enum ProbeRequest: Sendable {
     case links(directory: [UInt8], names: [[UInt8]])
 
     /// The path that is looked up first.
-    var path: [UInt8] {
+    package var path: [UInt8] {
         switch self {
         case .find(let bookmark, let held): held ?? bookmark.path
         case .bookmark(let path), .document(let path, _), .canonical(let path): CanonicalPath.absolute(path)
@@ -48,18 +48,18 @@ package enum ProbeAnswer: Sendable {
 
 /// The result of resolving a bookmark.
 package struct FoundDirectory: Sendable {
-    var finding: BookmarkFinding
-    var path: [UInt8]?
-    var isInTrash: Bool
-    var copy: [UInt8]?
+    package var finding: BookmarkFinding
+    package var path: [UInt8]?
+    package var isInTrash: Bool
+    package var copy: [UInt8]?
 }
 
 /// The bookmark of a directory that a user named.
 package struct NamedDirectory: Sendable {
-    var bookmark: Bookmark
+    package var bookmark: Bookmark
     /// The device of the mount through which it was reached.
-    var device: DeviceNumber
-    var tag: DirectoryTag?
+    package var device: DeviceNumber
+    package var tag: DirectoryTag?
 }
 
 extension ProbeRequest {

@@ -3,18 +3,18 @@ import GrantStore
 import GrantSystem
 
 /// Checks that no grant or mount makes the filesystem show itself: a loop without end.
-struct LoopCheck {
+package struct LoopCheck {
     private let store: GrantStore
     private let table: MountTable
     private let mounts: [MountRecord]
 
-    init(store: GrantStore) throws(GrantError) {
+    package init(store: GrantStore) throws(GrantError) {
         self.store = store
         table = try LoopCheck.currentTable()
         mounts = try store.mounts()
     }
 
-    static func currentTable() throws(GrantError) -> MountTable {
+    package static func currentTable() throws(GrantError) -> MountTable {
         do {
             return try MountTable.current()
         } catch {
@@ -24,7 +24,7 @@ struct LoopCheck {
 
     /// Throws `.invalidDirectory` if the directory (canonical) contains the store or lies in it.
     /// The store need not exist.
-    static func check(_ directory: [UInt8], store: String) throws(GrantError) {
+    package static func check(_ directory: [UInt8], store: String) throws(GrantError) {
         let table = try currentTable()
         let reached = ReachedPlaces(table).from(directory)
         let storePlace = Place(CanonicalPath.resolveWhatExists(Array(store.utf8)), in: table)
@@ -43,7 +43,7 @@ struct LoopCheck {
 
     /// Throws `.invalidDirectory` if a grant of the directory (canonical, on the mount `device`)
     /// would contain or lie in the store or one of its mounts.
-    func check(_ directory: [UInt8], device: DeviceNumber? = nil) throws(GrantError) {
+    package func check(_ directory: [UInt8], device: DeviceNumber? = nil) throws(GrantError) {
         try LoopCheck.check(directory, store: store.directory)
         let place = Place(directory, in: table)
         for entry in ownMounts {
@@ -61,7 +61,7 @@ struct LoopCheck {
     /// Throws `.mountFailed` if a mount at the canonical path would lie inside a grant or another
     /// mount of the store, or hide the store. A view may be mounted on the mountpoint that another
     /// mount has for it. `isBelow`: there and nowhere else. `grants`: names and present paths.
-    func check(
+    package func check(
         mountpoint: [UInt8], for shown: ShownViews, isBelow: Bool, grants: [(name: GrantName, path: [UInt8])]
     ) throws(GrantError) {
         let place = Place(mountpoint, in: table)

@@ -35,7 +35,7 @@ public struct Holder: Sendable {
     /// be inspected, and what no process has by itself: descriptors in transit through a socket, files registered with an io_uring.
     ///
     /// `until`: a moment of `Clock.monotonic`. Processes that were not looked at by then are unseen.
-    static func search(of devices: Set<DeviceNumber>, until deadline: Int64) -> HolderSearch {
+    package static func search(of devices: Set<DeviceNumber>, until deadline: Int64) -> HolderSearch {
         if devices.isEmpty { return HolderSearch() }
         let pids = names(in: "/proc").compactMap { Int32($0) }.sorted()
         let outcome = ProcessInspector.inspect(pids, until: deadline) { Holder.held(by: $0, of: devices, $1) }
@@ -100,9 +100,9 @@ public struct UnseenProcess: Sendable {
 }
 
 /// The result of a search for holders.
-struct HolderSearch: Sendable {
-    var holders: [DeviceNumber: [Holder]] = [:]
-    var unseen: [UnseenProcess] = []
+package struct HolderSearch: Sendable {
+    package var holders: [DeviceNumber: [Holder]] = [:]
+    package var unseen: [UnseenProcess] = []
 }
 
 /// The scan of one process.

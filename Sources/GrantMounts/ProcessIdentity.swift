@@ -100,7 +100,7 @@ extension MountRecord {
 
 extension MountRecord {
     /// Returns the mount in the mount table, if it is the topmost one at its mountpoint.
-    func entry(in table: MountTable) -> MountEntry? {
+    package func entry(in table: MountTable) -> MountEntry? {
         guard let entry = table.entry(mountpoint: mountpoint), entry.type == GrantAdministrator.filesystemType,
             connection.map({ $0.device == entry.device }) ?? true
         else { return nil }
@@ -108,5 +108,5 @@ extension MountRecord {
     }
 
     /// The device number of its filesystem, wherever that is mounted by now, or nil if unknown.
-    func device(in table: MountTable) -> DeviceNumber? { connection?.device ?? entry(in: table)?.device }
+    package func device(in table: MountTable) -> DeviceNumber? { connection?.device ?? entry(in: table)?.device }
 }

@@ -2,8 +2,8 @@ import GrantSystem
 
 /// The location of a directory: its path, and its path within its filesystem. The latter is the same through every bind mount, so
 /// locations are compared by both.
-struct Place: Hashable {
-    let path: [UInt8]
+package struct Place: Hashable {
+    package let path: [UInt8]
     let device: DeviceNumber?
     let pathInFilesystem: [UInt8]
 
@@ -14,7 +14,7 @@ struct Place: Hashable {
     }
 
     /// `path` is absolute and canonical. Nothing is opened.
-    init(_ path: [UInt8], in table: MountTable) {
+    package init(_ path: [UInt8], in table: MountTable) {
         guard let entry = table.entry(holding: path) else {
             self.init(path: path, device: nil, pathInFilesystem: path)
             return
@@ -42,11 +42,11 @@ struct Place: Hashable {
     }
 
     /// Whether `other` is this directory or lies in it.
-    func holds(_ other: Place) -> Bool {
+    package func holds(_ other: Place) -> Bool {
         if MountTable.path(other.path, isAtOrBelow: path) { return true }
         guard let device, device == other.device else { return false }
         return MountTable.path(other.pathInFilesystem, isAtOrBelow: pathInFilesystem)
     }
 
-    func meets(_ other: Place) -> Bool { holds(other) || other.holds(self) }
+    package func meets(_ other: Place) -> Bool { holds(other) || other.holds(self) }
 }

@@ -5,16 +5,20 @@ import GrantStore
 import GrantSystem
 
 /// Tells the mounts of a store about a change, and collects their answers.
-struct ChangeBroadcast: Sendable {
+package struct ChangeBroadcast: Sendable {
     let store: GrantStore
     /// Whether something is taken away altogether. Then even a mount whose daemon has died counts while a process holds something of
     /// it.
     let withdraws: Bool
     /// Whether to kill processes that hold something of a mount whose daemon has died, and then count
     /// the mount as confirmed. Also kills those without a processor that keep a live mount waiting.
-    var endsHolders = false
+    let endsHolders: Bool
     /// Makes the request for each mount. Time is in milliseconds.
-    var request: @Sendable (_ grants: [GrantID], _ time: UInt32) -> ControlRequest = { .apply(grants: $0, timeoutMilliseconds: $1) }
+    package var request: @Sendable (_ grants: [GrantID], _ time: UInt32) -> ControlRequest = { .apply(grants: $0, timeoutMilliseconds: $1) }
+
+    package init(store: GrantStore, withdraws: Bool, endsHolders: Bool = false) {
+        (self.store, self.withdraws, self.endsHolders) = (store, withdraws, endsHolders)
+    }
 
     private enum Answer: Sendable {
         case outcomes([GrantOutcome], milliseconds: Double, ended: [Holder] = [])
@@ -28,7 +32,7 @@ struct ChangeBroadcast: Sendable {
 
     /// Asks every mount of the grants' views concurrently, and waits `seconds` for them. `progress` is called on this thread if that
     /// takes longer than a moment.
-    func broadcast(
+    package func broadcast(
         _ grants: [Grant], timeout seconds: Double, progress: ((CoordinationProgress) -> Void)? = nil
     ) throws(GrantError) -> [GrantChange] {
         let views = Set(grants.map(\.view))

@@ -5,11 +5,11 @@ import GrantSystem
 ///
 /// A grant in a mount with `-o submounts` shows the mounts inside its directory. Commands do not
 /// know which mounts will have that option, so they count each mount inside.
-struct ReachedPlaces {
+package struct ReachedPlaces {
     private let table: MountTable
     private let mounts: [(covered: Place, shown: Place)]
 
-    init(_ table: MountTable) {
+    package init(_ table: MountTable) {
         self.table = table
         mounts = table.entries.map { (Place(below: $0.mountpoint, in: table), Place(root: $0)) }
     }
@@ -17,7 +17,7 @@ struct ReachedPlaces {
     /// The place of the path, then the places that mounts inside show, and mounts inside these.
     ///
     /// `path` is absolute and canonical. Nothing is opened.
-    func from(_ path: [UInt8]) -> [Place] {
+    package func from(_ path: [UInt8]) -> [Place] {
         var reached = [Place(path, in: table)]
         var left = mounts
         var next = 0
@@ -35,7 +35,7 @@ struct ReachedPlaces {
 extension MountRecord {
     /// The mounts of the daemon's namespace. Returns nil if they are those of `table`, or cannot be
     /// read.
-    func mountTable(unlike table: MountTable) -> MountTable? {
+    package func mountTable(unlike table: MountTable) -> MountTable? {
         guard process.isRunning, let bytes = try? File.contents(of: "/proc/\(pid)/mountinfo".utf8) else { return nil }
         let own = MountTable(parsing: bytes)
         return own.entries == table.entries ? nil : own

@@ -5,8 +5,8 @@ import GrantStore
 import GrantSystem
 
 /// Sends requests to recorded mounts.
-enum Daemons {
-    enum Failure: Error {
+package enum Daemons {
+    package enum Failure: Error {
         /// The process has ended.
         case dead
         case unresponsive(String)
@@ -14,7 +14,7 @@ enum Daemons {
 
     /// As below, and retries with the daemon that has taken the mount over, if that happens meanwhile: it is recorded before the old
     /// one ends.
-    static func ask(_ record: MountRecord, _ request: ControlRequest, of store: GrantStore, deadline: Int64) -> Result<
+    package static func ask(_ record: MountRecord, _ request: ControlRequest, of store: GrantStore, deadline: Int64) -> Result<
         ControlReply, Failure
     > {
         var record = record
@@ -34,7 +34,7 @@ enum Daemons {
     /// A daemon counts as dead if it is in no process table and no process listens at its socket.
     /// It also counts as dead if this process table shows it as defunct, even with its socket still
     /// open.
-    static func ask(
+    package static func ask(
         _ record: MountRecord, _ request: ControlRequest, in directory: String, deadline: Int64
     ) -> Result<ControlReply, Failure> {
         var hungUp = 0
@@ -64,7 +64,7 @@ enum Daemons {
 }
 
 extension Result where Success == ControlReply, Failure == Daemons.Failure {
-    var isDead: Bool {
+    package var isDead: Bool {
         if case .failure(.dead) = self { return true }
         return false
     }

@@ -82,7 +82,7 @@ public enum CanonicalPath {
         directory.last == UInt8(ascii: "/") ? directory + name : directory + [UInt8(ascii: "/")] + name
     }
 
-    static func bytes(of text: UnsafePointer<CChar>) -> [UInt8] {
+    package static func bytes(of text: UnsafePointer<CChar>) -> [UInt8] {
         UnsafeBufferPointer(start: text, count: strlen(text)).map { UInt8(bitPattern: $0) }
     }
 }
