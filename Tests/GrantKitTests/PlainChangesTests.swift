@@ -64,7 +64,8 @@ import Testing
         let presenter = Noting(note)
         try bench.programWithoutStore {
             try presenting(presenter) {
-                for number in 0..<5 {
+                // So many that news of the first would be told before the last, and that some are read while a writer ends.
+                for number in 0..<1000 {
                     NSFileCoordinator(filePresenter: presenter).coordinate(writingItemAt: note, error: nil) {
                         try? Data("\(number)".utf8).write(to: $0, options: .atomic)
                     }

@@ -66,10 +66,11 @@ final class PlainChanges: Sendable {
         }
     }
 
-    /// Hands on everything that has happened by now.
+    /// Hands on everything that has happened by now. What another thread reads at this moment is handed on as well when this returns.
     func takeNews() {
-        guard let watch = state.withLock({ $0.watch }), watch.hasPending else { return }
+        guard let watch = state.withLock({ $0.watch }) else { return }
         reading.withLock { buffer in
+            guard watch.hasPending else { return }
             buffer.withUnsafeMutableBytes { bytes in watch.drain(into: bytes) { handle($0, watch) } }
         }
     }

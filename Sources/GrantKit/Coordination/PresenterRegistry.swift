@@ -138,7 +138,7 @@ extension NSFileCoordinator {
     /// after the presented item was granted or mounted for the first time.
     ///
     /// The call does not wait for the mounts. A presenter that is added in an accessor is registered when the claim ends, so it misses
-    /// no change.
+    /// no change. Until then other processes may read without asking it to save: change nothing before the claim has ended.
     public static func addFilePresenter(_ filePresenter: any NSFilePresenter) { PresenterRegistry.process.add(filePresenter) }
 
     /// It receives nothing more than its queue already holds. Nothing happens when it is not registered.

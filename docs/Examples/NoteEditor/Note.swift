@@ -71,7 +71,8 @@ final class Note: NSObject, NSFilePresenter, Sendable {
             do {
                 if let error { throw error }
                 try work(self, intent.url)
-                done(nil)
+                // After the claim, which ends in this operation: until then other programs may not know the note yet.
+                presentedItemOperationQueue.addOperation { done(nil) }
             } catch {
                 done(error)
             }
