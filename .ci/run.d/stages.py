@@ -52,7 +52,7 @@ STAGES = [
     Stage("selinux", ".ci/selinux", skipped=77),
     Stage("distributions", ".ci/distributions", after=("release",), skipped=77),
     Stage("units", ".ci/units", after=("package",), skipped=77),
-    Stage("fuzz", ".ci/fuzz 15", after=("address-build",)),
+    Stage("fuzz", ".ci/fuzz 20", after=("address-build",)),
     Stage("address", ".ci/sanitize address", after=("address-build", "units", "documentation", "hot-path", "fuzz")),
     Stage("thread", ".ci/sanitize thread", after=("thread-build", "address")),
     # Debian 13's kernel. User Mode Linux itself panics when its processes are stopped (docs/conformance.md).

@@ -10,9 +10,9 @@ extension Mountpoint {
     ///
     /// `isTemporary`: it belongs to a `TemporaryMount`. That is in the store's directory, which no grant may contain or lie in, so the
     /// recorded paths of grants are used: no directory and no other mount is asked, and none that hangs can block it.
-    /// `isBelow`: it has to be the mountpoint that a mount of several views has for this one.
+    /// `below`: it has to be the mountpoint that the mount of several views with this id has for this one.
     public func prepare(
-        for shown: ShownViews, store: GrantStore, probe: DirectoryProbe = .inProcess, isTemporary: Bool = false, isBelow: Bool = false,
+        for shown: ShownViews, store: GrantStore, probe: DirectoryProbe = .inProcess, isTemporary: Bool = false, below: GrantID? = nil,
         cleaned: (String) -> Void
     ) throws(GrantError) {
         while let entry = try mounted() {
@@ -29,7 +29,7 @@ extension Mountpoint {
             isTemporary
             ? try store.grants().filter { $0.state(at: GrantAdministrator.now) == .active }.map { (name: $0.name, path: $0.bookmark.path) }
             : try administrator.list().map { (name: $0.grant.name, path: $0.path) }
-        try LoopCheck(store: store).check(mountpoint: path, for: shown, isBelow: isBelow, grants: grants)
+        try LoopCheck(store: store).check(mountpoint: path, for: shown, below: below, grants: grants)
     }
 
     private func clean(

@@ -106,6 +106,10 @@ public struct ViewName: Hashable, Sendable, CustomStringConvertible {
 
     init(known: String) { description = known }
 
+    // The store compares bytes, and so does the kernel. Strings compare equal that have the same characters in another composition.
+    public static func == (one: ViewName, other: ViewName) -> Bool { one.description.utf8.elementsEqual(other.description.utf8) }
+    public func hash(into hasher: inout Hasher) { for byte in description.utf8 { hasher.combine(byte) } }
+
     /// The view that `grant` uses when none is named.
     public static let standard = ViewName(known: "default")
 }

@@ -60,14 +60,14 @@ package struct LoopCheck {
 
     /// Throws `.mountFailed` if a mount at the canonical path would lie inside a grant or another
     /// mount of the store, or hide the store. A view may be mounted on the mountpoint that another
-    /// mount has for it. `isBelow`: there and nowhere else. `grants`: names and present paths.
+    /// mount has for it. `below`: that of the mount with this id, and nowhere else. `grants`: names and present paths.
     package func check(
-        mountpoint: [UInt8], for shown: ShownViews, isBelow: Bool, grants: [(name: GrantName, path: [UInt8])]
+        mountpoint: [UInt8], for shown: ShownViews, below: GrantID?, grants: [(name: GrantName, path: [UInt8])]
     ) throws(GrantError) {
         let place = Place(mountpoint, in: table)
         let advice = "choose a mountpoint elsewhere"
-        let isOwn = isOwnMountpoint(mountpoint, place, of: shown)
-        if isBelow, !isOwn {
+        let isOwn = isOwnMountpoint(mountpoint, place, of: shown, in: below)
+        if below != nil, !isOwn {
             throw GrantError(
                 .mountFailed, "\(String(decoding: mountpoint, as: UTF8.self)) cannot be a mountpoint",
                 cause: "no mount of several views has it for the \(shown.description) any more")
@@ -87,10 +87,11 @@ package struct LoopCheck {
     }
 
     /// Whether a mount of this store has the mountpoint for the view, and the directory now at that path is in that mount.
-    private func isOwnMountpoint(_ mountpoint: [UInt8], _ place: Place, of shown: ShownViews) -> Bool {
+    private func isOwnMountpoint(_ mountpoint: [UInt8], _ place: Place, of shown: ShownViews, in mount: GrantID?) -> Bool {
         guard let view = shown.onlyView else { return false }
         return mounts.contains { record in
-            guard let name = record.shown.mountpoint(of: view), let connection = record.connection else { return false }
+            guard mount == nil || record.id == mount, let name = record.shown.mountpoint(of: view), let connection = record.connection
+            else { return false }
             return CanonicalPath.join(record.mountpoint, name.bytes) == mountpoint && place.device == connection.device
         }
     }

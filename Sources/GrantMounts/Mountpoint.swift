@@ -112,6 +112,14 @@ public struct Mountpoint: Sendable {
         return ifSilent
     }
 
+    /// Whether fusermount3 lets users mount with allow_other.
+    package static var usersMayAllowOther: Bool {
+        let text = (try? File.contents(of: "/etc/fuse.conf".utf8)) ?? []
+        return text.split(separator: 0x0A).contains { line in
+            line.drop { $0 == 0x20 || $0 == 0x09 }.prefix { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }.elementsEqual("user_allow_other".utf8)
+        }
+    }
+
     package static func refusal(_ path: [UInt8], _ error: Errno) -> GrantError {
         let cause =
             switch error.rawValue {

@@ -1,6 +1,5 @@
 import CGrantSystem
 import Glibc
-import Synchronization
 
 /// Reports changes by any process on watched filesystems or in watched directories.
 ///
@@ -28,22 +27,23 @@ public final class ChangeWatch: Sendable {
     private let group: FileDescriptor
     /// How many watches may be added, for `directories` only.
     private let budget: Int
-    private let used = Atomic<Int>(0)
+    /// The keys of watched directories, for `directories` only. The kernel gives the key of an earlier watch again.
+    private let used = Lock<Set<Int32>>([])
 
-    /// Makes a watch without directories.
+    /// Makes a watch without directories. `budget`: how many it may watch, for `directories` only. Default: half of what its user may.
     ///
     /// - Throws: EPERM or EINVAL if the kernel does not let this process watch by these means,
     ///   EMFILE if its user has too many watches.
-    public init(_ means: Means) throws(Errno) {
+    public init(_ means: Means, budget: Int? = nil) throws(Errno) {
         self.means = means
         switch means {
         case .names, .data:
             group = FileDescriptor(owning: try Errno.check(clinux_fanotify_open(means == .data)))
-            budget = 0
+            self.budget = 0
         case .directories:
             group = FileDescriptor(owning: try Errno.check(clinux_inotify_open()))
             // The user's other programs watch, too.
-            budget = (File.line(of: "/proc/sys/fs/inotify/max_user_watches").flatMap { Int($0, radix: 10) } ?? 8192) / 2
+            self.budget = budget ?? (File.line(of: "/proc/sys/fs/inotify/max_user_watches").flatMap { Int($0, radix: 10) } ?? 8192) / 2
         }
     }
 
@@ -76,19 +76,24 @@ public final class ChangeWatch: Sendable {
         case .data:
             return clinux_fanotify_watch_data(group.number, descriptor, true) == 0 ? 0 : nil
         case .directories:
-            guard used.load(ordering: .relaxed) < budget else { return nil }
-            let key = clinux_inotify_watch(group.number, descriptor)
-            guard key >= 0 else { return nil }
-            used.wrappingAdd(1, ordering: .relaxed)
-            return UInt64(truncatingIfNeeded: UInt32(bitPattern: key))
+            return used.withLock { used in
+                guard used.count < budget else { return nil }
+                let key = clinux_inotify_watch(group.number, descriptor)
+                guard key >= 0 else { return nil }
+                used.insert(key)
+                return UInt64(truncatingIfNeeded: UInt32(bitPattern: key))
+            }
         }
     }
 
     /// Ends the watch of a directory. `isGone`: the kernel has ended it already.
     public func remove(directory key: UInt64, isGone: Bool) {
         guard means == .directories else { return }
-        if !isGone { _ = clinux_inotify_unwatch(group.number, Int32(truncatingIfNeeded: key)) }
-        used.wrappingSubtract(1, ordering: .relaxed)
+        let key = Int32(truncatingIfNeeded: key)
+        used.withLock { used in
+            if !isGone { _ = clinux_inotify_unwatch(group.number, key) }
+            used.remove(key)
+        }
     }
 
     /// Waits until something has changed, or for `milliseconds`.

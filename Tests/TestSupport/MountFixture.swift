@@ -95,12 +95,29 @@ public final class MountFixture {
     /// The metrics of every mount of the store.
     public func metrics() throws -> OpenMetricsText { try OpenMetricsText(grantfs("metrics", "--timeout", "20").orThrow().text) }
 
+    /// How many requests of each kind all daemons of the store have served.
+    public func requests() throws -> [String: Int] {
+        var counts: [String: Int] = [:]
+        for line in try grantfs("metrics", "--timeout", "20").orThrow().text.split(separator: "\n")
+        where line.hasPrefix("grantfs_requests_total{") {
+            let parts = line.components(separatedBy: ",kind=\"")
+            guard parts.count == 2, let quote = parts[1].firstIndex(of: "\""), let count = Int(parts[1].split(separator: " ").last ?? "")
+            else { throw TestFailure("no count of requests: \(line)") }
+            counts[String(parts[1][..<quote]), default: 0] += count
+        }
+        return counts
+    }
+
     public func list(_ arguments: String...) throws -> [GrantDocument] {
         try grantfs(["list", "--json"] + arguments).orThrow().decoded()
     }
 
     /// The daemon of a mountpoint.
     public func daemon(at mountpoint: String) throws -> pid_t {
+        // `status` looks through all processes for holders, which takes ten times as long.
+        let lines = try grantfs("metrics", "--timeout", "20").text.split(separator: "\n")
+        let up = lines.first { $0.hasPrefix("grantfs_up{") && $0.contains(",mountpoint=\"\(mountpoint)\",") && $0.hasSuffix(" 1") }
+        if let pid = up?.components(separatedBy: "pid=\"").last.flatMap({ pid_t($0.prefix { $0.isNumber }) }) { return pid }
         guard let mount = try status().mounts.first(where: { $0.mountpoint == mountpoint }) else {
             throw TestFailure("status knows no mount at \(mountpoint)")
         }

@@ -24,6 +24,10 @@ package final class ViewMounts {
     /// unmounted it.
     private var notBefore: [ViewName: Int64] = [:]
     private var seen: Set<ViewName> = []
+    /// What this process has mounted, by the ids of the records. A successor of a daemon keeps its id.
+    private var mounted: Set<GrantID> = []
+    /// The mount of the mountpoints, by the id of its record.
+    private var own: GrantID?
 
     /// The interval at which the store is polled, in nanoseconds.
     private static let interval = 100_000_000
@@ -49,15 +53,11 @@ package final class ViewMounts {
     package func run(ready: (GrantError?) -> Void) -> Int32 {
         let signals = ChildDaemons.blockSignals()
         do throws(GrantError) {
-            guard
-                try daemons.start(
-                    flags: ["--mountpoints"] + (isPrivate ? ["--private"] : []), options: ownOptions, name: shown.label.description,
-                    at: mountpoint.path),
-                try mountMissing()
-            else {
+            guard try mountOwn(), try mountMissing() else {
+                let needsOther = isPrivate && own == nil && !Mountpoint.usersMayAllowOther
                 throw GrantError(
                     .mountFailed, "the \(shown.description) cannot be mounted", cause: "what one of its mounts has said is above",
-                    advice: isPrivate ? "users need user_allow_other in /etc/fuse.conf for it (grantfs doctor looks)" : nil)
+                    advice: needsOther ? "users need user_allow_other in /etc/fuse.conf for it (grantfs doctor looks)" : nil)
             }
         } catch {
             end()
@@ -74,7 +74,11 @@ package final class ViewMounts {
             if now == version, Clock.monotonic < next { continue }
             (version, next) = (now, Clock.monotonic + 1_000_000_000)
             if let records = try? store.mounts() {
-                guard let own = own(in: records) else { break }
+                guard let own = records.first(where: { $0.id == own }) else { break }
+                guard own.process.isRunning else {
+                    if isUnmounted(own) { break }
+                    return die(with: own)
+                }
                 // Otherwise it reads the store only once a second.
                 _ = try? ControlClient.ask(
                     .apply(grants: [], timeoutMilliseconds: 1000), socket: own.socket, directory: store.runDirectory,
@@ -89,9 +93,23 @@ package final class ViewMounts {
 
     // MARK: mounting
 
+    /// Mounts the mountpoints. Returns false if that failed.
+    private func mountOwn() throws(GrantError) -> Bool {
+        let flags = ["--mountpoints"] + (isPrivate ? ["--private"] : [])
+        guard try daemons.start(flags: flags, options: ownOptions, name: shown.label.description, at: mountpoint.path) else { return false }
+        own = try record(at: mountpoint.path)?.id
+        return own != nil
+    }
+
+    /// The mount that a daemon has just made there.
+    private func record(at place: [UInt8]) throws(GrantError) -> MountRecord? {
+        try store.mounts().last { $0.mountpoint == place && $0.process.isRunning }
+    }
+
     /// Mounts the views that have a grant and are not mounted. Returns false if one failed.
     @discardableResult
     private func mountMissing() throws(GrantError) -> Bool {
+        guard let own else { return false }
         var isDone = true
         let records = try store.mounts()
         for view in try store.views() {
@@ -102,8 +120,11 @@ package final class ViewMounts {
             }
             if seen.remove(view) != nil { notBefore[view] = Clock.monotonic + Self.retryDelay }
             if Clock.monotonic < notBefore[view] ?? 0 { continue }
-            if try daemons.start(flags: ["--new", "--below"], options: viewOptions, name: view.description, at: place) {
+            // Another mount of the same views, with other options perhaps, may have taken the place of this one meanwhile.
+            let flags = ["--new", "--below", own.description]
+            if try daemons.start(flags: flags, options: viewOptions, name: view.description, at: place) {
                 seen.insert(view)
+                if let made = try record(at: place) { mounted.insert(made.id) }
             } else {
                 isDone = false
                 notBefore[view] = Clock.monotonic + Self.retryDelay
@@ -119,16 +140,37 @@ package final class ViewMounts {
         shown.mountpoint(of: view).map { CanonicalPath.join(mountpoint.path, $0.bytes) }
     }
 
-    private func own(in records: [MountRecord]) -> MountRecord? {
-        records.last { $0.mountpoint == mountpoint.path && $0.shown == shown && $0.process.isRunning }
-    }
-
     // MARK: the end
 
-    /// Ends the views' daemons, which withdraw everything first, and then the mountpoints' daemon.
+    /// Ends the views' daemons, which withdraw everything first, and then the mountpoints' daemon. Mounts that another process has made at
+    /// the same places stay, unless they stand on the mountpoints of this one.
     private func end() {
         let records = (try? store.mounts()) ?? []
-        daemons.end(records.filter { record in record.shown.onlyView.flatMap(place) == record.mountpoint })
-        daemons.end(records.filter { $0.mountpoint == mountpoint.path && $0.shown == shown })
+        let isStanding = own.map { own in records.contains { $0.id == own } } ?? false
+        daemons.end(
+            records.filter { record in
+                mounted.contains(record.id) || (isStanding && record.shown.onlyView.flatMap(place) == record.mountpoint)
+            })
+        daemons.end(records.filter { $0.id == own })
+    }
+
+    /// Whether the mount of the mountpoints is gone, so that its daemon has ended in good order.
+    private func isUnmounted(_ own: MountRecord) -> Bool {
+        guard let entry = try? mountpoint.mounted(), let device = own.connection?.device else { return true }
+        return entry.device != device
+    }
+
+    /// The daemon of the mountpoints is dead, and no view can be reached below them any more. Takes everything away, and returns the exit
+    /// status of a failure, so that a service manager mounts again.
+    private func die(with own: MountRecord) -> Int32 {
+        let error = GrantError(
+            .mountFailed, "the \(shown.description) are not mounted any more", cause: "the daemon of \(mountpoint.shown) has died",
+            advice: "mount them again: grantfs mount --views")
+        SystemLog.write(.error, Terminal.visible(error.description))
+        ServiceManager.stopping()
+        end()
+        // With the views on it.
+        if !isUnmounted(own) { try? mountpoint.unmount(lazy: true) }
+        return error.exitStatus
     }
 }

@@ -111,6 +111,8 @@ final class PlainChanges: Sendable {
         guard let directory = try? FileDescriptor.open(watched.place, OpenFlags.path | O_DIRECTORY) else { return false }
         return state.withLock { state in
             guard let key = watch.add(directory: directory.number) else { return false }
+            // A directory that was moved is watched already.
+            state.watched[key]?.removeAll { $0.presenter === watched.presenter && $0.name == watched.name }
             state.watched[key, default: []].append(watched)
             return true
         }

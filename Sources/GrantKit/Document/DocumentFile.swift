@@ -35,12 +35,13 @@ enum DocumentFile {
         }
     }
 
-    /// Writes a file and flushes it to disk. It is made if there is none: `isPrivate`, for this user alone. A link is not followed.
+    /// Writes a file and flushes it to disk. It is made if there is none. `isPrivate`: for this user alone, and there must be none. A link
+    /// is not followed.
     static func fill(_ url: URL, _ data: Data, isPrivate: Bool, _ progress: Progress) throws {
         progress.totalUnitCount = Int64(max(data.count, 1))
         do {
             let path = try FilePath.words(url)
-            let file = try FileDescriptor.open(path, O_WRONLY | O_CREAT | O_NOFOLLOW, mode: isPrivate ? 0o600 : 0o666)
+            let file = try FileDescriptor.open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | (isPrivate ? O_EXCL : 0), mode: isPrivate ? 0o600 : 0o666)
             try fill(file, data, progress)
             if ftruncate(file.number, off_t(data.count)) != 0 { throw Errno(errno) }
             if fsync(file.number) != 0 { throw Errno(errno) }
@@ -83,7 +84,7 @@ enum DocumentFile {
             let temporary = Array(".\(GrantID.random().description.prefix(16)).saving".utf8)
             let place = FilePath.url(CanonicalPath.join(CanonicalPath.parent(of: path), temporary), isDirectory: url.hasDirectoryPath)
             do {
-                if old != nil, try !mayCreate(temporary, in: directory) { return try write(url, false) }
+                if old != nil, try !mayCreate(in: directory) { return try write(url, false) }
                 try write(place, old != nil)
                 try finish(temporary, in: directory, like: old)
                 try exchange(temporary, name, in: directory, old, isNew: isNew)
@@ -122,8 +123,9 @@ enum DocumentFile {
         }
     }
 
-    /// Whether a file can be made in the directory.
-    private static func mayCreate(_ name: [UInt8], in directory: borrowing FileDescriptor) throws(Errno) -> Bool {
+    /// Whether a file can be made in the directory. Its name is used for nothing else, because others may have seen it.
+    private static func mayCreate(in directory: borrowing FileDescriptor) throws(Errno) -> Bool {
+        let name = Array(".\(GrantID.random().description.prefix(16)).saving".utf8)
         do throws(Errno) {
             _ = try FileDescriptor.openAt(directory.number, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: 0o600)
         } catch {

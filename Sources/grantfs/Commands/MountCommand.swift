@@ -19,7 +19,7 @@ enum MountCommand {
             OptionDeclaration("foreground", short: "f", help: "stay in the foreground"),
             OptionDeclaration("mountpoints", help: "the mountpoints of several views alone", isHidden: true),
             OptionDeclaration("private", help: "the mountpoints are for this user alone", isHidden: true),
-            OptionDeclaration("below", help: "on a mountpoint of a mount of several views or not at all", isHidden: true),
+            OptionDeclaration("below", value: "ID", help: "on a mountpoint of that mount of several views or not at all", isHidden: true),
             OptionDeclaration("portal", help: "the documents of the desktop's programs, for grantfs portal", isHidden: true),
             OptionDeclaration("sloppy", help: "pass over unknown mount options", isHidden: true),
             OptionDeclaration("fake", help: "check everything and mount nothing", isHidden: true),
@@ -57,9 +57,9 @@ enum MountCommand {
         if let goes, !BackgroundStart.mayGo(goes) { return 1 }
         let shown = try shown(arguments, parser)
         let mountpoint = try Mountpoint(arguments.operands[1])
-        if parser.isRemount { return try remount(mountpoint, options) }
-
         let directory = try StoreLocation.directory(explicit: options.store.map { Array($0.utf8) } ?? arguments.bytes("store"))
+        if parser.isRemount { return try remount(mountpoint, options, directory) }
+
         // A temporary mount shows a view of the command that started this one, which may be new.
         let mayBeNew = arguments.has("new") || parser.isNew || arguments.has("temporary")
         if !mayBeNew, let view = shown.onlyView { try requireKnown(view, directory) }
@@ -73,7 +73,7 @@ enum MountCommand {
         let store = if let early { early } else { try GrantStore(directory: directory, create: true, survivesPowerLoss: temporary == nil) }
         // Held until the mount answers or has failed.
         var turn: MountLock? = try mountpoint.lockForMounting(in: store)
-        try mountpoint.prepare(for: shown, store: store, probe: .command, isTemporary: temporary != nil, isBelow: arguments.has("below")) {
+        try mountpoint.prepare(for: shown, store: store, probe: .command, isTemporary: temporary != nil, below: try below(arguments)) {
             Terminal.note($0)
         }
         let ready = try arguments.text("ready-fd").flatMap { Int32($0) }
@@ -162,6 +162,12 @@ enum MountCommand {
         }
     }
 
+    private static func below(_ arguments: ParsedArguments) throws(GrantError) -> GrantID? {
+        guard let text = try arguments.text("below") else { return nil }
+        guard let id = GrantID(text) else { throw GrantError(.usage, "“\(text)” is no id of a mount") }
+        return id
+    }
+
     private static func view(_ word: [UInt8]) throws(GrantError) -> ViewName {
         do {
             return try ParsedArguments.view(named: try ParsedArguments.text(word, "the view's name"))
@@ -183,9 +189,16 @@ enum MountCommand {
         try GrantAdministrator(store: store).requireKnown(view, advice: advice)
     }
 
-    private static func remount(_ mountpoint: Mountpoint, _ options: MountOptions) throws(GrantError) -> Int32 {
+    private static func remount(_ mountpoint: Mountpoint, _ options: MountOptions, _ directory: String) throws(GrantError) -> Int32 {
         guard let entry = try mountpoint.mounted(), entry.type == GrantAdministrator.filesystemType else {
             throw GrantError(.mountFailed, "\(mountpoint.shown) cannot be remounted", cause: "no view is mounted there")
+        }
+        let records = (try? GrantStore(directory: directory, create: false).mounts()) ?? []
+        // It has the flags of an empty directory. The views' own flags count.
+        if records.contains(where: { $0.shown.hasMountpoints && $0.mountpoint == mountpoint.path && $0.connection?.device == entry.device }) {
+            throw GrantError(
+                .mountFailed, "\(mountpoint.shown) cannot be remounted", cause: "it shows several views, each a mount of its own",
+                advice: "unmount it, and mount it with other options")
         }
         do {
             try mountpoint.remount(options)

@@ -1,4 +1,5 @@
 import Glibc
+import GrantAdministration
 import GrantSystem
 
 /// Checks whether this user can mount.
@@ -49,11 +50,7 @@ enum MountingChecks {
 
     private static var allowOther: Finding {
         if isRoot { return .ok("allow_other", "root may mount with allow_other") }
-        let text = (try? File.contents(of: "/etc/fuse.conf".utf8)) ?? []
-        let isSet = text.split(separator: 0x0A).contains { line in
-            line.drop { $0 == 0x20 || $0 == 0x09 }.prefix { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }.elementsEqual("user_allow_other".utf8)
-        }
-        if isSet { return .ok("allow_other", "users may mount with allow_other") }
+        if Mountpoint.usersMayAllowOther { return .ok("allow_other", "users may mount with allow_other") }
         return .note(
             "allow_other", "users may not mount with allow_other",
             "if other users are to use a mount: put user_allow_other into /etc/fuse.conf")

@@ -181,9 +181,10 @@ extension MountTests {
         private func settled(_ fixture: MountFixture) throws -> [String: Int] {
             var last: [String: Int] = [:]
             for _ in 0..<20 {
-                let now = try fixture.status().mounts[0].requests.filter { !$0.key.contains("FORGET") }
+                let now = try fixture.requests().filter { !$0.key.contains("FORGET") }
                 if now == last { break }
                 last = now
+                pause(milliseconds: 30)
             }
             return last
         }

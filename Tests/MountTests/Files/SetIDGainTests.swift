@@ -88,11 +88,12 @@ extension MountTests {
             let file = source + "/file"
             try Data().write(to: URL(fileURLWithPath: file))
             let setter = """
-                import os, sys
+                import os, sys, time
                 print('ready', flush=True)
                 while True:
                     try: os.chmod(sys.argv[1], 0o4755)
                     except OSError: pass
+                    time.sleep(0.0003)
                 """
             let former = try Child(["python3", "-c", setter, mount + "/file"], identity: user)
             try former.expect("ready")

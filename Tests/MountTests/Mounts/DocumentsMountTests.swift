@@ -119,7 +119,7 @@ extension MountTests.ADocumentsMount {
         let (one, other) = try mountOverlapping()
         func requests(of directory: String) throws -> Int {
             func now() throws -> Int {
-                let requests = try fixture.status().mounts[0].requests
+                let requests = try fixture.requests()
                 return requests["LOOKUP", default: 0] + requests["GETATTR", default: 0]
             }
             let stat = ["sh", "-c", "cd \"$1\" && stat -c %s f*", "sh", directory]
