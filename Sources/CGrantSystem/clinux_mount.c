@@ -175,7 +175,7 @@ int clinux_remount(int fd, bool read_only, bool set_id, bool devices, bool no_ex
     return (int)RETRY(syscall(SYS_mount, "none", link, NULL, flags, NULL));
 }
 
-int clinux_fuse_generation(const char *path, uint32_t *generation) {
+int clinux_fuse_node(const char *path, uint64_t *node, uint32_t *generation) {
     // AT_HANDLE_FID of Linux 6.5: a handle that is compared and never opened. Older kernels had
     // such handles without it.
     struct { struct file_handle handle; uint32_t words[32]; } space;
@@ -191,6 +191,7 @@ int clinux_fuse_generation(const char *path, uint32_t *generation) {
     // generation.
     if (space.handle.handle_type != 0x81 || space.handle.handle_bytes != sizeof words) return -EOPNOTSUPP;
     memcpy(words, space.handle.f_handle, sizeof words);
+    *node = (uint64_t)words[0] << 32 | words[1];
     *generation = words[2];
     return 0;
 }

@@ -244,6 +244,23 @@ bool clinux_threads_share(pid_t one, pid_t other, int what) {
 #define PIDFD_SEND_SIGNAL_CALL 424
 #define PIDFD_OPEN_CALL 434
 
+#ifdef __x86_64__
+enum { OTHER_READDIR = 89, OTHER_GETDENTS = 141, OTHER_GETDENTS64 = 220 };
+#else
+enum { OTHER_READDIR = 89, OTHER_GETDENTS = 141, OTHER_GETDENTS64 = 217 };
+#endif
+
+bool clinux_is_listing(long number, unsigned long size) {
+    if (number == SYS_getdents64) return true;
+#ifdef SYS_getdents
+    if (number == SYS_getdents) return true;
+#endif
+    if (number == OTHER_READDIR) return true;
+    // semtimedop(2) has this number too, and there the size is its few operations.
+    enum { SMALLEST_ENTRY = 24 };
+    return (number == OTHER_GETDENTS || number == OTHER_GETDENTS64) && size >= SMALLEST_ENTRY;
+}
+
 int clinux_process_open(pid_t pid) {
     long fd = syscall(PIDFD_OPEN_CALL, pid, 0);
     return fd == -1 ? -errno : (int)fd;

@@ -80,10 +80,13 @@ public struct GrantOutcome: Sendable, Equatable {
     public var unforgotten: [[UInt8]]
     /// Processes that have yet to process an earlier reply, and get no processor.
     public var processes: [Int32]
+    /// Node ids of directories whose invalidation waits for a kernel lock of a program.
+    public var blockedDirectories: [UInt64]
 
     public init(
         grant: GrantID, confirmed: Bool, milliseconds: Double = 0, drained: UInt64 = 0, flushedBytes: UInt64 = 0,
-        invalidatedInodes: UInt64 = 0, pending: UInt64 = 0, unforgotten: [[UInt8]] = [], processes: [Int32] = []
+        invalidatedInodes: UInt64 = 0, pending: UInt64 = 0, unforgotten: [[UInt8]] = [], processes: [Int32] = [],
+        blockedDirectories: [UInt64] = []
     ) {
         self.grant = grant
         self.confirmed = confirmed
@@ -94,6 +97,7 @@ public struct GrantOutcome: Sendable, Equatable {
         self.pending = pending
         self.unforgotten = unforgotten
         self.processes = processes
+        self.blockedDirectories = blockedDirectories
     }
 }
 

@@ -4,17 +4,24 @@ extension ControlReply: WireMessage {
     package static let cases: [WireCase<ControlReply>] = [
         // Earlier commands know no other kind of outcome, and nearly always need none.
         WireCase(1, applied) {
-            if case .applied(let outcomes) = $0, outcomes.allSatisfy({ $0.unforgotten.isEmpty && $0.processes.isEmpty }) {
+            if case .applied(let outcomes) = $0, !outcomes.contains(where: \.isHeld), outcomes.allSatisfy(\.unforgotten.isEmpty) {
                 outcomes
             } else {
                 nil
             }
         },
         WireCase(8, { (outcomes: [WholeOutcome]) in .applied(outcomes.map(\.outcome)) }) {
-            if case .applied(let outcomes) = $0, outcomes.allSatisfy(\.processes.isEmpty) { outcomes.map(WholeOutcome.init) } else { nil }
+            if case .applied(let outcomes) = $0, !outcomes.contains(where: \.isHeld) { outcomes.map(WholeOutcome.init) } else { nil }
         },
         WireCase(10, { (outcomes: [HeldOutcome]) in .applied(outcomes.map(\.outcome)) }) {
-            if case .applied(let outcomes) = $0 { outcomes.map(HeldOutcome.init) } else { nil }
+            if case .applied(let outcomes) = $0, outcomes.allSatisfy(\.blockedDirectories.isEmpty) {
+                outcomes.map(HeldOutcome.init)
+            } else {
+                nil
+            }
+        },
+        WireCase(11, { (outcomes: [BlockedOutcome]) in .applied(outcomes.map(\.outcome)) }) {
+            if case .applied(let outcomes) = $0 { outcomes.map(BlockedOutcome.init) } else { nil }
         },
         // The means were added later. Without any, the form is that of earlier daemons.
         WireCase(2, status) {
@@ -32,7 +39,11 @@ extension ControlReply: WireMessage {
     ]
 }
 
-/// Without `unforgotten` and `processes`.
+extension GrantOutcome {
+    fileprivate var isHeld: Bool { !processes.isEmpty || !blockedDirectories.isEmpty }
+}
+
+/// Without `unforgotten`, `processes` and `blockedDirectories`.
 extension GrantOutcome: WireRecord {
     package static let fields = WireFields({
         GrantOutcome(
@@ -58,6 +69,16 @@ private struct HeldOutcome: WireRecord {
         outcome.processes = processes
         return HeldOutcome(outcome: outcome)
     }) { (WholeOutcome(outcome: $0.outcome), $0.outcome.processes) }
+}
+
+private struct BlockedOutcome: WireRecord {
+    var outcome: GrantOutcome
+
+    static let fields = WireFields({ (held: HeldOutcome, directories: [UInt64]) in
+        var outcome = held.outcome
+        outcome.blockedDirectories = directories
+        return BlockedOutcome(outcome: outcome)
+    }) { (HeldOutcome(outcome: $0.outcome), $0.outcome.blockedDirectories) }
 }
 
 extension GrantPlace: WireRecord {

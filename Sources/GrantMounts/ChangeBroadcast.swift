@@ -11,7 +11,7 @@ package struct ChangeBroadcast: Sendable {
     /// it.
     let withdraws: Bool
     /// Whether to kill processes that hold something of a mount whose daemon has died, and then count
-    /// the mount as confirmed. Also kills those without a processor that keep a live mount waiting.
+    /// the mount as confirmed. Also kills those that keep a live mount waiting.
     let endsHolders: Bool
     /// Makes the request for each mount. Time is in milliseconds.
     package var request: @Sendable (_ grants: [GrantID], _ time: UInt32) -> ControlRequest = { .apply(grants: $0, timeoutMilliseconds: $1) }
@@ -21,7 +21,8 @@ package struct ChangeBroadcast: Sendable {
     }
 
     private enum Answer: Sendable {
-        case outcomes([GrantOutcome], milliseconds: Double, ended: [Holder] = [])
+        /// `blocking`: the processes that keep the mount from confirming. `ended`: those that were killed.
+        case outcomes([GrantOutcome], milliseconds: Double, blocking: BlockingProcesses, ended: [Holder])
         case none(reason: String, milliseconds: Double)
         /// The daemon has ended, and no process holds anything of its mount.
         case dead
@@ -111,23 +112,31 @@ package struct ChangeBroadcast: Sendable {
         return (answers.count { $0 ?? true } - held, answers.count)
     }
 
+    /// How often processes are killed and the daemon is asked again. It names a limited number of what they block.
+    private static let killings = 2
+
     private func ask(_ record: MountRecord, _ grants: [GrantID], _ seconds: Double) -> Answer {
         let start = Clock.monotonic
         let elapsed = { Double(Clock.monotonic - start) / 1e6 }
         // Half of the time is left for the killing of processes.
         let patience = endsHolders ? seconds / 2 : seconds
-        let wanted = request(grants, UInt32(min(max(patience * 1000, 1), 4e9)))
         // A daemon that cannot finish in time reports its progress, which may take a moment longer.
-        switch Daemons.ask(record, wanted, of: store, deadline: Clock.deadline(seconds: seconds + 0.25)) {
-        case .success(.applied(let outcomes)):
-            let ended =
-                endsHolders
-                ? StarvedProcesses.kill(outcomes.flatMap(\.processes), of: record, until: Clock.deadline(seconds: patience)) : []
-            guard !ended.isEmpty,
-                case .success(.applied(let after)) = Daemons.ask(
-                    record, wanted, of: store, deadline: Clock.deadline(seconds: patience + 0.25))
-            else { return .outcomes(outcomes, milliseconds: elapsed(), ended: ended) }
-            return .outcomes(after, milliseconds: elapsed(), ended: ended)
+        let asked = { (seconds: Double) in
+            let wanted = request(grants, UInt32(min(max(seconds * 1000, 1), 4e9)))
+            return Daemons.ask(record, wanted, of: store, deadline: Clock.deadline(seconds: seconds + 0.25))
+        }
+        switch asked(patience) {
+        case .success(.applied(var outcomes)):
+            var ended: [Holder] = []
+            for _ in 0..<(endsHolders ? Self.killings : 0) where !outcomes.allSatisfy(\.confirmed) {
+                let blocking = BlockingProcesses(outcomes, of: record, until: Clock.deadline(seconds: patience))
+                let killed = blocking.kill(until: Clock.deadline(seconds: patience))
+                ended += killed
+                guard !killed.isEmpty, case .success(.applied(let after)) = asked(patience / Double(Self.killings)) else { break }
+                outcomes = after
+            }
+            let blocking = BlockingProcesses(outcomes, of: record, until: Clock.deadline(seconds: 1))
+            return .outcomes(outcomes, milliseconds: elapsed(), blocking: blocking, ended: ended)
         case .success(.failed(let reason)): return .none(reason: reason, milliseconds: elapsed())
         case .success(.done), .success(.status), .success(.located), .success(.metrics), .success(.progress), .success(.waits):
             return .none(reason: "its daemon answered something else", milliseconds: elapsed())
@@ -148,7 +157,7 @@ package struct ChangeBroadcast: Sendable {
         case .none(let reason, let milliseconds):
             return MountConfirmation(
                 mountpoint: record.mountpoint, pid: record.pid, confirmed: false, milliseconds: milliseconds, reason: reason)
-        case .outcomes(let outcomes, let milliseconds, let ended):
+        case .outcomes(let outcomes, let milliseconds, let blocking, let ended):
             guard let outcome = outcomes.first(where: { $0.grant == grant.id }) else {
                 return MountConfirmation(
                     mountpoint: record.mountpoint, pid: record.pid, confirmed: false, milliseconds: milliseconds,
@@ -157,23 +166,30 @@ package struct ChangeBroadcast: Sendable {
             return MountConfirmation(
                 mountpoint: record.mountpoint, pid: record.pid, confirmed: outcome.confirmed, milliseconds: outcome.milliseconds,
                 drained: outcome.drained, flushedBytes: outcome.flushedBytes, invalidatedInodes: outcome.invalidatedInodes,
-                pending: outcome.pending, unforgotten: outcome.unforgotten, processes: outcome.processes,
-                reason: outcome.confirmed ? nil : Self.reason(outcome), ended: ended)
+                pending: outcome.pending, unforgotten: outcome.unforgotten, processes: blocking.of(outcome),
+                reason: outcome.confirmed ? nil : Self.reason(outcome, blocking), ended: ended)
         }
     }
 
-    private static func reason(_ outcome: GrantOutcome) -> String {
-        if let pid = outcome.processes.first {
-            let name = VisibleText.of(ProcessName.of(pid))
-            let more = outcome.processes.count > 1 ? ", and \(outcome.processes.count - 1) more," : ""
-            return "everything is refused, but process \(pid) (\(name))\(more) gets no processor to process an earlier answer"
+    private static func reason(_ outcome: GrantOutcome, _ blocking: BlockingProcesses) -> String {
+        if let starved = text(of: outcome.processes) {
+            return "everything is refused, but \(starved) gets no processor to process an earlier answer"
         }
         guard let first = outcome.unforgotten.first else {
             return outcome.pending > 0 ? "everything is refused, but a change is still being carried out" : "it did not finish in time"
         }
         let more = outcome.unforgotten.count > 1 ? " and \(outcome.unforgotten.count - 1) more" : ""
         let name = String(decoding: first, as: UTF8.self)
-        return "everything is refused but what the kernel keeps of “\(name)”\(more): a program holds one of the kernel's locks there"
+        let kept = "everything is refused but what the kernel keeps of “\(name)”\(more): "
+        if let listing = text(of: blocking.of(outcome)) { return kept + "\(listing) copies a listing to memory that does not arrive" }
+        return kept + "a program holds one of the kernel's locks there"
+    }
+
+    /// The first process and how many more there are, or nil if there is none.
+    private static func text(of processes: [Int32]) -> String? {
+        guard let pid = processes.first else { return nil }
+        let more = processes.count > 1 ? ", and \(processes.count - 1) more," : ""
+        return "process \(pid) (\(VisibleText.of(ProcessName.of(pid))))\(more)"
     }
 
     /// Removes the records of mounts whose daemon has ended and of which nothing is left. For the others, finds who holds something of

@@ -13,7 +13,7 @@ public struct MountConfirmation: Sendable {
     public var pending: UInt64 = 0
     /// Names below the granted directory that the kernel still caches, because a program holds one of the kernel's locks.
     public var unforgotten: [[UInt8]] = []
-    /// Processes that hold one of those locks because they get no processor.
+    /// Processes that hold one of those locks: they get no processor, or list a directory to memory that does not arrive.
     public var processes: [Int32] = []
     /// Why it is not confirmed.
     public var reason: String?

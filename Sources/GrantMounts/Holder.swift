@@ -186,7 +186,7 @@ private struct ProcessScan {
     }
 
     private func mark(of path: String, _ mount: UInt64?) -> Holder.Mark {
-        Holder.Mark(mount: mount, generation: FUSEConnection.generation(of: path))
+        Holder.Mark(mount: mount, generation: FUSEConnection.node(of: path)?.generation)
     }
 
     private mutating func add(_ device: DeviceNumber, _ kind: Holder.Kind, _ path: [UInt8]?, _ mark: Holder.Mark) {

@@ -105,12 +105,12 @@ public struct FUSEConnection: Hashable, Sendable {
         if write(control, &word, 1) < 0 { throw Errno(errno) }
     }
 
-    /// The generation of the file behind `path` in a FUSE filesystem, links followed.
+    /// The id and generation that a daemon gave the file behind `path`, links followed.
     ///
-    /// The root has 0. Never blocks. Returns nil if the kernel does not tell it.
-    public static func generation(of path: String) -> UInt32? {
-        var generation: UInt32 = 0
-        return clinux_fuse_generation(path, &generation) == 0 ? generation : nil
+    /// The generation of the root is 0. Never blocks. Returns nil if the kernel does not tell them.
+    public static func node(of path: String) -> (id: UInt64, generation: UInt32)? {
+        var (id, generation): (UInt64, UInt32) = (0, 0)
+        return clinux_fuse_node(path, &id, &generation) == 0 ? (id, generation) : nil
     }
 
     private enum LookupResult {

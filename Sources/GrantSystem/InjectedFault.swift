@@ -1,4 +1,5 @@
 import CGrantSystem
+import Glibc
 
 /// A fault, or a property of an older kernel, that a test simulates.
 ///
@@ -37,6 +38,10 @@ public struct InjectedFault: Sendable {
     public static let patience = InjectedFault(fault: CLINUX_FAULT_PATIENCE)
     /// The number of nodes from which on the kernel evicts unused ones.
     public static let prunedFrom = InjectedFault(fault: CLINUX_FAULT_PRUNED_FROM)
+    /// Seconds within which a person cannot have read a question.
+    public static let readingSeconds = InjectedFault(fault: CLINUX_FAULT_READING_SECONDS)
+    /// A directory in which a test arms points at which the program stops.
+    private static let stops = InjectedFault(fault: CLINUX_FAULT_STOPS)
     /// A daemon that takes a mount over dies or sleeps at a stage.
     public static let takingOver = InjectedFault(fault: CLINUX_FAULT_TAKING_OVER)
     /// statfs(2) of a file traps, with or without a lock held.
@@ -46,4 +51,14 @@ public struct InjectedFault: Sendable {
     public var setting: String? { clinux_injected(fault).map { String(cString: $0) } }
     public var isPresent: Bool { clinux_injected(fault) != nil }
     public var number: UInt32? { setting.flatMap { UInt32($0, radix: 10) } }
+
+    /// Stops at a point that a test has armed by a file `POINT.armed`, once.
+    ///
+    /// The file is renamed to `POINT.reached`, and the program goes on when the test removes it.
+    public static func stop(at point: String) {
+        guard let directory = stops.setting else { return }
+        let reached = "\(directory)/\(point).reached"
+        guard rename("\(directory)/\(point).armed", reached) == 0 else { return }
+        while access(reached, F_OK) == 0 { usleep(1_000) }
+    }
 }

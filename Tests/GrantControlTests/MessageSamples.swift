@@ -72,11 +72,13 @@ extension ControlReply: Sampled {
         partial.unforgotten = [[0x61, 0xFF], [], [0x62]]
         var held = partial
         held.processes = [1, .max]
+        var blocked = partial
+        blocked.blockedDirectories = [2, .max]
         let refused = GrantOutcome(grant: one, confirmed: false)
         let (known, unknown, states) = (try grant(.inotify), try grant(nil), try GrantState.allCases.map { try grant(nil, $0) })
         return [
             .applied([outcome, refused]), .applied([]), .applied([partial, refused]), .applied([refused, partial]),
-            .applied([held, refused]),
+            .applied([held, refused]), .applied([blocked, refused]), .applied([held, blocked]),
             .status(try status([])), .status(try status(states)), .status(try status([known, unknown])),
             .status(try status([unknown] + HostChangeMeans.allCases.map { try grant($0) })), .metrics(try metrics()),
             .located([GrantPlace(grant: one, path: [0x2F, 0xFF]), GrantPlace(grant: other, path: [])]), .located([]),

@@ -51,8 +51,8 @@ struct ProbedMount {
     var held: String { mountpoint + "/held" }
     var other: String { mountpoint + "/other" }
 
-    /// `options`: of the mount, besides those of the situation.
-    init(_ situation: Situation, options: String = "", switches: [String: String] = [:]) throws {
+    /// `options`: of the mount, besides those of the situation. `stops`: whether tests stop the daemon (`StopPoints`).
+    init(_ situation: Situation, options: String = "", switches: [String: String] = [:], stops: Bool = false) throws {
         self.situation = situation
         fixture = try MountFixture(owner: situation.owner)
         source = try fixture.source("held")
@@ -62,6 +62,7 @@ struct ProbedMount {
             try fixture.grantfs("grant", directory).orThrow()
         }
         fixture.switches = situation.switches.merging(switches) { $1 }
+        if stops { _ = try StopPoints(fixture) }
         mountpoint = try fixture.mount(options: situation.options + options)
         fixture.switches = [:]
     }

@@ -16,6 +16,9 @@ public final class Attack {
     public func line(within seconds: Double = 60) -> String? { child.line(within: seconds) }
     public func send(_ line: String) { child.send(line) }
 
+    /// Waits for its end, and returns its exit status or, negative, the signal.
+    public func wait() -> Int32? { child.wait() }
+
     /// Kills the attack at once. Everything that it holds is released.
     public func end() { child.kill() }
 }

@@ -24,6 +24,8 @@ public struct ConfirmationDocument: Decodable, Sendable {
     public let pending: Int
     public let reason: String?
     public let unforgotten: [String]?
+    public let processes: [Int32]?
+    public let ended: [StatusDocument.Holder]?
 }
 
 public struct RevocationDocument: Decodable, Sendable {

@@ -64,11 +64,11 @@ int clinux_unmount_in(int parent, const char *name);
 int clinux_remount(int fd, bool read_only, bool set_id, bool devices, bool no_execute, bool no_access_time,
                    bool no_directory_access_time);
 
-// The generation that a FUSE daemon gave the node of `path`, links followed. 0 for the root.
+// The id and the generation that a FUSE daemon gave the node of `path`, links followed.
 //
-// It is in the file handle that the kernel builds without a request to the daemon
-// (name_to_handle_at(2)). Returns -EOPNOTSUPP for files without such a handle.
-int clinux_fuse_generation(const char *path, uint32_t *generation);
+// The generation of the root is 0. Both are in the file handle that the kernel builds without a
+// request to the daemon (name_to_handle_at(2)). Returns -EOPNOTSUPP for files without such a handle.
+int clinux_fuse_node(const char *path, uint64_t *node, uint32_t *generation);
 
 // The entry of the connection `minor` below /sys/fs/fuse/connections.
 //

@@ -73,6 +73,13 @@ int clinux_wait_for_child(pid_t pid);
 // The directories are the working and the root directory. False if the kernel does not tell.
 enum { clinux_SHARED_FILES, clinux_SHARED_MEMORY, clinux_SHARED_DIRECTORIES };
 bool clinux_threads_share(pid_t one, pid_t other, int what);
+// Whether a system call lists the directory of the descriptor in its first argument, by its number
+// and third argument in /proc/PID/syscall.
+//
+// Numbers of 32-bit programs are included. There another call of a 64-bit program may have the same
+// number.
+bool clinux_is_listing(long number, unsigned long size);
+
 // pidfd_open(2), pidfd_send_signal(2): a handle on a process, immune to reuse of its number.
 //
 // Readable by poll(2) once the process has ended.

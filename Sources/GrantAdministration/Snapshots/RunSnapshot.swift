@@ -105,6 +105,7 @@ public final class RunSnapshot {
             let above = try open(directory.path) { () throws(Errno) in
                 try FileDescriptor.openWithoutLinks(CanonicalPath.parent(of: directory.path))
             }
+            InjectedFault.stop(at: "copying")
             try copy.copy(CanonicalPath.lastName(of: directory.path), in: above, into: target)
             // A user that may exchange the directory must not be able to copy one directory and
             // restore it to another.

@@ -42,7 +42,7 @@ extension MountedView {
                 running.withLock { $0 -= 1 }
                 while !outcome.isConfirmed, Clock.monotonic < deadline {
                     usleep(10_000)
-                    outcome = files.complete(scope, .all) ?? outcome
+                    outcome = files.complete(scope, .all)
                 }
                 pending.end(outcome)
             }

@@ -14,14 +14,14 @@ extension MountedView {
         let partial = Lock<WithdrawalOutcome?>(nil)
         /// It is nil when the withdrawal has ended.
         let scope: Lock<Scope?>
-        /// Returns the final outcome, or nil until the kernel has dropped everything.
-        private let completion = Lock<(@Sendable () -> WithdrawalOutcome?)?>(nil)
+        /// Returns the final outcome, or a partial one until the kernel has dropped everything.
+        private let completion = Lock<(@Sendable () -> WithdrawalOutcome)?>(nil)
 
         init(of scope: Scope) { self.scope = Lock(scope) }
 
         /// Sets a partial outcome: the kernel has dropped everything except the files that a
         /// program holds, perhaps for as long as that lives.
-        func note(_ result: WithdrawalOutcome, completion: @escaping @Sendable () -> WithdrawalOutcome?) {
+        func note(_ result: WithdrawalOutcome, completion: @escaping @Sendable () -> WithdrawalOutcome) {
             partial.withLock { $0 = result }
             self.completion.withLock { $0 = completion }
         }
@@ -33,7 +33,8 @@ extension MountedView {
         func check() {
             guard let completion = completion.withLock({ $0 }), !isChecking.exchange(true, ordering: .acquiringAndReleasing) else { return }
             _ = BackgroundTask(mayHang: true) { [self] in
-                if let result = completion() { end(result) }
+                let result = completion()
+                if result.isConfirmed { end(result) } else { partial.withLock { $0 = result } }
                 isChecking.store(false, ordering: .releasing)
             }
         }
@@ -63,7 +64,8 @@ extension MountedView {
                 if outcome.isConfirmed { return pending.end(outcome) }
                 let isSaid = Lock(false)
                 pending.note(outcome) { [self] in
-                    guard let outcome = files.complete(scope, withdrawal) else { return nil }
+                    let outcome = files.complete(scope, withdrawal)
+                    if !outcome.isConfirmed { return outcome }
                     // Several threads may check: those that wait, and the mount's own once a second.
                     let isFirst = isSaid.withLock { isSaid in
                         defer { isSaid = true }
@@ -110,6 +112,7 @@ extension MountedView {
                     last.pending = last.pending &+ earlier.pending
                     for name in earlier.unforgotten where !last.unforgotten.contains(name) { last.unforgotten.append(name) }
                     for process in earlier.processes where !last.processes.contains(process) { last.processes.append(process) }
+                    last.blockedDirectories += earlier.blockedDirectories
                 }
                 return last
             })
@@ -149,6 +152,6 @@ extension GrantOutcome {
         self.init(
             grant: grant, confirmed: outcome.isConfirmed, milliseconds: outcome.milliseconds, drained: outcome.drained,
             flushedBytes: outcome.flushedBytes, invalidatedInodes: outcome.invalidatedInodes, pending: outcome.pending,
-            unforgotten: outcome.unforgotten, processes: outcome.processes)
+            unforgotten: outcome.unforgotten, processes: outcome.processes, blockedDirectories: outcome.blockedDirectories)
     }
 }

@@ -34,9 +34,11 @@ extension ViewFS {
             // In this order: pages that are read after the invalidation have all bytes of that
             // size.
             let size = tree.withLive(id, in: nodes, { hostSize(of: id, $0) }) ?? nil
+            InjectedFault.stop(at: "sized")
             return notifier.invalidateData(NodeID(id)) == 0 ? size : nil
         }
         lengthenings.lengthen(id, to: size) { _ = notifier.lengthen(NodeID(id), to: $0) }
+        InjectedFault.stop(at: "lengthened")
     }
 
     /// The size of a regular file behind the mount.

@@ -85,6 +85,8 @@ final class DataInvalidator: Sendable {
     var finished: UInt64 { calls.finished }
     /// The nodes of which something may still be cached.
     var unfinished: Set<UInt64> { Set(calls.unfinished.map(\.node)) }
+    /// The directories among them, those first whose invalidation waits.
+    var unfinishedDirectories: [UInt64] { calls.unfinished.map(\.node).filter { view.isDirectory($0) } }
 }
 
 extension ViewFS {

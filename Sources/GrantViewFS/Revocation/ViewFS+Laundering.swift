@@ -16,6 +16,8 @@ extension ViewFS {
     static let abandoningNanoseconds: Int64 = 500_000_000
     /// How many nodes that could not be invalidated are named.
     static let namedAtMost = 8
+    /// How many blocked directories an outcome has. Commands look for the processes that hold them.
+    static let blockedAtMost = 256
 
     /// Invalidates data that may be dirty, which makes the kernel write it back and wait.
     ///

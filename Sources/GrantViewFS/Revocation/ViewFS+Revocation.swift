@@ -65,16 +65,21 @@ extension ViewFS {
         }
     }
 
-    /// The final outcome of `finish`, once the kernel has invalidated the rest. nil until then.
+    /// The final outcome of `finish`, once the kernel has invalidated the rest.
+    ///
+    /// Until then it is not confirmed, and has the directories that are blocked by now.
     ///
     /// Locking: the scope's `closing` lock.
-    public func complete(_ scope: Scope, _ withdrawal: Withdrawal) -> WithdrawalOutcome? {
+    public func complete(_ scope: Scope, _ withdrawal: Withdrawal) -> WithdrawalOutcome {
         scope.closing.withLock { closing in
             guard let rest = closing.rest else { return closing.outcome ?? .done }
-            guard rest.work.poll() else { return nil }
             var outcome = rest.outcome
+            guard rest.work.poll() else {
+                outcome.blockedDirectories = blockedDirectories(of: rest.work)
+                return outcome
+            }
             outcome.isConfirmed = true
-            (outcome.unforgotten, outcome.processes) = ([], [])
+            (outcome.unforgotten, outcome.processes, outcome.blockedDirectories) = ([], [], [])
             let inside = coordinator.occupants(of: scope.id).filter { rest.withdrawal == .all || $0.entry.isChange }
             outcome.pending = UInt64(truncatingIfNeeded: inside.count)
             closing.rest = nil
@@ -169,8 +174,10 @@ extension ViewFS {
         follow(invalidator, scope)
         let rest = WithdrawalRest(invalidator: invalidator, late: late, changes: changes)
         let isDone = waitFor(rest, scope, patience: patience)
-        let unforgotten = isDone ? [] : rest.nodes(in: tree)
-        outcome.unforgotten = unforgotten.prefix(Self.namedAtMost).map { placeName($0, in: scope) }
+        if !isDone {
+            outcome.unforgotten = rest.nodes(in: tree).prefix(Self.namedAtMost).map { placeName($0, in: scope) }
+            outcome.blockedDirectories = blockedDirectories(of: rest)
+        }
         if withdrawal == .all {
             // With write-back the kernel trusts its own sizes, and by them answers requests for
             // data at the end of a file.
@@ -185,7 +192,10 @@ extension ViewFS {
         outcome.drained = UInt64(clamping: visited - stuck.count)
         outcome.flushedBytes = gate.pointee.flushedBytes.load(ordering: .relaxed) &- flushedBefore
         outcome.isConfirmed = isDone
-        if !isDone { outcome.processes = starvedProcesses(of: scope) }
+        if !isDone {
+            InjectedFault.stop(at: "naming")
+            outcome.processes = starvedProcesses(of: scope)
+        }
         outcome.milliseconds = Double(Clock.monotonic - began) / 1e6
         if withdrawal == .all {
             beginRelease(of: scope)
@@ -194,6 +204,10 @@ extension ViewFS {
             wait(upTo: Self.unlockingMicroseconds) { scope.releaseState.load(ordering: .acquiring) != .underWay }
         }
         return (outcome, rest)
+    }
+
+    private func blockedDirectories(of rest: WithdrawalRest) -> [UInt64] {
+        Array(rest.invalidator.unfinishedDirectories.prefix(Self.blockedAtMost))
     }
 
     /// Waits for late replies and for running changes. Returns whether none is left.

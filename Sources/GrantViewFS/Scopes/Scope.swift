@@ -125,6 +125,10 @@ public struct WithdrawalOutcome: Sendable {
     public var unforgotten: [[UInt8]] = []
     /// A few processes that get no processor and have yet to process an earlier reply.
     public var processes: [Int32] = []
+    /// Node ids of directories whose invalidation waits for a kernel lock of a program.
+    ///
+    /// A limited number of them.
+    public var blockedDirectories: [UInt64] = []
 
     public init() {}
 

@@ -13,7 +13,7 @@ enum Confirmation {
                     ?? (mount.isDead
                         ? "grantfs revoke --kill ends them; then revoke again"
                         : !mount.processes.isEmpty
-                            ? "it is confirmed as soon as that process runs or ends; grantfs revoke --kill ends it"
+                            ? "it is confirmed as soon as that process goes on or ends; grantfs revoke --kill ends it"
                             : !mount.unforgotten.isEmpty
                                 ? "it is confirmed as soon as that program goes on or ends; grantfs status names who holds something"
                                 : "it applies it as soon as it runs again; grantfs status shows its state")

@@ -19,7 +19,9 @@ enum RevokeCommand {
             OptionDeclaration("dry-run", help: "say what would be withdrawn, and withdraw nothing"),
             OptionDeclaration("yes", short: "y", help: "do not ask, when --path or --all on a terminal finds several"),
             OptionDeclaration(
-                "kill", help: "kill the processes that keep a mount from confirming: its daemon has died, or they get no processor"),
+                "kill",
+                help: "kill the processes that keep a mount from confirming: its daemon has died, they get no processor, or they keep a "
+                    + "directory locked by a listing that does not end"),
             SystemClient.option, FleetOptions.fleet, CommonOptions.timeout, CommonOptions.json,
         ],
         notes: [
@@ -60,7 +62,7 @@ enum RevokeCommand {
         var isNamed: Set<Int32> = []
         for mount in changes.flatMap(\.mounts) {
             for holder in mount.ended where isNamed.insert(holder.pid).inserted {
-                let what = mount.isDead ? "held something of a mount whose daemon has died" : "got no processor to process an answer"
+                let what = mount.isDead ? "held something of a mount whose daemon has died" : "kept a mount from confirming"
                 Terminal.note("killed \(holder.pid) (\(Terminal.visible(holder.command))), which \(what)")
             }
         }

@@ -31,7 +31,8 @@ struct MCPAsking {
     /// When a question was withdrawn last, by `Clock.monotonic`. For so long afterwards an answer to the next one counts only when that can
     /// have been read, or a program could exchange the question while the person answers: nanoseconds.
     private static let withdrawn = Lock<Int64>(.min / 2)
-    private static let (memory, reading): (Int64, Int64) = (60_000_000_000, 1_500_000_000)
+    private static let memory: Int64 = 60_000_000_000
+    private static let reading = InjectedFault.readingSeconds.number.map { Int64($0) * 1_000_000_000 } ?? 1_500_000_000
 
     let means: Means
     /// The client's name of itself, or empty if it gave none.

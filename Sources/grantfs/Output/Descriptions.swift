@@ -72,7 +72,7 @@ extension JSON {
         ("unseen", .array(processes.map { .object([("pid", .integer(Int64($0.pid)))] + members("command", $0.command)) }))
     }
 
-    /// `holders`, `ended` and `unseen` exist for a mount whose daemon has died.
+    /// `holders` and `unseen` exist for a mount whose daemon has died, `ended` also if processes of a live one were killed.
     private static func mount(_ mount: MountConfirmation) -> [(String, JSON)] {
         members("mountpoint", mount.mountpoint) + [
             ("pid", .integer(Int64(mount.pid))), ("confirmed", .bool(mount.confirmed)), ("milliseconds", .number(mount.milliseconds)),
@@ -82,11 +82,7 @@ extension JSON {
             ("unforgotten", .array(mount.unforgotten.map { .string(String(decoding: $0, as: UTF8.self)) })),
             ("processes", .array(mount.processes.map { .integer(Int64($0)) })),
         ]
-            + (mount.isDead
-                ? [
-                    ("holders", .array(mount.holders.map { .object(holder($0)) })),
-                    ("ended", .array(mount.ended.map { .object(holder($0)) })),
-                    unseen(mount.unseen),
-                ] : [])
+            + (mount.isDead ? [("holders", .array(mount.holders.map { .object(holder($0)) })), unseen(mount.unseen)] : [])
+            + (mount.isDead || !mount.ended.isEmpty ? [("ended", .array(mount.ended.map { .object(holder($0)) }))] : [])
     }
 }

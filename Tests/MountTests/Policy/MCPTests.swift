@@ -208,12 +208,7 @@ extension MountTests {
             "A program gets the access that the user chooses on the terminal",
             .enabled(if: Command.exists("script"), "there is no script(1)"))
         func terminal() throws {
-            let (input, output) = (fixture.base + "/in", fixture.base + "/out")
-            mkfifo(input, 0o600)
-            mkfifo(output, 0o600)
-            let command = "exec '\(Programs.grantfs)' mcp <'\(input)' >'\(output)'"
-            let terminal = try Child(["script", "-qec", command, "/dev/null"], environment: fixture.environment)
-            let server = try Child(["sh", "-c", "exec 3>'\(input)'; cat '\(output)' 3>&- & cat >&3; exec 3>&-; wait"])
+            let (terminal, server) = try onTerminal(Programs.grantfs)
             let question = { (message: String, answer: String) throws -> Answer in
                 server.send(message)
                 var seen = ""
@@ -237,9 +232,38 @@ extension MountTests {
             // No user answers, and the program ends.
             server.send(request(other, id: 22))
             while let line = terminal.line(), !line.contains("asks for a directory") {}
-            // Typed for the question that was withdrawn.
+            server.closeInput()
+            #expect(terminal.wait(within: 60) == 0)
+            try expectNothingLeft()
+        }
+
+        /// The program on a terminal, and its client.
+        private func onTerminal(_ program: String) throws -> (terminal: Child, server: Child) {
+            let (input, output) = (fixture.base + "/in", fixture.base + "/out")
+            mkfifo(input, 0o600)
+            mkfifo(output, 0o600)
+            let command = "exec '\(program)' mcp <'\(input)' >'\(output)'"
+            let terminal = try Child(["script", "-qec", command, "/dev/null"], environment: fixture.environment)
+            let server = try Child(["sh", "-c", "exec 3>'\(input)'; cat '\(output)' 3>&- & cat >&3; exec 3>&-; wait"])
+            return (terminal, server)
+        }
+
+        @Test(
+            "An answer to a withdrawn question does not answer the next question",
+            .enabled(if: Command.exists("script"), "there is no script(1)"))
+        func exchangedQuestion() throws {
+            fixture.switches["GRANTFS_TEST_READING_SECONDS"] = "3600"
+            let (terminal, server) = try onTerminal(Programs.grantfsWithFaults)
+            server.send(request(source, id: 1))
+            while let line = terminal.line(), !line.contains("asks for a directory") {}
+            server.send(#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#)
+            server.send(request(try fixture.source("other"), id: 2))
+            while let line = terminal.line(), !line.contains("asks for a directory") {}
             terminal.send("y")
-            #expect(try ask(server, call("list_directories", "{}", id: 23)).result?.structuredContent?.directories?.count == 1)
+            var seen = ""
+            while let line = terminal.line(within: 20), !seen.contains("this is another one") { seen += line }
+            #expect(seen.contains("this is another one"), "\(seen)")
+            #expect(try ask(server, call("list_directories", "{}", id: 3)).result?.structuredContent?.directories?.isEmpty == true)
             server.closeInput()
             #expect(terminal.wait(within: 60) == 0)
             try expectNothingLeft()

@@ -13,8 +13,8 @@ extension MountTests {
             var mountpoint: String { probed.mountpoint }
             static let directories = 6
 
-            init(cache: String) throws {
-                probed = try ProbedMount(Situation(plainCaller: true, cache: cache))
+            init(cache: String, stops: Bool = false) throws {
+                probed = try ProbedMount(Situation(plainCaller: true, cache: cache), stops: stops)
                 memory = try HangingSource("memory", in: probed.fixture, squashes: true)
                 try memory.file("pages", size: 64 * 4096)
                 chmod(memory.behind + "/pages", 0o666)

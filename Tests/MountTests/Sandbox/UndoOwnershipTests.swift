@@ -74,6 +74,25 @@ extension MountTests {
             #expect(!readable.contains("of closed"), "\(readable)")
         }
 
+        @Test("A run copies no directory that replaced the recorded one")
+        func exchangedBeforeTheCopy() throws {
+            let stops = try StopPoints(fixture)
+            mkdir(source + "/granted", 0o755)
+            try make("granted/file", "of granted")
+            mkdir(source + "/secret", 0o700)
+            try make("secret/file", "of secret")
+            stops.arm("copying")
+            let words = ["run", "--snapshot", "--grant", source + "/granted", "--", "true"]
+            let program = try Child([Programs.grantfsWithFaults] + words, environment: fixture.environment, separateErrors: true)
+            try stops.awaitStop("copying")
+            rename(source + "/granted", source + "/away")
+            rename(source + "/secret", source + "/granted")
+            stops.goOn("copying")
+            let output = try #require(program.collected(within: 60))
+            #expect(program.wait() != 0 && output.errors.contains("another directory"), "\(output.errors)")
+            #expect(try fixture.grantfs("diff", "--list", "--json").decoded(as: [Listed].self).isEmpty)
+        }
+
         @Test("An undo makes no object where other users can exchange it")
         func madeInStaging() throws {
             for name in ["file", "changed", "private"] { try make(name, mode: 0o600) }
