@@ -10,59 +10,86 @@ import GrantSystem
 /// threads are found here.
 struct BlockingProcesses: Sendable {
     /// Those without a processor.
-    let starved: [Int32]
-    /// The listings of the named directories that stay blocked, by process.
-    let listings: [Int32: Set<BlockedListing>]
+    private let starved: [Int32]
+    /// The listings that block the named directories, by process.
+    private let listings: [Int32: Set<BlockedListing>]
     private let record: MountRecord
 
     /// A listing that is in the same call after this time, in nanoseconds, is blocked.
     private static let patience: Int64 = 50_000_000
-
-    /// Those that concern one of the outcomes.
-    func of(_ outcome: GrantOutcome) -> [Int32] {
-        let listing = listings.filter { $0.value.contains { outcome.blockedDirectories.contains($0.node) } }
-        return Set(starved).intersection(outcome.processes).union(listing.keys).sorted()
-    }
-
-    private var all: [Int32] { Set(starved).union(listings.keys).sorted() }
 
     /// Finds the processes of one outcome or several.
     init(_ outcomes: [GrantOutcome], of record: MountRecord, until deadline: Int64) {
         let waiting = outcomes.filter { !$0.confirmed }
         let named = Set(waiting.flatMap(\.processes))
         self.record = record
-        // A daemon names no process of grantfs. This is the last check before a process is killed.
         starved = named.isEmpty ? [] : named.subtracting(Self.spared(record)).sorted()
-        listings = Self.blocked(Set(waiting.flatMap(\.blockedDirectories)), of: record, until: deadline)
+        listings = Self.blocking(Set(waiting.flatMap(\.blockedDirectories)), of: record, until: deadline)
     }
 
-    private static func blocked(
+    /// Those that concern one of the outcomes.
+    func of(_ outcome: GrantOutcome) -> [Int32] {
+        let directories = Set(outcome.blockedDirectories)
+        let direct = listings.filter { $0.value.contains { directories.contains($0.node) } }
+        let found = direct.isEmpty && !directories.isEmpty ? listings : direct
+        return Set(starved).intersection(outcome.processes).union(found.keys).sorted()
+    }
+
+    /// The listings that block these directories, by process.
+    ///
+    /// A rename between two directories holds the lock of one and waits for that of the other,
+    /// which may be of another grant. If one waits, all blocked listings of the mount count.
+    private static func blocking(
         _ directories: Set<UInt64>, of record: MountRecord, until deadline: Int64
     ) -> [Int32: Set<BlockedListing>] {
         if directories.isEmpty { return [:] }
-        let pids = ((try? DirectoryNames.of("/proc".utf8)) ?? []).compactMap { Int32(String(decoding: $0, as: UTF8.self)) }
-        let first = look(at: Set(pids).subtracting(spared(record)).sorted(), directories, of: record, until: deadline)
+        let all = ((try? DirectoryNames.of("/proc".utf8)) ?? []).compactMap { Int32(String(decoding: $0, as: UTF8.self)) }
+        let pids = Set(all).subtracting(spared(record)).sorted()
+        let first = look(at: pids, of: record, until: deadline)
         if first.isEmpty { return [:] }
         usleep(UInt32(clamping: patience / 1_000))
-        let second = look(at: first.keys.sorted(), directories, of: record, until: max(deadline, Clock.deadline(seconds: 1)))
-        return second.reduce(into: [:]) { blocked, one in
-            let same = one.value.intersection(first[one.key] ?? [])
-            if !same.isEmpty { blocked[one.key] = same }
+        let second = look(at: first.keys.sorted(), of: record, until: max(deadline, Clock.deadline(seconds: 1)))
+        let blocked = intersection(first, second)
+        let direct = blocked.compactMapValues { listings in
+            let direct = listings.filter { directories.contains($0.node) }
+            return direct.isEmpty ? nil : direct
+        }
+        let explained = Set(direct.values.joined().map(\.node))
+        return explained == directories || !hasQueuedRename(pids, until: deadline) ? direct : blocked
+    }
+
+    private static func intersection(
+        _ one: [Int32: Set<BlockedListing>], _ other: [Int32: Set<BlockedListing>]
+    ) -> [Int32: Set<BlockedListing>] {
+        one.compactMapValues { $0.isEmpty ? nil : $0 }.reduce(into: [:]) { result, item in
+            let both = item.value.intersection(other[item.key] ?? [])
+            if !both.isEmpty { result[item.key] = both }
         }
     }
 
-    /// The blocked listings of these directories, by process.
-    private static func look(
-        at pids: [Int32], _ directories: Set<UInt64>, of record: MountRecord, until deadline: Int64
-    ) -> [Int32: Set<BlockedListing>] {
+    /// The blocked listings of the mount, by process.
+    private static func look(at pids: [Int32], of record: MountRecord, until deadline: Int64) -> [Int32: Set<BlockedListing>] {
         guard let connection = record.connection else { return [:] }
         return ProcessInspector.inspect(pids, until: deadline) { pid, onProgress in
             Set(
                 BlockedListing.of(pid, onProgress).filter { listing in
-                    listing.device == connection.device && directories.contains(listing.node)
-                        && (connection.generation == nil || listing.generation == connection.generation)
+                    listing.device == connection.device
+                        && (listing.generation == 0 || connection.generation.map { $0 == listing.generation } ?? true)
                 })
         }.found.filter { !$0.value.isEmpty }
+    }
+
+    /// Whether a thread has the lock of one directory for a rename, and waits for that of another
+    /// (fs/namei.c, lock_rename).
+    private static func hasQueuedRename(_ pids: [Int32], until deadline: Int64) -> Bool {
+        ProcessInspector.inspect(pids, until: deadline) { pid, onProgress in
+            let tasks = "/proc/\(pid)/task"
+            return ((try? DirectoryNames.of(tasks.utf8)) ?? []).contains { thread in
+                onProgress()
+                let place = (try? File.contents(of: Array(tasks.utf8) + [0x2F] + thread + Array("/wchan".utf8))) ?? []
+                return place.starts(with: "lock_two_directories".utf8) || place.starts(with: "lock_rename".utf8)
+            }
+        }.found.values.contains(true)
     }
 
     /// This process, the daemon and its keeper.
@@ -73,10 +100,10 @@ struct BlockingProcesses: Sendable {
     /// Kills the processes that hold something of the mount, and waits for their end. Returns them.
     func kill(until deadline: Int64) -> [Holder] {
         guard let device = record.connection?.device else { return [] }
-        return all.compactMap { pid in
+        return Set(starved).union(listings.keys).sorted().compactMap { pid in
             Holder.kill(pid, of: device, until: deadline, waits: true) { _ in
                 guard let blocked = listings[pid], !starved.contains(pid) else { return true }
-                let now = Self.look(at: [pid], Set(blocked.map(\.node)), of: record, until: Clock.deadline(seconds: 1))
+                let now = Self.look(at: [pid], of: record, until: Clock.deadline(seconds: 1))
                 return !blocked.isDisjoint(with: now[pid] ?? [])
             }
         }

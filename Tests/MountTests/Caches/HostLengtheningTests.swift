@@ -28,7 +28,8 @@ extension MountTests {
 
         private static func text(_ file: Int32, _ count: Int) -> [UInt8] {
             var bytes = [UInt8](repeating: 0, count: count)
-            return Array(bytes.prefix(max(0, pread(file, &bytes, count, 0))))
+            let read = pread(file, &bytes, count, 0)
+            return Array(bytes.prefix(max(0, read)))
         }
 
         private func append() throws {

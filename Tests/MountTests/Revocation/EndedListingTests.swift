@@ -54,14 +54,14 @@ extension MountTests.AHeldKernelLock {
         let mounted = try Mounted(cache: cache)
         let (fixture, listed) = (mounted.fixture, mounted.probed.held + "/listed0")
         let script = """
-            import errno, os, sys
+            import ctypes, errno, os, sys
+            library = ctypes.CDLL(None, use_errno=True)
             directory = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECTORY)
             print("ready", flush=True)
             sys.stdin.readline()
-            try:
-                os.listdir(directory)
-            except OSError as error:
-                print(errno.errorcode[error.errno], flush=True)
+            # No other call comes before: it would be refused without the lock.
+            if library.getdents64(directory, ctypes.create_string_buffer(32768), 32768) < 0:
+                print(errno.errorcode[ctypes.get_errno()], flush=True)
             sys.stdin.readline()
             """
         let waiter = try Child(["python3", "-c", script, listed], identity: mounted.probed.situation.caller)
@@ -85,18 +85,48 @@ extension MountTests.AHeldKernelLock {
     func elsewhere() throws {
         let mounted = try Mounted(cache: "shared")
         let (fixture, probed) = (mounted.fixture, mounted.probed)
-        let directory = fixture.base + "/source/other/listed"
+        let directory = fixture.base + "/source/other/elsewhere"
         try Command.shell("mkdir \"$1\"; cd \"$1\"; touch a b; chmod a+rwX .", directory).orThrow()
         try mounted.memory.file("more", size: 64 * 4096)
         chmod(mounted.memory.behind + "/more", 0o666)
         let attack = try mounted.hold([probed.held + "/listed0"])
-        let words = [mounted.memory.directory + "/more", probed.other + "/listed"]
+        let words = [mounted.memory.directory + "/more", probed.other + "/elsewhere"]
         let stranger = try Attack("held-listing", words, as: probed.situation.caller)
         let output = try fixture.grantfs("revoke", "held", "--kill", "--timeout", "8", "--json", within: 60)
         let revoked: [RevocationDocument] = try output.decoded()
         #expect(output.status == 0 && revoked[0].mounts[0].ended?.map(\.pid) == [attack.pid], "\(output)")
         #expect(Processes.isRunning(stranger.pid))
         stranger.end()
+    }
+
+    @Test(
+        "`revoke --kill` ends the listing for which a rename from another grant waits",
+        .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"))
+    func renamed() throws {
+        let mounted = try Mounted(cache: "shared")
+        let (fixture, probed) = (mounted.fixture, mounted.probed)
+        let directory = fixture.base + "/source/other/elsewhere"
+        try Command.shell("mkdir \"$1\"; cd \"$1\"; touch a b; chmod a+rwX .", directory).orThrow()
+        let target = probed.held + "/listed0"
+        let open = try Child(["sh", "-c", "exec 3<\"$1\"; echo ready; read -r line", "sh", target], identity: probed.situation.caller)
+        try open.expect("ready")
+        let attack = try mounted.hold([probed.other + "/elsewhere"])
+        // The kernel locks the new directory, and waits for the old one.
+        let script = "import os, sys; os.rename(sys.argv[1], sys.argv[2])"
+        let words = ["python3", "-c", script, probed.other + "/elsewhere/a", target + "/new"]
+        let rename = try Child(words, identity: probed.situation.caller)
+        try fixture.wait(until: "the rename waits") {
+            let place = Processes.kernelText("/proc/\(rename.pid)/wchan")
+            return place.hasPrefix("lock_two_directories") || place.hasPrefix("lock_rename")
+        }
+        let named = try fixture.grantfs("revoke", "held", "--timeout", "2", "--json")
+        let first: [RevocationDocument] = try named.decoded()
+        #expect(named.status == 3 && first[0].mounts[0].processes == [attack.pid], "\(named)")
+        let output = try fixture.grantfs("revoke", "held", "--kill", "--timeout", "8", "--json", within: 60)
+        let revoked: [RevocationDocument] = try output.decoded()
+        #expect(output.status == 0 && revoked[0].mounts[0].ended?.map(\.pid) == [attack.pid], "\(output)")
+        #expect(rename.wait() == 1, "it was refused, and not ended")
+        open.kill()
     }
 
     @Test(
