@@ -24,7 +24,7 @@ public struct BlockedListing: Hashable, Sendable {
         let tasks = "/proc/\(pid)/task"
         return ((try? DirectoryNames.of(tasks.utf8)) ?? []).compactMap { name in
             onProgress()
-            guard let thread = Int32(String(decoding: name, as: UTF8.self)) else { return nil }
+            guard let thread = Int32(String(decoding: name, as: UTF8.self), radix: 10) else { return nil }
             return BlockedListing(thread: thread, at: "\(tasks)/\(thread)")
         }
     }
@@ -44,8 +44,8 @@ public struct BlockedListing: Hashable, Sendable {
     /// A running thread has none.
     private static func listed(by call: [UInt8]) -> Int32? {
         let words = call.split(separator: UInt8(ascii: " ")).map { String(decoding: $0, as: UTF8.self) }
-        guard words.count > 4, let number = Int(words[0]), let descriptor = hexadecimal(words[1]), let size = hexadecimal(words[3]),
-            clinux_is_listing(number, size)
+        guard words.count > 4, let number = Int(words[0], radix: 10), let descriptor = hexadecimal(words[1]),
+            let size = hexadecimal(words[3]), clinux_is_listing(number, size)
         else { return nil }
         return Int32(truncatingIfNeeded: descriptor)
     }
