@@ -57,24 +57,5 @@ extension MountTests {
             #expect(Self.text(file, 4_096).count == 100)
             stops.goOn("lengthened")
         }
-
-        @Test(
-            "A page that is read while the file grows shows no zeros afterwards",
-            .enabled(if: Identity.isRoot && Machine.hasFUSE, "needs root and /dev/fuse"))
-        func followed() throws {
-            let file = try opened(cache: "shared")
-            defer { close(file) }
-            stops.arm("sized")
-            try append()
-            try stops.awaitStop("sized")
-            // The kernel reads the whole page, and the file grows within it.
-            _ = Self.text(file, 4_096)
-            try append()
-            stops.arm("lengthened")
-            stops.goOn("sized")
-            try stops.awaitStop("lengthened")
-            for count in [2_000, 3_000, 4_096] { #expect(!Self.text(file, count).contains(0), "\(count) bytes") }
-            stops.goOn("lengthened")
-        }
     }
 }
