@@ -41,7 +41,8 @@ enum DocumentFile {
         progress.totalUnitCount = Int64(max(data.count, 1))
         do {
             let path = try FilePath.words(url)
-            let file = try FileDescriptor.open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | (isPrivate ? O_EXCL : 0), mode: isPrivate ? 0o600 : 0o666)
+            let flags = O_WRONLY | O_CREAT | O_NOFOLLOW | (isPrivate ? O_EXCL : 0)
+            let file = try FileDescriptor.open(path, flags, mode: isPrivate ? 0o600 : 0o666)
             try fill(file, data, progress)
             if ftruncate(file.number, off_t(data.count)) != 0 { throw Errno(errno) }
             if fsync(file.number) != 0 { throw Errno(errno) }

@@ -85,7 +85,9 @@ final class DataInvalidator: Sendable {
     var finished: UInt64 { calls.finished }
     /// The nodes of which something may still be cached.
     var unfinished: Set<UInt64> { Set(calls.unfinished.map(\.node)) }
-    /// The directories among them, those first whose invalidation waits.
+    /// The nodes whose invalidation was begun and has not returned.
+    var blocked: Set<UInt64> { Set(calls.blocked(for: 0).map(\.node)) }
+    /// The directories among the unfinished ones, those first whose invalidation waits.
     var unfinishedDirectories: [UInt64] { calls.unfinished.map(\.node).filter { view.isDirectory($0) } }
 }
 
@@ -203,7 +205,9 @@ extension ViewFS {
     /// Makes no call to the filesystem. If the path is not known, returns the inode number.
     func placeName(_ id: UInt64, in scope: Scope) -> [UInt8] {
         guard let inode = tree.nodes.find(id)?.pointee.key.inode else { return [] }
-        guard let whole = tree.knownPath(of: id, in: scope.nodes), let root = path(of: scope), whole.starts(with: root) else {
+        guard let whole = tree.knownPath(of: id, in: scope.nodes), let root = path(of: scope),
+            MountTable.path(whole, isAtOrBelow: root)
+        else {
             return Array("inode \(inode)".utf8)
         }
         let rest = Array(whole.dropFirst(root.count).drop { $0 == UInt8(ascii: "/") })

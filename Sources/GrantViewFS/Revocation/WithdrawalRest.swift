@@ -27,14 +27,14 @@ struct WithdrawalRest: Sendable {
 
     /// The nodes of which something may still be cached, blocked invalidations first.
     ///
-    /// Entries of a directory that is among those are left out, because the kernel gets to know
+    /// While some are blocked, those that wait behind them are left out, because nothing holds them. Entries of a directory that is among those are left out, because the kernel gets to know
     /// them when it has copied the listing.
     func nodes(in tree: NodeTree) -> [UInt64] {
-        let blocked = invalidator.unfinished
+        let (unfinished, blocked) = (invalidator.unfinished, invalidator.blocked)
         let late = (late?.nodes ?? []).filter { id in
-            guard !blocked.contains(id), let node = tree.nodes.find(id) else { return false }
-            return !blocked.contains(node.pointee.parent.load(ordering: .acquiring))
+            guard !unfinished.contains(id), let node = tree.nodes.find(id) else { return false }
+            return !unfinished.contains(node.pointee.parent.load(ordering: .acquiring))
         }
-        return blocked.sorted() + late.sorted()
+        return (blocked.isEmpty ? unfinished : blocked).sorted() + late.sorted()
     }
 }

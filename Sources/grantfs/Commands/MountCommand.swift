@@ -195,7 +195,8 @@ enum MountCommand {
         }
         let records = (try? GrantStore(directory: directory, create: false).mounts()) ?? []
         // It has the flags of an empty directory. The views' own flags count.
-        if records.contains(where: { $0.shown.hasMountpoints && $0.mountpoint == mountpoint.path && $0.connection?.device == entry.device }) {
+        if records.contains(where: { $0.shown.hasMountpoints && $0.mountpoint == mountpoint.path && $0.connection?.device == entry.device })
+        {
             throw GrantError(
                 .mountFailed, "\(mountpoint.shown) cannot be remounted", cause: "it shows several views, each a mount of its own",
                 advice: "unmount it, and mount it with other options")

@@ -18,7 +18,9 @@ extension MountTests {
             }
         }
 
-        private func mount(_ options: String...) throws { try fixture.grantfs(["mount", "--views", "job-*", mountpoint] + options).orThrow() }
+        private func mount(_ options: String...) throws {
+            try fixture.grantfs(["mount", "--views", "job-*", mountpoint] + options).orThrow()
+        }
 
         private func read(_ path: String) throws -> String { try Command.run(["cat", mountpoint + "/" + path], within: 30).text }
 
@@ -64,7 +66,8 @@ extension MountTests {
         @Test("The death of the mountpoints' daemon is a failure that leaves no mount")
         func death() throws {
             let manager = try Child(
-                [Programs.grantfs, "mount", "-f", "--views", "job-*", mountpoint], identity: fixture.owner, environment: fixture.environment)
+                [Programs.grantfs, "mount", "-f", "--views", "job-*", mountpoint], identity: fixture.owner, environment: fixture.environment
+            )
             try fixture.wait(until: "both views are mounted") { fixture.mountpoints.count == 3 }
             try fixture.wait(until: "the mountpoints have a daemon") { (try? fixture.daemon(at: mountpoint)) != nil }
             try fixture.killDaemon(at: mountpoint)

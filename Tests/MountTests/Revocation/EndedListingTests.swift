@@ -138,7 +138,10 @@ extension MountTests.AHeldKernelLock {
         let mounted = try Mounted(cache: cache)
         let (fixture, caller) = (mounted.fixture, mounted.probed.situation.caller)
         let parts = 6
-        try Command.shell("cd \"$1\"; mkdir -p $(seq -f m%g \(parts * 60)); chmod -R a+rwX .", mounted.probed.source).orThrow()
+        try Command.shell("cd \"$1\"; mkdir -p $(seq -f m%g \(parts * 60)) $(seq -f free%g 100); chmod -R a+rwX .", mounted.probed.source)
+            .orThrow()
+        // The kernel knows these first, so their invalidation comes before that of the others or waits behind it.
+        try Command.shell("cd \"$1\"; stat free* >/dev/null", mounted.probed.held).orThrow()
         let attacks = try (0..<parts).map { part in
             try mounted.memory.file("part\(part)", size: 64 * 4096)
             chmod(mounted.memory.behind + "/part\(part)", 0o666)
@@ -146,6 +149,9 @@ extension MountTests.AHeldKernelLock {
             let names = (1...60).map { "\(mounted.probed.held)/m\(part * 60 + $0)" }
             return try Attack("held-listing", ["\(mounted.memory.directory)/part\(part)"] + names, as: caller)
         }
+        let first: [RevocationDocument] = try fixture.grantfs("revoke", "held", "--timeout", "2", "--json", within: 60).decoded()
+        let names = first[0].mounts[0].unforgotten ?? []
+        #expect(!names.isEmpty && names.allSatisfy { $0.hasPrefix("m") }, "\(names): a directory that nothing holds is not named")
         let output = try fixture.grantfs("revoke", "held", "--kill", "--timeout", "40", "--json", within: 120)
         let revoked: [RevocationDocument] = try output.decoded()
         #expect(output.status == 0 && revoked[0].isConfirmed, "\(output)")
