@@ -27,8 +27,9 @@ struct WithdrawalRest: Sendable {
 
     /// The nodes of which something may still be cached, blocked invalidations first.
     ///
-    /// While some are blocked, those that wait behind them are left out, because nothing holds them. Entries of a directory that is among those are left out, because the kernel gets to know
-    /// them when it has copied the listing.
+    /// While some are blocked, those that wait behind them are left out, because nothing holds them.
+    /// Entries of a directory that is among those are left out, because the kernel gets to know them
+    /// when it has copied the listing.
     func nodes(in tree: NodeTree) -> [UInt64] {
         let (unfinished, blocked) = (invalidator.unfinished, invalidator.blocked)
         let late = (late?.nodes ?? []).filter { id in
