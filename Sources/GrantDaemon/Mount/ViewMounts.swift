@@ -114,7 +114,7 @@ package final class ViewMounts {
         let records = try store.mounts()
         for view in try store.views() {
             guard let place = place(of: view) else { continue }
-            if records.contains(where: { $0.mountpoint == place && $0.process.isRunning }) {
+            if records.contains(where: { isMounted($0, at: place) }) {
                 seen.insert(view)
                 continue
             }
@@ -133,6 +133,16 @@ package final class ViewMounts {
             }
         }
         return isDone
+    }
+
+    /// Whether a daemon serves the mount there. One that still ends, of a mount that is gone, does not.
+    private func isMounted(_ record: MountRecord, at place: [UInt8]) -> Bool {
+        guard record.mountpoint == place, record.process.isRunning else { return false }
+        // It is being mounted, or the table cannot be read.
+        guard let device = record.connection?.device, let entry = try? Mountpoint(canonical: place).mounted() else {
+            return record.connection == nil
+        }
+        return entry.device == device
     }
 
     /// Returns the mountpoint of a view, or nil if it does not match.
