@@ -156,7 +156,7 @@ extension GrantAdministrator {
             throw refusal("it is of this directory, and \(how)", "grantfs set\(which) --expires changes it")
         }
         guard !choice.isTagged || old.tag != nil else {
-            throw refusal("it is of this directory, which it has not tagged", "remove it, and grant it anew with --tag")
+            throw refusal("it is of this directory, which it has not tagged", "remove it, and grant it again with --tag")
         }
         return grant
     }

@@ -39,7 +39,7 @@ extension GrantAdministrator {
     public static func judgedPath(of named: [UInt8], probe: DirectoryProbe = .inProcess) throws(GrantError) -> [UInt8] {
         let shown = String(decoding: named, as: UTF8.self)
         guard case .canonical(let path) = probe.ask([.canonical(named)])[0] else {
-            throw GrantError(.invalidDirectory, "“\(shown)” cannot be looked at", cause: "its filesystem does not answer")
+            throw GrantError(.invalidDirectory, "“\(shown)” cannot be inspected", cause: "its filesystem does not answer")
         }
         return path
     }

@@ -63,7 +63,7 @@ extension GrantAdministrator {
             found.removeAll { !$0.bookmark.identity.agrees(with: identity) }
             if found.isEmpty {
                 throw refusal(
-                    .invalidDirectory, "another directory is there now (\(others.joined(separator: ", "))): what was granted was replaced",
+                    .invalidDirectory, "another directory is there now (\(others.joined(separator: ", "))): the granted one was replaced",
                     "grant it again, if that one is meant")
             }
         }

@@ -19,7 +19,7 @@ extension Mountpoint {
             guard entry.type == GrantAdministrator.filesystemType else {
                 guard isDead() else { throw problem("something of type \(entry.type) is mounted there already") }
                 let command = geteuid() == 0 ? "umount -l" : "fusermount3 -u -z"
-                throw problem("what is left of a mount of type \(entry.type) is there", advice: "\(command) \(shown) takes it away")
+                throw problem("a dead mount of type \(entry.type) is there", advice: "\(command) \(shown) removes it")
             }
             try clean(entry, shown.label, store, cleaned)
         }
@@ -35,7 +35,7 @@ extension Mountpoint {
     private func clean(
         _ entry: MountEntry, _ view: ViewName, _ store: GrantStore, _ cleaned: (String) -> Void
     ) throws(GrantError) {
-        guard let mount = try? identity() else { throw problem("what is mounted there cannot be looked at") }
+        guard let mount = try? identity() else { throw problem("the mount there cannot be inspected") }
         let records = try store.mounts().filter { $0.mountpoint == path }
         // A killed daemon takes a moment to end, and its mount is dead before.
         let isServed = records.contains { record in

@@ -128,7 +128,7 @@ extension GrantPortalTests {
                 case .everybodys: "others may write to it, by its mode 0777"
                 case .mounted: "something of type tmpfs is mounted there already"
                 // Of another user's mount the kernel does not say that it is dead.
-                case .deadMount: owner == .current ? "what is left of a mount of type fuse" : "something of type fuse"
+                case .deadMount: owner == .current ? "a dead mount of type fuse" : "something of type fuse"
                 }
             try expectRefusal(session, text, doc)
             if kind == .deadMount { #expect(access(doc, F_OK) != 0 && errno == ENOTCONN) }

@@ -44,11 +44,11 @@ public enum CoordinationError: Error, Sendable, Equatable, CustomStringConvertib
         case .outside(let path):
             GrantError(
                 .notFound, "\(shown(path)) cannot be claimed", cause: "no active grant leads there in any mount",
-                advice: "grantfs list shows what is granted")
+                advice: "grantfs list shows the grants")
         case .revoked(let path): GrantError(.permission, "\(shown(path)) cannot be claimed", cause: "its grant is revoked or expired")
         case .noMount: GrantError(.notFound, "there is no claim", cause: "nothing of the store is mounted", advice: "grantfs mount")
         case .deadlock:
-            GrantError(.system, "there is no claim", cause: "who holds it waits, in the end, for this claimant: a deadlock")
+            GrantError(.system, "there is no claim", cause: "its holder waits for this claimant: a deadlock")
         case .timedOut: GrantError(.system, "there is no claim", cause: "others hold it, or a daemon is not ready, and the time is over")
         case .cancelled: GrantError(.system, "there is no claim", cause: "it was given up")
         case .daemonDied(let mountpoint): GrantError(.system, "the claim is lost", cause: "the daemon of \(shown(mountpoint)) has ended")

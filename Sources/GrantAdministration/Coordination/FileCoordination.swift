@@ -37,7 +37,7 @@ public struct FileCoordination: Sendable {
                     intent: access.intent.wire, savesFirst: access.savesFirst,
                     newPath: try access.newPath.map { path throws(CoordinationError) in try place(of: path, follows: false, records) }))
         }
-        guard !items.isEmpty else { throw .failed("nothing is to be claimed") }
+        guard !items.isEmpty else { throw .failed("the claim names no item") }
         let request = ClaimRequest(
             number: ClaimPart.number, id: .random(), claimant: claimant.id, purpose: purpose.map { Array($0.utf8) }, items: items,
             holdMilliseconds: UInt32(min(max((hold ?? 0) * 1000, 0), 4e9)))

@@ -39,14 +39,17 @@ public enum Snapshot {
     ) throws(GrantError) -> Made {
         let names = items.map { CanonicalPath.lastName(of: $0) }
         let name = CanonicalPath.lastName(of: directory)
-        guard !name.isEmpty, !names.contains([]) else { throw GrantError(.usage, "the root directory is no snapshot and has none") }
+        guard !name.isEmpty, !names.contains([]) else {
+            throw GrantError(.usage, "the root directory cannot be a snapshot or have one")
+        }
         if Set(names).count != names.count {
             throw GrantError(.usage, "two of the items have the same name", advice: "make a snapshot of each")
         }
         let place = try Place.open(parent: CanonicalPath.parent(of: directory), name: name)
         try place.expectNothing()
         for item in items where MountTable.path(place.path, isAtOrBelow: item) {
-            throw GrantError(.usage, "\(place.shown) lies in what is to be copied", advice: "choose another place for the snapshot")
+            throw GrantError(
+                .usage, "\(place.shown) lies inside a directory of the copy", advice: "choose another place for the snapshot")
         }
         let staging = try Staging.begin(in: place)
         do throws(GrantError) {

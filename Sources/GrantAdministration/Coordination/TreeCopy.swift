@@ -84,7 +84,7 @@ final class TreeCopy {
         } catch {
             if let stopped { throw stopped }
             let place = String(decoding: Array(relativePath.joined(separator: [0x2F])), as: UTF8.self)
-            let cause = error == Errno(ELOOP) && relativePath.last == ownName ? "the copy lies in what is copied" : error.description
+            let cause = error == Errno(ELOOP) && relativePath.last == ownName ? "the copy lies inside it" : error.description
             throw GrantError(Snapshot.code(error), "“\(place)” cannot be copied", cause: cause)
         }
     }

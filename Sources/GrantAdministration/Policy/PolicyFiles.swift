@@ -143,7 +143,7 @@ public enum PolicyFiles {
     }
 
     private static func refused(_ path: String, _ cause: String, advice: String? = nil) -> GrantError {
-        GrantError(.permission, "nothing is granted: the policy \(path) is not to be trusted", cause: cause, advice: advice)
+        GrantError(.permission, "nothing is granted: the policy \(path) cannot be trusted", cause: cause, advice: advice)
     }
 
     private static func unreadable(_ path: String, _ error: Errno) -> GrantError {

@@ -16,7 +16,7 @@ public struct PolicyJudge: Sendable {
 
         /// The verdict if there is no policy.
         public static let withoutPolicy = Verdict(
-            isAllowed: true, place: nil, reason: "there is no policy in \(PolicyFiles.directory): everybody grants as they like")
+            isAllowed: true, place: nil, reason: "there is no policy in \(PolicyFiles.directory): every user may grant")
     }
 
     public let policy: GrantPolicy
@@ -46,7 +46,7 @@ public struct PolicyJudge: Sendable {
     /// Decides about a grant of the directory or file. `path` is canonical.
     public func verdict(on path: [UInt8], view: ViewName, access: Access) -> Verdict {
         if let refused = refusal(of: path) { return refused }
-        if user.uid == 0 { return Verdict(isAllowed: true, place: nil, reason: "root may grant whatever no “never” names") }
+        if user.uid == 0 { return Verdict(isAllowed: true, place: nil, reason: "root may grant every path that no “never” names") }
         // Why the nearest rule does not suffice.
         var near: Verdict?
         for rule in policy.rules where rule.who.contains(where: { user.isMeant(by: $0) }) {
@@ -74,7 +74,7 @@ public struct PolicyJudge: Sendable {
         PolicyJournal.refused(path, view: view, access: access, verdict, by: actor)
         throw GrantError(
             .permission, "“\(String(decoding: path, as: UTF8.self))” may not be granted to the view “\(view)”", cause: verdict.reason,
-            advice: policy.flaws.first.map { "\($0.message), so that rule allows nothing; \(PolicyFiles.mending)" }
+            advice: policy.flaws.first.map { "\($0.message), so that rule allows nothing: \(PolicyFiles.mending)" }
                 ?? "grantfs policy explain says more")
     }
 

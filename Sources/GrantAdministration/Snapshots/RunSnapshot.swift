@@ -148,7 +148,7 @@ public final class RunSnapshot {
     /// Throws `.notFound` or `.ambiguous`.
     public static func find(_ prefix: String?, in store: GrantStore) throws(GrantError) -> RunSnapshot {
         let all = all(in: store)
-        let advice = "grantfs diff --list names those that there are; grantfs run --snapshot makes one"
+        let advice = "grantfs diff --list names the snapshots, and grantfs run --snapshot makes one"
         guard let prefix else {
             guard let newest = all.first else { throw GrantError(.notFound, "there is no snapshot of a run", advice: advice) }
             return newest
@@ -188,7 +188,8 @@ public final class RunSnapshot {
     func lock() throws(GrantError) {
         if isOwner || isLocked { return }
         guard (try? directory.tryLock()) == true else {
-            throw GrantError(.permission, "nothing can be done about run \(id) now", cause: "its program runs, or another command is at it")
+            throw GrantError(
+                .permission, "run \(id) is busy", cause: "its program runs, or another command uses it")
         }
         isLocked = true
     }
@@ -225,7 +226,8 @@ public final class RunSnapshot {
             let stamp = FileStamp(try opened.status())
             return Named(descriptor: opened, stamp: stamp)
         } catch {
-            throw GrantError(.notFound, "“\(String(decoding: path, as: UTF8.self))” cannot be looked at", cause: error.description)
+            throw GrantError(
+                .notFound, "“\(String(decoding: path, as: UTF8.self))” cannot be inspected", cause: error.description)
         }
     }
 

@@ -55,7 +55,7 @@ enum PolicyCommand {
         for flaw in policy?.flaws ?? [] { Terminal.report(flaw) }
         for oddity in oddities { Terminal.note("\(oddity.place): \(oddity.message)") }
         guard let policy else {
-            try Terminal.print("there is no policy in \(PolicyFiles.directory): everybody grants as they like")
+            try Terminal.print("there is no policy in \(PolicyFiles.directory): every user may grant")
             return 0
         }
         let files = policy.files.count == 1 ? policy.files[0] : "\(policy.files.count) files"

@@ -164,15 +164,15 @@ extension MountTests {
             try grant("this is no TOML")
             for (mode, owner) in [(mode_t(0o664), Identity.current), (0o646, .current), (0o644, ann)] {
                 try machine.write("[[allow]]\nwho = [\"*\"]\ndirectories = [\"/\"]\n", mode: mode, owner: owner)
-                try grant("policy.d/10-site.toml is not to be trusted")
+                try grant("policy.d/10-site.toml cannot be trusted")
             }
             try machine.write("[[allow]]\nwho = [\"*\"]\ndirectories = [\"/\"]\n")
-            try grant("policy.d is not to be trusted", script: "chmod 777 /etc/grantfs/policy.d")
+            try grant("policy.d cannot be trusted", script: "chmod 777 /etc/grantfs/policy.d")
             try Command.run(["chmod", "755", machine.policies])
-            try grant("/etc/grantfs is not to be trusted", script: "chown 61001 /etc/grantfs")
+            try grant("/etc/grantfs cannot be trusted", script: "chown 61001 /etc/grantfs")
             try Command.run(["chown", "0", base + "/etc/grantfs"])
             try grant(
-                "policy.d is not to be trusted: it is a link", script: "mv /etc/grantfs/policy.d /etc/p; ln -s /etc/p /etc/grantfs/policy.d"
+                "policy.d cannot be trusted: it is a link", script: "mv /etc/grantfs/policy.d /etc/p; ln -s /etc/p /etc/grantfs/policy.d"
             )
             try Command.shell("rm \"$1\"; mv \"$2\" \"$1\"", machine.policies, base + "/etc/p")
             // What ann may not read says nothing to her, and so allows nothing.
