@@ -96,7 +96,7 @@ public final class LiveSession<Console: LiveConsole> {
                 }
             }.detach()
         } catch {
-            throw GrantError(.system, "nothing can be looked at", cause: error.description)
+            throw GrantError(.system, "the console cannot be shown", cause: error.description)
         }
     }
 

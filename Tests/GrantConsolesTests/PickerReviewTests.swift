@@ -82,7 +82,7 @@ import GrantTerminal
     func aNameThatIsNoneIsNotTaken() {
         var picker = reviewed()
         picker.hit("n/", .enter)
-        #expect(picker.text.contains("that is no name: it contains “/”"))
+        #expect(picker.text.contains("invalid name: it contains “/”"))
         picker.hit("", .escape)
         #expect(picker.choices[0].name?.description == "x" && picker.page == .reviewing)
     }

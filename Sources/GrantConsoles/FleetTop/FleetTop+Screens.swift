@@ -41,7 +41,8 @@ extension FleetTop {
         let lagging = snapshot.hosts.count { snapshot.isLagging($0) }
         let active = snapshot.grants.count { $0.state(at: snapshot.time) == .active }
         return Line(
-            "grantfs top: \(live) of \(snapshot.hosts.count) hosts live, \(lagging) behind; \(active) of \(snapshot.grants.count) grants active",
+            "grantfs top: \(live) of \(snapshot.hosts.count) hosts live, \(lagging) behind, "
+                + "\(active) of \(snapshot.grants.count) grants active",
             .bold)
     }
 
@@ -128,7 +129,7 @@ extension FleetTop {
                 "“\(VisibleText.name(host.id))”"
                 + (host.version.isEmpty ? "" : ", grantfs \(VisibleText.of(VisibleText.cut(host.version, to: 40)))")
             all = problems(of: host).map { Line("  " + $0) }
-            if all.isEmpty { all = [Line("  it can do all that was asked for", .dim)] }
+            if all.isEmpty { all = [Line("  it shows every grant of its own", .dim)] }
         } else {
             return []
         }
@@ -169,7 +170,7 @@ extension FleetTop {
 
     private var foot: [Line] {
         if let question {
-            return [Line(question.text, [.bold, .reverse]).cut(to: size.columns), Line("y does it, n leaves it as it is", .bold)]
+            return [Line(question.text, [.bold, .reverse]).cut(to: size.columns), Line("y does it, n changes nothing", .bold)]
         }
         if isFiltering {
             return [
@@ -186,12 +187,12 @@ extension FleetTop {
     private func helpFrame(_ size: Size) -> Frame {
         let rows = [
             "↑ ↓ PgUp PgDn   choose a host or a grant", "r               revoke the grant, on every host",
-            "e               restore a grant that was revoked or has expired", "s               sort by name, state, or who lags",
-            "/               show what has these letters in its name, path, view or labels",
-            "x               hide what is revoked or expired, and show it again",
+            "e               restore a grant that was revoked or has expired", "s               sort by name, state, or late hosts",
+            "/               show rows with these letters in name, path, view or labels",
+            "x               hide revoked and expired grants, and show them again",
             "q Esc ^C        end", "", "r and e ask before they do something.",
-            "behind: the host has not done all that the fleet says; its lease says how long it may go on.",
-            "cannot all: it has, and there is something that it cannot do; choose it to see what.",
+            "behind: the host has not applied every change. It may go on until its lease ends.",
+            "cannot all: the host cannot show some of its grants. Choose it to see them.",
         ]
         return Frame(
             head: [Line("grantfs top --fleet: keys", .bold), Line()], body: rows.map { Line($0) },

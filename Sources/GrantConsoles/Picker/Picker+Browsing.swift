@@ -123,7 +123,7 @@ extension Picker {
         case .above: message = "../ is marked where it is listed: ← goes there"
         case .link, .unknownLink:
             message = "a symbolic link is not followed, so it is not marked: → opens what it leads to"
-        case .here where !isListed: message = "what cannot be read cannot be granted"
+        case .here where !isListed: message = "an unreadable directory cannot be granted"
         case .here, .directory:
             if let index = choices.firstIndex(where: { $0.path == path }) {
                 choices.remove(at: index)

@@ -51,7 +51,7 @@ extension Picker {
             }
             self.editing = nil
         } catch {
-            message = "that is no name: \(error.rawValue)"
+            message = "invalid name: \(error.rawValue)"
         }
     }
 
@@ -74,7 +74,7 @@ extension Picker {
             return []
         }
         if choices.contains(where: { $0.finding == .open }) {
-            message = "not yet: the directories are being looked at"
+            message = "not yet: the directories are still inspected"
             return []
         }
         page = .granting

@@ -78,8 +78,8 @@ extension Picker {
                 case .expiry: "Expires after or at: "
                 }
             let (text, column) = editing.line.shown(columns: columns - label.count)
-            let example = editing.field == .expiry ? "2h, 7d, 2030-01-31, or nothing for never; " : ""
-            let hint = message.isEmpty ? example + "Enter takes it, Escape leaves it as it was" : VisibleText.of(message)
+            let example = editing.field == .expiry ? "2h, 7d, 2030-01-31, or nothing for never. " : ""
+            let hint = message.isEmpty ? example + "Enter takes it, Escape keeps the old one" : VisibleText.of(message)
             foot = [Line([Span(label, .bold), Span(text)]), Line(hint, message.isEmpty ? .dim : .bold)]
             cursor = Frame.Position(row: size.rows - 2, column: label.count + column)
         } else {
@@ -114,9 +114,9 @@ extension Picker {
     func helpFrame(_ size: Size) -> Frame {
         let rows = [
             "↑ ↓ PgUp PgDn Home End   move", "Enter →                  open the directory", "← Backspace              the directory above",
-            "letters                  show what is called so; ^U clears that",
+            "letters                  show names with them, ^U clears that",
             "/… ~/… a/b               type a path, and Enter opens it", "Space Insert             mark, or take the mark away",
-            "^T                       show hidden directories, or do not", "Tab F2                   go to what is marked: choose there",
+            "^T                       show hidden directories, or do not", "Tab F2                   go to the marked directories: choose",
             "                         access, name, view and expiry, and grant it", "Esc ^C                   change nothing and end", "",
             "A symbolic link is not followed when it is marked: open it, and", "mark the directory that it leads to.",
         ]

@@ -148,7 +148,7 @@ public final class PickerSession {
                 return picker.handle(.refused(error.description))
             }
         }
-        guard choices.count == chosen.count else { return picker.handle(.refused("not every directory was looked at")) }
+        guard choices.count == chosen.count else { return picker.handle(.refused("not every directory was inspected")) }
         let (work, inbox, wanted) = (work, inbox, choices)
         inBackground {
             do throws(GrantError) {

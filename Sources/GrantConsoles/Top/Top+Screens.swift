@@ -175,7 +175,7 @@ extension Top {
 
     private var foot: [Line] {
         if let question {
-            return [Line(question.text, [.bold, .reverse]).cut(to: size.columns), Line("y does it, n leaves it as it is", .bold)]
+            return [Line(question.text, [.bold, .reverse]).cut(to: size.columns), Line("y does it, n changes nothing", .bold)]
         }
         if isFiltering {
             return [
@@ -195,12 +195,12 @@ extension Top {
             "e               restore a grant that was revoked or has expired",
             "a               make a grant read-only, or read-write again",
             "u               unmount the view", "s               sort by name, state, inodes, operations a second",
-            "/               show what has these letters in its name, view or directory",
-            "x               hide what is revoked or expired, and show it again",
+            "/               show rows with these letters in name, view or directory",
+            "x               hide revoked and expired grants, and show them again",
             "q Esc ^C        end", "", "Each asks before it does something.",
             "OP/S, BYTES/S: since the last look. INODES: those that the kernel keeps.",
             "On a wide screen DENIED: refusals. RUNNING: operations under way.",
-            "A state with ? is on record; the mount has not said so.",
+            "A state with ? is recorded, but the mount has not confirmed it.",
         ]
         return Frame(
             head: [Line("grantfs top: keys", .bold), Line()], body: rows.map { Line($0) }, foot: [Line("any key goes back", .dim)],
