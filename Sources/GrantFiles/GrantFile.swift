@@ -64,7 +64,7 @@ private struct GrantFileReader: TOMLReading {
             case ("views", _): throw wrong(value, "“views” is a list of names", advice: "views = [\"ci\"]")
             case ("grant", .array(let tables)):
                 for table in tables { grants.append(try grant(table)) }
-            case ("grant", .table): throw wrong(value, "“grant” stands in double brackets", advice: "[[grant]]")
+            case ("grant", .table): throw wrong(value, "“grant” must be in double brackets", advice: "[[grant]]")
             default: throw unknown(key, value, among: ["views", "grant"])
             }
         }
@@ -119,7 +119,7 @@ private struct GrantFileReader: TOMLReading {
         do {
             return try ViewName(text)
         } catch {
-            throw wrong(value, "“\(text)” is no name for a view", cause: error.rawValue)
+            throw wrong(value, "invalid view name “\(text)”", cause: error.rawValue)
         }
     }
 
@@ -127,7 +127,7 @@ private struct GrantFileReader: TOMLReading {
         do {
             return try GrantName(entry: bytes)
         } catch {
-            throw wrong(value, "“\(String(decoding: bytes, as: UTF8.self))” is no name for a grant", cause: error.rawValue)
+            throw wrong(value, "invalid grant name “\(String(decoding: bytes, as: UTF8.self))”", cause: error.rawValue)
         }
     }
 

@@ -132,9 +132,9 @@ private struct GrantPolicyReader: TOMLReading {
             default: throw unknown(key, item, among: GrantPolicyReader.keys)
             }
         }
-        if who.isEmpty { throw wrong(value, "the rule does not say who may grant", advice: "who = [\"ann\", \"@staff\"], or [\"*\"]") }
+        if who.isEmpty { throw wrong(value, "the rule names no users who may grant", advice: "who = [\"ann\", \"@staff\"], or [\"*\"]") }
         if directories.isEmpty {
-            throw wrong(value, "the rule does not say what may be granted", advice: "directories = [\"~/*\", \"/srv/projects\"]")
+            throw wrong(value, "the rule names no directories that may be granted", advice: "directories = [\"~/*\", \"/srv/projects\"]")
         }
         return GrantPolicy.Rule(who: who, directories: directories, views: views, access: access, place: "\(file):\(value.line)")
     }
@@ -149,7 +149,7 @@ private struct GrantPolicyReader: TOMLReading {
             default: throw unknown(key, item, among: ["who", "views"])
             }
         }
-        if who.isEmpty { throw wrong(value, "the rule does not say who may revoke", advice: "who = [\"@operators\"]") }
+        if who.isEmpty { throw wrong(value, "the rule names no users who may revoke", advice: "who = [\"@operators\"]") }
         if views.isEmpty { throw wrong(value, "the rule does not say in which views", advice: "views = [\"ci\"], or [\"*\"]") }
         return GrantPolicy.Revokers(who: who, views: views, place: "\(file):\(value.line)")
     }
@@ -161,7 +161,7 @@ private struct GrantPolicyReader: TOMLReading {
         let name = isGroup ? String(text.dropFirst()) : text
         // Characters that no user database has in a name. A star is not a pattern here.
         if name.isEmpty || name.contains(where: { "@*:/ ".contains($0) }) || name.utf8.contains(0) {
-            throw wrong(value, "“\(text)” is neither a user nor a group", advice: "\"ann\", \"@staff\", or \"*\" for everybody")
+            throw wrong(value, "“\(text)” is neither a user nor a group", advice: "\"ann\", \"@staff\", or \"*\" for all users")
         }
         return isGroup ? .group(name) : .user(name)
     }
@@ -174,7 +174,7 @@ private struct GrantPolicyReader: TOMLReading {
         if isBelowAlone { bytes.removeLast(2) }
         let isInHome = bytes.first == 0x7E && (bytes.count == 1 || bytes[1] == 0x2F)
         guard isInHome || bytes.first == 0x2F || (isBelowAlone && bytes.isEmpty) else {
-            throw wrong(value, "the path “\(text)” is not absolute", advice: "/…, or ~/… for the home of whoever grants")
+            throw wrong(value, "the path “\(text)” is not absolute", advice: "/…, or ~/… for the home of the user who grants")
         }
         let names = (isInHome ? Array(bytes.dropFirst()) : bytes).split(separator: 0x2F)
         if names.contains(where: { $0.elementsEqual("..".utf8) || $0.elementsEqual(".".utf8) || $0.contains(0x2A) }) {
@@ -193,7 +193,7 @@ private struct GrantPolicyReader: TOMLReading {
         do {
             return GrantPolicy.Views(text: try ViewName(name).description + (text.hasSuffix("*") ? "*" : ""))
         } catch {
-            throw wrong(value, "“\(text)” is no name for a view", cause: error.rawValue)
+            throw wrong(value, "invalid view name “\(text)”", cause: error.rawValue)
         }
     }
 }

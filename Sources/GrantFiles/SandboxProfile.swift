@@ -94,7 +94,7 @@ struct SandboxProfileReader: TOMLReading {
         let parts = name.split(separator: ".", omittingEmptySubsequences: false)
         let isPlain = parts.allSatisfy { part in !part.isEmpty && part.utf8.allSatisfy { isLetterOrDigit($0) || $0 == 0x2D } }
         guard parts.count == 2, isPlain, name.first != "-" else {
-            throw wrong(value, "“\(name)” is no value of git's configuration", advice: "git = [\"user.name\"]")
+            throw wrong(value, "invalid key of git's configuration “\(name)”", advice: "git = [\"user.name\"]")
         }
         return name
     }

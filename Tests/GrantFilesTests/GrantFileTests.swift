@@ -48,7 +48,7 @@ import Testing
             ("[[grant]]\npath = \"/a\"\nexpires = 2500-01-01T00:00:00Z", "f.grants:3: “expires”"),
             ("[[grant]]\npath = 7", "f.grants:2: “path” is text"),
             ("[[grant]]\npath = \"/a\"\nname = \"x/y\"", "f.grants:3: “x/y” is no name"),
-            ("[[grant]]\npath = \"/a\"\nview = \"\"", "f.grants:3: “” is no name for a view"),
+            ("[[grant]]\npath = \"/a\"\nview = \"\"", "f.grants:3: invalid view name “”"),
             ("[grant]\npath = \"/a\"", "double brackets"),
             ("views = \"ci\"", "f.grants:1: “views” is a list of names"), ("grants = []", "did you mean “grant”?"),
             ("[[grant]\n", "f.grants:1: this is no TOML"),
