@@ -28,7 +28,7 @@ bool chttp_listen(const char *address, uint16_t port, struct chttp_place *place,
     struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE, .ai_socktype = SOCK_STREAM}, *found = NULL;
     snprintf(service, sizeof service, "%u", port);
     if (getaddrinfo(address, service, &hints, &found) != 0 || found == NULL) {
-        snprintf(reason, size, "it is no numeric address");
+        snprintf(reason, size, "it is not a numeric address");
         return false;
     }
     memset(place, 0, sizeof *place);

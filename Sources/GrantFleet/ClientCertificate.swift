@@ -6,7 +6,7 @@ public enum ClientCertificate {
     /// Throws `.usage` if the first certificate of a PEM text has a common name, or is invalid.
     public static func check(_ pem: String) throws(GrantError) {
         guard let bytes = der(pem), let subject = subject(bytes) else {
-            throw GrantError(.usage, "the client's certificate is none", cause: "it is no PEM text of one")
+            throw GrantError(.usage, "the client's certificate is invalid", cause: "it is not PEM text")
         }
         // 2.5.4.3, id-at-commonName.
         let name: [UInt8] = [0x06, 0x03, 0x55, 0x04, 0x03]

@@ -166,7 +166,7 @@ public final class FleetAgent: @unchecked Sendable {
         do throws(GrantError) {
             try renewOnce()
             report.renewals &+= 1
-            if lastLogged != nil { log(.notice, "the fleet is heard of again") }
+            if lastLogged != nil { log(.notice, "the fleet can be reached again") }
             lastLogged = nil
         } catch {
             report.failures &+= 1
@@ -197,8 +197,8 @@ public final class FleetAgent: @unchecked Sendable {
         guard answer.succeeded, answer.found.count == 5 else {
             dropLease()
             throw GrantError(
-                .alreadyExists, what, cause: "another agent speaks for “\(host)”",
-                advice: "two machines must not have one host's invitation; invite the second by a name of its own")
+                .alreadyExists, what, cause: "another agent has the lease of “\(host)”",
+                    advice: "two machines must not share an invitation: invite the second by another name")
         }
         // A leader that was replaced may renew a lease that its successor lets expire.
         guard answer.term == term else { throw GrantError(.system, what, cause: "another member of etcd leads now") }
@@ -319,8 +319,8 @@ public final class FleetAgent: @unchecked Sendable {
         guard answer.succeeded || answer.found.first?.first?.value == Array(instance.utf8) else {
             try? renewing.revokeLease(id)
             throw GrantError(
-                .alreadyExists, what, cause: "another agent speaks for “\(host)”, or has until its lease ends",
-                advice: "two machines must not have one host's invitation; invite the second by a name of its own")
+                .alreadyExists, what, cause: "another agent has the lease of “\(host)”, or its lease has not ended",
+                    advice: "two machines must not share an invitation: invite the second by another name")
         }
         (state.lease, state.instance) = (id, instance)
         shared.withLock { shared in

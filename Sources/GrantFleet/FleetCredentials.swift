@@ -30,7 +30,7 @@ public struct FleetCredentials: Sendable, Equatable {
             default: throw GrantError(.system, "\(file) cannot be read", cause: error.description)
             }
         }
-        let flaw = { (why: String) in GrantError(.invalidFile, "\(file) is no invitation to a fleet", cause: why) }
+        let flaw = { (why: String) in GrantError(.invalidFile, "\(file) is not an invitation to a fleet", cause: why) }
         let json: JSONValue
         do throws(GrantError) {
             json = try JSONValue(text: bytes)
@@ -46,7 +46,7 @@ public struct FleetCredentials: Sendable, Equatable {
             endpoints: endpoints, authorities: json["authorities"]?.string, certificate: json["certificate"]?.string,
             key: json["key"]?.string, user: json["user"]?.string, password: json["password"]?.string)
         host = json["host"]?.string
-        if let host, !Labels.isWord(host) { throw flaw("“\(host)” is no id of a host") }
+        if let host, !Labels.isWord(host) { throw flaw("invalid host id “\(host)”") }
     }
 
     /// Writes the file with mode 0600, replacing an existing one. `.system`.

@@ -106,7 +106,7 @@ public struct FleetGrant: Sendable, Equatable {
         self.created = Instant(nanoseconds: created)
         by = String((json["by"]?.string ?? "").prefix(200))
         revision = entry.modified
-        guard FleetKeys.grant(self) == entry.key else { throw flaw("it stands under another's key") }
+        guard FleetKeys.grant(self) == entry.key else { throw flaw("it has the key of another grant") }
     }
 
     /// nil where none was recorded. What makes no sense must not be taken for that, because then any directory would do.

@@ -83,7 +83,7 @@ public struct FleetPlan: Sendable {
                 (state == .expired ? "it has expired" : "it is \(state.rawValue)") + ", and stays so (--restore makes it active again)")
         }
         if !own.isOfSameDirectory(as: wanted) || own.hosts != wanted.hosts { return isOver ? .withdraw(own) : .replace(own, with: wanted) }
-        if isOver { return left("the declared time is over, so its expiry stays as it is") }
+        if isOver { return left("the declared time is over, so its expiry is unchanged") }
         var new = own
         (new.access, new.expires, new.coordination) = (wanted.access, wanted.expires, wanted.coordination)
         if state != .active {

@@ -54,7 +54,8 @@ public enum FleetSetup {
         _ host: String, _ labels: Labels, _ fleet: FleetStore, certificate: String?, key: String?
     ) throws(GrantError) -> FleetCredentials {
         guard Labels.isWord(host) else {
-            throw GrantError(.usage, "“\(host)” is no id of a host", advice: "letters, digits, dots, dashes and underscores")
+            throw GrantError(
+                .usage, "invalid host id “\(host)”", advice: "use letters, digits, dots, dashes and underscores")
         }
         let client = fleet.client
         let (user, password) = (FleetRoles.host(host), FleetCredentials.password())
@@ -94,7 +95,7 @@ public enum FleetSetup {
         -> FleetCredentials
     {
         guard Labels.isWord(name), name != "root", !name.hasPrefix("grantfs-host-") else {
-            throw GrantError(.usage, "“\(name)” is no name for an administrator")
+            throw GrantError(.usage, "invalid administrator name “\(name)”")
         }
         let password = FleetCredentials.password()
         try FleetStore.mapping("“\(name)” is not invited") { () throws(EtcdFailure) in
@@ -136,7 +137,9 @@ public enum FleetSetup {
     /// Returns the serial number of the host's certificate, which etcd accepts until it expires or
     /// the authority revokes it, or nil if the host had none.
     public static func remove(_ host: String, _ fleet: FleetStore) throws(GrantError) -> String? {
-        guard Labels.isWord(host) else { throw GrantError(.notFound, "the fleet has no host “\(host)”", cause: "that is no id of one") }
+        guard Labels.isWord(host) else {
+            throw GrantError(.notFound, "the fleet has no host “\(host)”", cause: "that is not a host id")
+        }
         let client = fleet.client
         let seconds = try fleet.format().lease
         var certificate: String?

@@ -119,7 +119,8 @@ extension FleetGrant {
     /// if it has changed since, or is active.
     public func restored(at now: Instant, seen: Int64) throws(GrantError) -> FleetGrant {
         let cause =
-            revision != seen ? "somebody has changed it since it was looked at" : state(at: now) == .active ? "it is active already" : nil
+            revision != seen
+            ? "another administrator has changed it meanwhile" : state(at: now) == .active ? "it is active already" : nil
         if let cause { throw GrantError(.unconfirmed, "“\(name)” is not restored", cause: cause) }
         return restored(at: now)
     }

@@ -45,7 +45,7 @@ public final class FleetStore: Sendable {
             guard case .unanswered(let reason) = error else { throw error.error(what) }
             throw GrantError(
                 .system, unknown, cause: "etcd was asked and has not answered: \(reason)",
-                advice: "grantfs list --fleet --all shows it when etcd answers again; it does no harm to give the command once more")
+                advice: "see grantfs list --fleet --all when etcd answers again: the command may be repeated")
         }
     }
 
@@ -201,7 +201,7 @@ public final class FleetStore: Sendable {
             }
             current = anew
         }
-        throw GrantError(.system, what, cause: "somebody else changes it all the time")
+        throw GrantError(.system, what, cause: "another administrator changes it all the time")
     }
 
     /// Deletes grants without anything else: etcd accepts that even if its database is full.

@@ -54,11 +54,11 @@ public final class FleetConsole: Sendable {
         }
         guard !listener.isAny || !settings.names.isEmpty else {
             throw GrantError(
-                .usage, "the console is not served at \(settings.address)", cause: "nobody knows by which name browsers will ask for it",
-                advice: "--name NAME, as it stands in the address line")
+                .usage, "the console is not served at \(settings.address)", cause: "the name that browsers use is unknown",
+                advice: "--name NAME, as in the browser's address line")
         }
         guard settings.token != nil || (settings.authorities != nil && isSecure) else {
-            throw GrantError(.usage, "the console is not served", cause: "everybody could come in")
+            throw GrantError(.usage, "the console is not served", cause: "every user could come in")
         }
         let literal = settings.address.contains(":") ? "[\(settings.address)]" : settings.address
         let names = settings.names + (listener.isAny ? [] : [literal]) + (listener.isLoopback ? ["localhost"] : [])
@@ -122,7 +122,7 @@ public final class FleetConsole: Sendable {
         let key = request.only(.header, "Grantfs-Key")
         // A session belongs to the certificate with which it was started, and to the host and port.
         guard let user = sessionStore.session(cookies: request.values(.cookie, cookie(host)), key: key, host: host), user == who else {
-            return Self.refusal(401, "nobody has come in with this")
+            return Self.refusal(401, "there is no session with this cookie")
         }
         request.admit()
         switch path {
@@ -148,7 +148,7 @@ public final class FleetConsole: Sendable {
         guard let session = sessionStore.logIn(token: body["token"]?.string ?? "", who: who, host: host) else {
             if let count = refusals.record() {
                 log(
-                    "somebody at \(request.peer) has not come in: another token" + (count > 1 ? "; \(count) since the last such line" : ""))
+                    "a browser at \(request.peer) is refused: another token" + (count > 1 ? ", \(count) since the last such line" : ""))
             }
             return Self.refusal(403, sessionStore.needsToken ? "that is not the token" : "it is refused")
         }

@@ -60,8 +60,8 @@ final class LogQueue: Sendable {
         defer { shared.dropped = 0 }
         switch shared.dropped {
         case 0: return nil
-        case 1: return "1 line was dropped here: nobody has read them fast enough"
-        default: return "\(shared.dropped) lines were dropped here: nobody has read them fast enough"
+        case 1: return "1 line was dropped here: the reader is too slow"
+        default: return "\(shared.dropped) lines were dropped here: the reader is too slow"
         }
     }
 

@@ -40,7 +40,7 @@ extension GrantFleetTests {
             let good = try String(contentsOfFile: fleet.store("h1") + "/fleet/host.json", encoding: .utf8)
             let password = try #require(good.firstMatch(of: /"password": ?"([0-9a-f]+)"/)?.1)
             let cases: [(contents: String, mode: mode_t, said: String)] = [
-                (good, 0o644, "others may read it"), ("nonsense", 0o600, "is no invitation to a fleet"),
+                (good, 0o644, "others may read it"), ("nonsense", 0o600, "is not an invitation to a fleet"),
                 ("{}", 0o600, "it is something else"),
                 (good.replacingOccurrences(of: "\"grantfs-fleet\":1", with: "\"grantfs-fleet\":2"), 0o600, "of a newer version"),
                 (
@@ -58,8 +58,8 @@ extension GrantFleetTests {
             }
             let typed: [([String], Int32, String)] = [
                 (["fleet", "frobnicate"], 2, "is no action"), (["fleet", "invite"], 2, "HOST is missing"),
-                (["fleet", "invite", "a/b"], 2, "is no id of a host"), (["fleet", "invite", "h9", "--label", "role"], 2, "is no label"),
-                (["fleet", "init", "--endpoints", "ftp://x"], 2, "is no endpoint of etcd"),
+                (["fleet", "invite", "a/b"], 2, "invalid host id"), (["fleet", "invite", "h9", "--label", "role"], 2, "is no label"),
+                (["fleet", "init", "--endpoints", "ftp://x"], 2, "invalid endpoint of etcd"),
                 (["grant", "--fleet", "relative"], 2, "not an absolute path"), (["grant", "--fleet", "/a/../b"], 2, "empty parts"),
                 (["grant", "--fleet", "/a", "--hosts", "role"], 2, "is no term"),
                 (["grant", "/tmp", "--hosts", "a=b"], 2, "is for --fleet"),

@@ -66,10 +66,10 @@ extension GrantFleetTests {
             pause(milliseconds: 1_100)
             #expect(try Self.logins(console, "wrong", count: 1) == ["403"])
             try fleet.files.wait(until: "the last is said") { console.said.contains("since the last such line") }
-            let lines = console.said.split(separator: "\n").filter { $0.contains("has not come in") }
+            let lines = console.said.split(separator: "\n").filter { $0.contains("is refused: another token") }
             #expect(Double(lines.count) <= (Machine.milliseconds - start) / 1_000 + 1, "\(lines)")
             // None is lost from the count.
-            let count = lines.reduce(0) { $0 + (Int($1.firstMatch(of: /; ([0-9]+) since/)?.1 ?? "1") ?? 0) }
+            let count = lines.reduce(0) { $0 + (Int($1.firstMatch(of: /, ([0-9]+) since/)?.1 ?? "1") ?? 0) }
             #expect(count == 301, "\(lines)")
         }
 

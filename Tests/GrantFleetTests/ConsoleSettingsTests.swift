@@ -133,8 +133,8 @@ extension GrantFleetTests {
             let cases: [([String], Int32, String)] = [
                 (["--listen", "0.0.0.0:0"], 2, "without TLS others could listen"),
                 (["--listen", "0.0.0.0:0", "--name", "x"], 2, "without TLS others could listen"),
-                (["--listen", "0.0.0.0:0"] + tls, 2, "by which name browsers will ask"),
-                (["--listen", "example.org:1"], 1, "no numeric address"),
+                (["--listen", "0.0.0.0:0"] + tls, 2, "the name that browsers use"),
+                (["--listen", "example.org:1"], 1, "not a numeric address"),
                 (["--listen", "127.0.0.1"], 2, "is no place to listen at"),
                 (["--listen", "127.0.0.1:99999"], 2, "is no place to listen at"),
                 (["--listen", "::1:5"], 2, "is no place to listen at"), (["--listen", "127.0.0.1:\(port)"], 1, "Address already in use"),

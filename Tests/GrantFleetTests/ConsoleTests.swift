@@ -33,7 +33,7 @@ extension GrantFleetTests {
             // A grant that changed since the page read it is not restored.
             #expect(try console.change("restore", id, revision: revision, key: key).status == 202)
             let refused = try console.awaitState(key, "over") { $0.changes.count == 2 && $0.changes.last?.over == true }
-            #expect(refused.changes.last?.failure?.contains("somebody has changed it since") == true, "\(refused.changes)")
+            #expect(refused.changes.last?.failure?.contains("another administrator has changed it") == true, "\(refused.changes)")
             #expect(FleetFixture.reading(mounts[0] + "/x/file") == EACCES)
             #expect(try console.change("restore", id, revision: try #require(shown.grant(id)).revision, key: key).status == 202)
             for mount in mounts { try fleet.awaitReading(mount + "/x/file", 0) }

@@ -193,7 +193,7 @@ public final class EtcdClient: @unchecked Sendable {
             if String(decoding: collected.bytes.prefix(200), as: UTF8.self).contains("CommonName of client") {
                 throw .clientCertificate("it has a common name (CN), with which etcd's gateway refuses every request")
             }
-            throw .invalidResponse(endpoint: endpoint, "it answers \(answer.status) with something that is no JSON")
+            throw .invalidResponse(endpoint: endpoint, "it answers \(answer.status) with text that is not JSON")
         }
         if answer.status == 200 { return value }
         guard let message = Self.message(of: value) else {

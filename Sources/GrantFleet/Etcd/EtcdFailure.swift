@@ -61,18 +61,18 @@ public enum EtcdFailure: Error, Sendable, Equatable {
         case .needsLogin: GrantError(.permission, what, cause: "etcd wants a user and a password")
         case .isOpen:
             GrantError(
-                .permission, what, cause: "etcd asks nobody for a password: whoever reaches it may do anything",
+                .permission, what, cause: "etcd asks for no password: every program that reaches it may do anything",
                 advice: "etcdctl auth enable")
         case .denied: GrantError(.permission, what, cause: "the roles of this user in etcd do not allow it")
         case .full:
             GrantError(
                 .storeFull, what, cause: "the database of etcd is full",
-                advice: "compact and defragment it, then etcdctl alarm disarm; revocations are taken all the same")
+                advice: "compact and defragment it, then etcdctl alarm disarm: revocations work meanwhile")
         case .corrupt:
             GrantError(
                 .system, what, cause: "etcd refuses every write, because of an alarm that its members differ (CORRUPT)",
-                advice: "grantfs fleet status shows it; compare the members with etcdctl endpoint hashkv, then etcdctl alarm disarm")
-        case .compacted: GrantError(.system, what, cause: "etcd has forgotten the revisions that were asked for")
+                advice: "compare the members with etcdctl endpoint hashkv, then etcdctl alarm disarm")
+        case .compacted: GrantError(.system, what, cause: "etcd has compacted the requested revisions")
         case .noSuchLease: GrantError(.system, what, cause: "the lease is gone")
         case .exists: GrantError(.alreadyExists, what, cause: "etcd has it already")
         case .tooLarge: GrantError(.usage, what, cause: "it is larger than etcd takes")

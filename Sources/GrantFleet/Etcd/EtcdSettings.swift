@@ -28,7 +28,7 @@ public struct EtcdSettings: Sendable, Equatable {
             let rest = endpoint.drop { $0 != ":" }.dropFirst(3)
             guard endpoint.hasPrefix("https://") || endpoint.hasPrefix("http://"), !rest.isEmpty, !rest.contains("/"),
                 !endpoint.utf8.contains(where: { $0 <= 0x20 || $0 >= 0x7F })
-            else { throw GrantError(.usage, "“\(word)” is no endpoint of etcd", advice: "https://HOST:2379, several with commas") }
+            else { throw GrantError(.usage, "invalid endpoint of etcd “\(word)”", advice: "https://HOST:2379, several with commas") }
             if !result.contains(endpoint) { result.append(endpoint) }
         }
         if result.isEmpty { throw GrantError(.usage, "no endpoint of etcd is named", advice: "--endpoints https://HOST:2379,…") }
