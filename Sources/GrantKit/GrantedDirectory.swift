@@ -42,7 +42,7 @@ public struct GrantedDirectory: Sendable, Identifiable {
             do {
                 chosen = try GrantName(chosen: Array(name.utf8))
             } catch {
-                throw GrantError(.usage, "“\(name)” is no name for a grant", cause: error.rawValue)
+                throw GrantError(.usage, "invalid grant name “\(name)”", cause: error.rawValue)
             }
         }
         let proposal = try GrantAdministrator.propose(

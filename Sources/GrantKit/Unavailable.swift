@@ -6,7 +6,7 @@ import Foundation
 
 // MARK: versions and iCloud
 
-@available(*, unavailable, message: "no versions are kept here; `grantfs run --snapshot` and `grantfs diff` keep what a program changes")
+@available(*, unavailable, message: "no versions are kept here: see `grantfs run --snapshot` and `grantfs diff`")
 open class NSFileVersion: NSObject {
     public class func unresolvedConflictVersionsOfItem(at url: URL) -> [NSFileVersion]? { nil }
     public class func currentVersionOfItem(at url: URL) -> NSFileVersion? { nil }
@@ -16,22 +16,22 @@ open class NSFileVersion: NSObject {
 @available(
     *, unavailable,
     message:
-        "there is no index of iCloud's here; FileManager.enumerator(at:) lists, and an NSFilePresenter of the directory is told what comes and goes"
+        "there is no index of iCloud here: use FileManager.enumerator(at:) and an NSFilePresenter of the directory"
 )
 open class NSMetadataQuery: NSObject {
     public override init() {}
 }
 
-@available(*, unavailable, message: "there is no index of iCloud's here; URL.resourceValues(forKeys:) tells of a file")
+@available(*, unavailable, message: "there is no index of iCloud here: use URL.resourceValues(forKeys:)")
 open class NSMetadataItem: NSObject {
     public init?(url: URL) { nil }
 }
 
 extension FileManager {
-    @available(*, unavailable, message: "there is no iCloud here: nobody is signed in")
+    @available(*, unavailable, message: "there is no iCloud here, and no account")
     public var ubiquityIdentityToken: (any NSObjectProtocol)? { nil }
 
-    @available(*, unavailable, message: "there is no iCloud here; GrantedDirectory.all(in:) lists the directories that a program may use")
+    @available(*, unavailable, message: "there is no iCloud here: GrantedDirectory.all(in:) lists a program's directories")
     public func url(forUbiquityContainerIdentifier containerIdentifier: String?) -> URL? { nil }
 
     @available(*, unavailable, message: "there is no iCloud here: every file is where it is")
@@ -45,28 +45,28 @@ extension FileManager {
 
     @available(
         *, unavailable,
-        message: "there is no iCloud here; move the file under NSFileCoordinator.coordinate(writingItemAt:options:error:byAccessor:)"
+        message: "there is no iCloud here: move the file under NSFileCoordinator.coordinate(writingItemAt:options:error:byAccessor:)"
     )
     public func setUbiquitous(_ flag: Bool, itemAt url: URL, destinationURL: URL) throws {}
 
     @available(
-        *, unavailable, message: "no file provider is known here; a source that a FUSE filesystem or NFS serves is granted as any directory"
+        *, unavailable, message: "there is no file provider here: a directory of FUSE or NFS is granted as any other"
     )
     public func getFileProviderServicesForItem(at url: URL, completionHandler: @escaping @Sendable ([String: Any]?, (any Error)?) -> Void) {
     }
 
     @available(
         *, unavailable,
-        message: "a granted directory has no Trash of its own; `gio trash` moves a file to the desktop's, which takes it out of the grant"
+        message: "a granted directory has no Trash: `gio trash` moves a file to the desktop's, outside the grant"
     )
     public func trashItem(at url: URL, resultingItemURL: UnsafeMutablePointer<URL?>?) throws {}
 }
 
 extension URL {
-    @available(*, unavailable, message: "no item is promised here; use resourceValues(forKeys:)")
+    @available(*, unavailable, message: "no item is promised here: use resourceValues(forKeys:)")
     public func promisedItemResourceValues(forKeys keys: Set<URLResourceKey>) throws -> URLResourceValues { URLResourceValues() }
 
-    @available(*, unavailable, message: "no item is promised here; use checkResourceIsReachable()")
+    @available(*, unavailable, message: "no item is promised here: use checkResourceIsReachable()")
     public func checkPromisedItemIsReachable() throws -> Bool { false }
 }
 
@@ -103,10 +103,10 @@ open class UIDocumentPickerViewController: NSObject {
     public var directoryURL: URL?
 }
 
-@available(*, unavailable, message: "what a DirectoryPicker's pick(_:) returns was picked; an empty list was cancelled")
+@available(*, unavailable, message: "a DirectoryPicker's pick(_:) returns the picked items, none if cancelled")
 public protocol UIDocumentPickerDelegate: AnyObject {}
 
-@available(*, unavailable, message: "a DocumentBrowser lists and watches documents; the window is yours")
+@available(*, unavailable, message: "a DocumentBrowser lists and watches documents: the window is yours")
 open class UIDocumentBrowserViewController: NSObject {
     public init(forOpening contentTypes: [UTType]?) {}
     public override init() {}
@@ -119,7 +119,7 @@ open class UIDocumentBrowserViewController: NSObject {
     ) {}
 }
 
-@available(*, unavailable, message: "a DocumentBrowser calls didChange; create, rename and delete return what they did")
+@available(*, unavailable, message: "a DocumentBrowser calls didChange: create, rename and delete return their result")
 public protocol UIDocumentBrowserViewControllerDelegate: AnyObject {}
 
 @available(
@@ -137,7 +137,7 @@ open class NSDocument: NSObject {
 
 // MARK: types
 
-@available(*, unavailable, message: "no types of files are known here; go by URL.pathExtension")
+@available(*, unavailable, message: "no types of files are known here: use URL.pathExtension")
 public struct UTType {
     public init?(_ identifier: String) { nil }
     public init?(filenameExtension: String) { nil }
@@ -146,7 +146,7 @@ public struct UTType {
     public static var plainText: UTType { fatalError() }
 }
 
-@available(*, unavailable, message: "no file provider is made here; grantfs shows directories of the host")
+@available(*, unavailable, message: "there is no file provider here: grantfs shows directories of the host")
 open class NSFileProviderManager: NSObject {
     public override init() {}
 }

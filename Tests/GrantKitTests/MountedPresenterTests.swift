@@ -38,10 +38,10 @@ struct AFilePresenterAndAMount {
             }
             let read = try bench.fixture.grantfs("coordinate", "read", source.path + "/note", "--", "cat", source.path + "/note")
             #expect(try read.orThrow().text.contains("typed"))
-            #expect(try [news(editor), news(editor)] == ["* somebody reads", "* saved because it was asked for"])
+            #expect(try [news(editor), news(editor)] == ["* somebody reads", "* saved on request"])
             try bench.fixture.grantfs("coordinate", "write", "docs", "--", "sh", "-c", "printf written > \(source.path)/note").orThrow()
             #expect(try news(editor) == "* somebody writes")
-            #expect(try Set([news(editor), news(editor)]) == ["* nobody writes any more", "* read again"])
+            #expect(try Set([news(editor), news(editor)]) == ["* the writer has ended", "* read again"])
             editor.send("show")
             try editor.expect("written")
         }

@@ -43,7 +43,7 @@ public struct TerminalPicker: DirectoryPicker {
     public func pick(_ request: PickRequest) async throws(GrantError) -> [GrantedDirectory] {
         if request.picksFiles {
             throw GrantError(
-                .unsupported, "nobody can be asked for files in the terminal", advice: "type a file's path there, or use DesktopPicker")
+                .unsupported, "files cannot be picked in the terminal", advice: "type a file's path there, or use DesktopPicker")
         }
         return try await PickProgram.run(request, isDesktop: false)
     }
@@ -135,6 +135,6 @@ private enum PickProgram {
     }
 
     private static func failure(_ cause: String) -> GrantError {
-        GrantError(.system, "nobody can be asked", cause: cause, advice: "the program grantfs has to be in PATH")
+        GrantError(.system, "nothing can be picked", cause: cause, advice: "the program grantfs has to be in PATH")
     }
 }

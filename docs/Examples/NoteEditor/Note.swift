@@ -104,7 +104,7 @@ final class Note: NSObject, NSFilePresenter, Sendable {
 
     func relinquishPresentedItem(toWriter writer: @escaping @Sendable ((@Sendable () -> Void)?) -> Void) {
         report("somebody writes")
-        writer { [self] in report("nobody writes any more") }
+        writer { [self] in report("the writer has ended") }
     }
 
     func savePresentedItemChanges(completionHandler: @escaping @Sendable ((any Error)?) -> Void) {
@@ -112,7 +112,7 @@ final class Note: NSObject, NSFilePresenter, Sendable {
             // The asking program waits for the reply. The file is this program's alone, and needs
             // no claim.
             try write(to: state.withLock { $0.url })
-            report("saved because it was asked for")
+            report("saved on request")
             completionHandler(nil)
         } catch {
             completionHandler(error)
@@ -131,7 +131,7 @@ final class Note: NSObject, NSFilePresenter, Sendable {
 
     func presentedItemDidChange() {
         let (url, isDirty) = state.withLock { ($0.url, $0.isDirty) }
-        if isDirty { return report("changed by somebody else, and here") }
+        if isDirty { return report("changed by another program, and here") }
         access(
             .readingIntent(with: url, options: .withoutChanges), { [self] error in report(error == nil ? "read again" : "cannot be read") }
         ) {
