@@ -208,14 +208,15 @@ package struct ChangeBroadcast: Sendable {
         guard let deadMounts = try? store.deadMounts(of: dead, until: last) else {
             return zip(records, answers).map { record, answer in
                 dead.contains(record)
-                    ? .none(reason: "what is left of it cannot be told: the store cannot be read", milliseconds: 0) : answer
+                    ? .none(reason: "the store cannot be read, so the rest of the dead mount is unknown", milliseconds: 0) : answer
             }
         }
         guard withdraws else { return answers }
         return zip(records, answers).map { record, answer in
             if let keeper = working[record.id] {
                 return .none(
-                    reason: "its daemon has ended, and the process that has the kernel forget what is cached (\(keeper)) has not finished",
+                    reason:
+                        "its daemon has ended, and process \(keeper) has not finished to invalidate the kernel's cache",
                     milliseconds: 0)
             }
             guard let left = deadMounts.first(where: { $0.record.id == record.id }), left.isHeld else { return answer }

@@ -37,12 +37,15 @@ public struct DeadMount: Sendable {
         let seen = holders.map { (pid: $0.pid, command: $0.command) }
         let others = unseen.map { (pid: $0.pid, command: $0.command) }
         if !seen.isEmpty { return held + DeadMount.listing(seen) }
-        if hasOthers { return held + "somebody who cannot be seen from here: the connection \(device.minor) is there still" }
+        if hasOthers {
+            return held + "a process that cannot be seen from here: connection \(device.minor) still exists"
+        }
         if unseen.contains(where: \.wasSkipped) {
             return "its daemon has ended, and there was no time to see whether what the kernel has cached is held by "
                 + "\(DeadMount.listing(others)): try a longer --timeout"
         }
-        return "its daemon has ended, and the kernel lets nobody see whether what it has cached is held by \(DeadMount.listing(others))"
+        return "its daemon has ended, and the kernel does not show whether its cache is held by "
+            + DeadMount.listing(others)
     }
 
     private static func listing(_ processes: [(pid: Int32, command: [UInt8])]) -> String {

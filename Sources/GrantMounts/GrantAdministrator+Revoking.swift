@@ -22,7 +22,9 @@ extension GrantAdministrator {
             let shut = ChangeBroadcast(store: store, withdraws: true).close(grants, timeout: timeout)
             throw GrantError(
                 error.code, "the withdrawal is not recorded", cause: error.description,
-                advice: "until they are mounted anew, access is shut in \(shut.done) of \(shut.all) mounts; mend the store and revoke again"
+                advice:
+                    "\(shut.done) of \(shut.all) mounts refuse access until they are mounted again: "
+                    + "repair the store and revoke again"
             )
         }
         recorded?()

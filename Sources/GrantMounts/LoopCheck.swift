@@ -33,9 +33,10 @@ package struct LoopCheck {
                 directory,
                 (place == reached[0]
                     ? "it holds" : "the mount at \(String(decoding: place.path, as: UTF8.self)) inside it shows")
-                    + " the store \(store), and who may write there may grant himself anything",
+                    + " the store \(store), and a program that can write there can grant itself anything",
                 advice:
-                    "grant directories inside it, several at once or with grantfs pick; or keep the store elsewhere, by --store or $GRANTFS_STORE"
+                    "grant directories inside it, several at once or with grantfs pick, "
+                    + "or keep the store elsewhere, with --store or $GRANTFS_STORE"
             )
         }
         if storePlace.holds(reached[0]) { throw refusal(directory, "it lies in the store \(store)") }

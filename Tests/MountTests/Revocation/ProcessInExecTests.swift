@@ -70,7 +70,7 @@ extension MountTests {
             let ended = try fixture.grantfs("revoke", "a", "--kill", "--json", within: 30)
             #expect(ended.status == 3 && Self.pids(ended, "unseen") == [attack.pid], "\(ended)")
             #expect(again.wait() == -SIGKILL && holder.wait() == -SIGKILL, "who holds something is ended")
-            #expect(ended.text.contains("nobody see") && ended.text.contains("\(attack.pid)"), "\(ended)")
+            #expect(ended.text.contains("does not show") && ended.text.contains("\(attack.pid)"), "\(ended)")
             // A new mount in its place works meanwhile.
             try fixture.grantfs(["mount", "default", scene.mount], within: 30).orThrow()
             try fixture.grantfs(["restore", "a"], within: 30).orThrow()
