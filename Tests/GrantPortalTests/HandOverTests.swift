@@ -130,7 +130,7 @@ extension GrantPortalTests {
             let reader = try Child(["/usr/bin/python3", "-c", script, run + "/portals"])
             try reader.expect("locked")
             let output = try Command.run([Programs.grantfs, "portal"], environment: session.fixture.environment, within: 60)
-            #expect(output.status == 1 && output.errors.contains("a program that is no service has a lock on portals"), "\(output)")
+            #expect(output.status == 1 && output.errors.contains("a program that is not a service has a lock on portals"), "\(output)")
             reader.send("")
             #expect(reader.wait(within: 20) == 0)
             try session.start()

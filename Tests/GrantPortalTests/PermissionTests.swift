@@ -139,7 +139,7 @@ extension GrantPortalTests {
             }
             #expect(text("\(view)/0badf00d/report.txt") == nil)
             try session.fixture.wait(until: "it is said") {
-                session.said.contains("1a2b3c4d was there before and is taken over") && session.said.contains("0badf00d, ")
+                session.said.contains("1a2b3c4d is taken over from the earlier portal") && session.said.contains("0badf00d, ")
             }
         }
 

@@ -71,7 +71,7 @@ final class BusClient: Sendable {
         try connection.withLock { (connection: inout Connection) -> Result<[BusValue], BusError> in
             if connection.hasMissed {
                 connection.hasMissed = false
-                return .failure(BusError(name: "", text: "the bus has dropped what was sent to this program"))
+                return .failure(BusError(name: "", text: "the bus has dropped messages to this program"))
             }
             do throws(Errno) {
                 let bus = try self.open(&connection.bus)

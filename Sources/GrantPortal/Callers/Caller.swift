@@ -68,7 +68,7 @@ struct CallerIdentification: Sendable {
             guard !process.hasEnded else { throw Errno(ESRCH) }
             return Caller(name: name, pid: pid, app: app, instance: sandbox?.instance)
         } catch {
-            throw PortalError(.notAllowed, "Unable to tell who calls: \(error)")
+            throw PortalError(.notAllowed, "Unable to identify the caller: \(error)")
         }
     }
 
@@ -90,11 +90,11 @@ struct CallerIdentification: Sendable {
                     "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "GetConnectionCredentials", "s", [.text(name)]
                 ).first
         } catch {
-            throw PortalError(.notAllowed, "Unable to tell who calls: \(error.text)")
+            throw PortalError(.notAllowed, "Unable to identify the caller: \(error.text)")
         }
         guard let pid = answer?.option("ProcessID")?.unsigned.flatMap({ Int32(exactly: $0) }), pid > 0,
             let user = answer?.option("UnixUserID")?.unsigned.flatMap({ UInt32(exactly: $0) })
-        else { throw PortalError(.notAllowed, "Unable to tell who calls: the bus does not say it") }
+        else { throw PortalError(.notAllowed, "Unable to identify the caller: the bus does not name it") }
         // Root may do everything anyway.
         guard user == geteuid() || user == 0 else { throw PortalError(.notAllowed, "Documents are their owner's alone") }
         return Credentials(

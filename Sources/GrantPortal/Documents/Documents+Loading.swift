@@ -184,7 +184,7 @@ extension Documents {
                 guard let document = notTakenOver(id) else { return }
                 try grant(document, proposal)
                 note([id])
-                say(.notice, "document \(id) was there before and is taken over: \(VisibleText.of(proposal.bookmark.path))")
+                say(.notice, "document \(id) is taken over from the earlier portal: \(VisibleText.of(proposal.bookmark.path))")
             }
         } catch {
             say(.warning, "document \(id), \(VisibleText.of(document.path)), cannot be taken over: \(error.message)")

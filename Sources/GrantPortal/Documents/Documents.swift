@@ -180,7 +180,7 @@ final class Documents: Sendable {
             }
             guard writes < Self.mostWrites else {
                 state.withLock { $0.unwritten[key] = DocumentState.Unwritten(known: change.old) }
-                throw PortalError(.failed, "somebody else changes the same permissions again and again")
+                throw PortalError(.failed, "another program changes the same permissions again and again")
             }
             writes += 1
             let decided = history.changes

@@ -156,7 +156,7 @@ public final class DocumentPortal: @unchecked Sendable {
                 }
                 // A third service may have taken the name meanwhile, and hold the lock.
                 guard askBus("GetNameOwner", [.text(Self.name)])?.text == bus.name else {
-                    say(.notice, "somebody else is the portal of documents from now on")
+            say(.notice, "another program is the portal of documents from now on")
                     return nil
                 }
                 let process: pid_t? = if case .service(let pid) = holder { pid } else { nil }
@@ -176,7 +176,7 @@ public final class DocumentPortal: @unchecked Sendable {
         } catch {
             let cause =
                 error == Errno(EBUSY)
-                ? "a program that is no service has a lock on \(ServiceLock.name) in the store's directory run" : error.description
+                ? "a program that is not a service has a lock on \(ServiceLock.name) in the store's directory run" : error.description
             throw GrantError(.system, "the documents cannot be taken over from the former service", cause: cause)
         }
     }
@@ -207,7 +207,7 @@ public final class DocumentPortal: @unchecked Sendable {
             switch error.rawValue {
             case EEXIST:
                 throw GrantError(
-                    .alreadyExists, "the portal of documents is there already", cause: "somebody has the name \(Self.name)",
+                    .alreadyExists, "a portal of documents runs already", cause: "another program has the name \(Self.name)",
                     advice: "--replace takes it over")
             case ELIBACC: throw GrantError(.unsupported, "libsystemd.so.0 cannot be loaded", advice: "install the package libsystemd0")
             default: throw GrantError(.unsupported, "the session bus cannot be reached", cause: error.description)
@@ -230,7 +230,7 @@ public final class DocumentPortal: @unchecked Sendable {
         lookAtConnections(bus)
         try bus.listen(to: "NameLost", of: daemon, at: nil, from: daemon) { [unowned self] values, sender in
             guard sender == daemon, values.first?.text == Self.name, let bus = self.bus else { return }
-            say(.notice, "somebody else is the portal of documents from now on")
+            say(.notice, "another program is the portal of documents from now on")
             bus.end()
         }
     }
@@ -349,7 +349,7 @@ public final class DocumentPortal: @unchecked Sendable {
             guard mount.hasEnded(), !isEnding.load(ordering: .acquiring) else { continue }
             do throws(GrantError) {
                 try mount.start()
-                say(.warning, "the mount of documents had ended, and is there again")
+                say(.warning, "the mount of documents had ended, and is mounted again")
             } catch {
                 say(.error, "the mount of documents has ended: \(error)")
                 usleep(5_000_000)
