@@ -88,7 +88,7 @@ public final class BookmarkResolver {
         case ENOTDIR: BookmarkResolver.isNoDirectory
         case EACCES, EPERM: "it cannot be read: \(error)"
         case EINVAL: "its name contains a NUL byte"
-        case ESTALE: "/proc does not say what is mounted there"
+        case ESTALE: "/proc does not name the filesystem there"
         default: error.description
         }
     }

@@ -249,6 +249,6 @@ public protocol ControlHandler: Sendable {
 
 extension ControlHandler {
     public func handOver(over socket: borrowing UnixSocket, of server: ControlServer) {
-        try? HandoverMessage.refused("it cannot hand over what it serves").send(over: socket, deadline: Clock.deadline(seconds: 1))
+        try? HandoverMessage.refused("it cannot hand over its mount").send(over: socket, deadline: Clock.deadline(seconds: 1))
     }
 }

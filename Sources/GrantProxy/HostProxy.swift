@@ -57,8 +57,8 @@ public final class HostProxy: Sendable {
             head = try RequestHead(bytes[..<length])
         } catch {
             return error == .lengthRequired
-                ? answer(client, "411 Length Required", "this proxy wants to know the length of what is sent beforehand")
-                : answer(client, "400 Bad Request", "this is no request for a proxy")
+                ? answer(client, "411 Length Required", "this proxy needs the length of the body in Content-Length")
+                : answer(client, "400 Bad Request", "this is not a request for a proxy")
         }
         let target = "\(head.host):\(head.port)"
         do throws(Connector.Failure) {

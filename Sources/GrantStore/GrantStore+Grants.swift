@@ -134,7 +134,7 @@ extension GrantStore {
                         let users = try revokers(of: id, in: database)
                         guard grant.state(at: now) == .revoked, users == [Int64(truncatingIfNeeded: actor.uid)] else {
                             throw GrantError(
-                                .permission, "“\(grant.name)” is not restored", cause: "you are not the only one who has revoked it",
+                                .permission, "“\(grant.name)” is not restored", cause: "another user has revoked it as well",
                                 advice: "root restores it")
                         }
                     }

@@ -98,7 +98,7 @@ extension GrantStore {
             (row) throws(GrantError) in total = total.addingReportingOverflow(row.integer(0)).partialValue
         }
         try database.query("DELETE FROM log WHERE kept = ? AND grant_id IS ? AND event = ?", [partition, Value(grant?.bytes), event])
-        let detail = "\(total == 1 ? "1 entry" : "\(total) entries") of what was done through mounts"
+        let detail = "\(total == 1 ? "1 entry" : "\(total) entries") of operations through mounts"
         try add(
             LogEntry(
                 time: GrantStore.now, event: .forgotten, actor: actor, view: view, grant: grant, name: name, detail: detail, count: total),

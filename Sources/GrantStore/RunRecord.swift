@@ -60,7 +60,9 @@ public final class RunRecord {
     /// - Throws: `.storeDamaged` if it is invalid.
     public init(path: String) throws(GrantError) {
         database = try Database(path: path, create: false)
-        guard try database.integer("PRAGMA user_version") == 1 else { throw StoreFailure.damaged(path, "it is no record of a run") }
+        guard try database.integer("PRAGMA user_version") == 1 else {
+            throw StoreFailure.damaged(path, "it is not a record of a run")
+        }
     }
 
     public var state: State {

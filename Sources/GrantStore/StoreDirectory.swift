@@ -19,7 +19,7 @@ struct StoreDirectory: Sendable {
     /// Finds the directory, or creates it with its parents (mode 0700) if `create`.
     init(_ given: String, create: Bool) throws(GrantError) {
         guard given.hasPrefix("/"), !given.utf8.contains(0) else {
-            throw GrantError(.usage, "“\(given)” is no place for a store", cause: "it is not an absolute path")
+            throw GrantError(.usage, "invalid store “\(given)”", cause: "it is not an absolute path")
         }
         let directory = try StoreDirectory.openDirectory(given, create: create)
         let status: stat

@@ -64,13 +64,13 @@ enum StoreFailure {
     static func damaged(_ path: String, _ cause: String) -> GrantError {
         GrantError(
             .storeDamaged, "the store \(path) is damaged", cause: cause,
-            advice: "nothing was changed; put back a backup, or move it away and grant again")
+            advice: "nothing was changed: restore a backup, or move the store away and grant again")
     }
 
     static func newer(_ path: String, version: Int64) -> GrantError {
         GrantError(
             .storeNewer, "the store \(path) was written by a newer grantfs", cause: "its version is \(version)",
-            advice: "use that version, and mount anew what is mounted")
+            advice: "use that version, and mount the views again")
     }
 
     static func full(_ path: String) -> GrantError {

@@ -15,7 +15,7 @@ public enum OwnDirectory {
         // In a sticky directory an entry is its owner's, the directory's owner's, and root's.
         if status.st_mode & S_ISVTX != 0 || status.st_mode & 0o022 == 0 { return nil }
         if status.st_mode & 0o002 == 0, isPrivate(group: status.st_gid), !hasAccessList(directory) { return nil }
-        return "others may write to it, and so put something else in the place of what is made there"
+        return "others may write to it, and so replace files that are made there"
     }
 
     /// The owner of the root directory, who decides about everything below.
@@ -34,7 +34,7 @@ public enum OwnDirectory {
     /// A link is as safe as its directory and its owner.
     static func objection(toOwner owner: uid_t) -> String? {
         if owner == geteuid() || isAdministrator(owner) { return nil }
-        return "it belongs to \(userName(owner) ?? "user \(owner)"), who could put something else in the place of what is made there"
+        return "it belongs to \(userName(owner) ?? "user \(owner)"), who could replace files that are made there"
     }
 
     /// The result of `open`.

@@ -124,7 +124,7 @@ extension MountTests {
             try fixture.grantfs("revoke", "b").orThrow()
             for name in ["a", "b"] {
                 let output = try asUser(["restore", "--system", name], ann)
-                #expect(output.status == 1 && output.errors.contains("not the only one"), "\(output)")
+                #expect(output.status == 1 && output.errors.contains("another user has revoked"), "\(output)")
             }
             #expect(try fixture.list().isEmpty)
         }
