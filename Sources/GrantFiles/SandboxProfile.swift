@@ -73,7 +73,7 @@ struct SandboxProfileReader: TOMLReading {
         for (name, item) in items {
             let text = Array(try self.text(item, name).utf8)
             if name.isEmpty || name.contains("=") || name.utf8.contains(0) || text.contains(0) {
-                throw wrong(item, "“\(name)” is no variable", cause: "its name is empty or has a “=”, or there is a NUL byte")
+                throw wrong(item, "invalid variable “\(name)”", cause: "its name is empty or has a “=”, or there is a NUL byte")
             }
             result.append((name, expanded(text)))
         }

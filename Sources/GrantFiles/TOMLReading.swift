@@ -14,7 +14,7 @@ extension TOMLReading {
         do throws(TOMLValue.Failure) {
             document = try TOMLValue.read(bytes)
         } catch {
-            throw GrantError(.invalidFile, file + (error.line > 0 ? ":\(error.line)" : "") + ": this is no TOML", cause: error.reason)
+            throw GrantError(.invalidFile, file + (error.line > 0 ? ":\(error.line)" : "") + ": this is not TOML", cause: error.reason)
         }
         guard case .table(let items) = document.kind else { return [] }
         return items

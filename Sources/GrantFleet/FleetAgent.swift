@@ -104,7 +104,7 @@ public final class FleetAgent: @unchecked Sendable {
             throw GrantError(.notFound, "this host is in no fleet", cause: "\(file) is not there", advice: "grantfs fleet join FILE")
         }
         guard let host = credentials.host else {
-            throw GrantError(.invalidFile, "\(file) is no host's", advice: "grantfs fleet invite HOST makes one")
+            throw GrantError(.invalidFile, "\(file) is not of a host", advice: "grantfs fleet invite HOST makes one")
         }
         do throws(Errno) {
             lock = try FileLock.take(store.directory + "/fleet/agent.lock", create: true)

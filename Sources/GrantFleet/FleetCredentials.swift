@@ -35,7 +35,7 @@ public struct FleetCredentials: Sendable, Equatable {
         do throws(GrantError) {
             json = try JSONValue(text: bytes)
         } catch {
-            throw flaw(error.cause ?? "it is no JSON")
+            throw flaw(error.cause ?? "it is not JSON")
         }
         guard json["grantfs-fleet"]?.integer == 1 else {
             throw flaw(json["grantfs-fleet"] == nil ? "it is something else" : "it is of a newer version")

@@ -78,7 +78,7 @@ public struct FleetGrant: Sendable, Equatable {
 
     /// Decodes an entry of etcd, which has to match its key. `.storeNewer`, `.storeDamaged` with the reason as the cause.
     init(_ entry: EtcdEntry) throws(GrantError) {
-        let flaw = { (why: String) in GrantError(.storeDamaged, "\(entry.key) is no grant", cause: why) }
+        let flaw = { (why: String) in GrantError(.storeDamaged, "\(entry.key) is not a grant", cause: why) }
         guard let json = try? JSONValue(text: entry.value), let version = json["format"]?.integer else { throw flaw("it makes no sense") }
         guard version == FleetGrant.version || version == FleetGrant.sharedVersion else {
             throw GrantError(

@@ -27,7 +27,7 @@ public struct HostSelector: Sendable, Equatable, CustomStringConvertible {
         for word in text.split(separator: ",", omittingEmptySubsequences: false) {
             guard let term = Self.term(word) else {
                 throw GrantError(
-                    .usage, "“\(text)” names no hosts", cause: "“\(word)” is no term",
+                    .usage, "“\(text)” names no hosts", cause: "invalid term “\(word)”",
                     advice: "LABEL=VALUE or LABEL!=VALUE, several with commas, or all")
             }
             if !terms.contains(term) { terms.append(term) }
@@ -70,7 +70,9 @@ public struct Labels: Sendable, Equatable {
         for word in words.flatMap({ $0.split(separator: ",") }) {
             let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
             guard parts.count == 2, Labels.isWord(parts[0]), Labels.isWord(parts[1]), parts[0] != "host" else {
-                throw GrantError(.usage, "“\(word)” is no label", advice: "LABEL=VALUE, of letters, digits, dots, dashes and underscores")
+                throw GrantError(
+                    .usage, "invalid label “\(word)”",
+                    advice: "use LABEL=VALUE, of letters, digits, dots, dashes and underscores")
             }
             values[parts[0]] = parts[1]
         }

@@ -144,7 +144,7 @@ public final class FleetConsole: Sendable {
     }
 
     private func logIn(_ request: WebRequest, _ who: String, at host: String) -> WebReply {
-        guard let body = Self.body(request) else { return Self.refusal(415, "it is no JSON") }
+        guard let body = Self.body(request) else { return Self.refusal(415, "it is not JSON") }
         guard let session = sessionStore.logIn(token: body["token"]?.string ?? "", who: who, host: host) else {
             if let count = refusals.record() {
                 log(
@@ -179,7 +179,7 @@ public final class FleetConsole: Sendable {
     }
 
     private func change(_ kind: Changes.Kind, _ request: WebRequest, _ user: String) -> WebReply {
-        guard let body = Self.body(request) else { return Self.refusal(415, "it is no JSON") }
+        guard let body = Self.body(request) else { return Self.refusal(415, "it is not JSON") }
         guard let id = body["id"]?.string, let revision = body["revision"]?.integer else { return Self.refusal(400, "it names no grant") }
         guard let grant = poller.latest().snapshot?.grants.first(where: { $0.id.description == id }) else {
             return Self.refusal(404, "the fleet has no such grant")

@@ -25,13 +25,13 @@ public struct HostRule: Sendable, Equatable {
         let alone: (host: TargetHost, port: UInt16?)? = NetworkAddress(text).map { (.address($0), nil) }
         guard let (host, port) = alone ?? TargetHost.split(isBelow ? text.dropFirst(2) : text[...]) else {
             throw GrantError(
-                .usage, "“\(text)” is no host", advice: text == "*" ? "--network leaves the program the whole network" : HostRule.forms)
+                .usage, "invalid host “\(text)”", advice: text == "*" ? "--network allows the whole network" : HostRule.forms)
         }
         ports = port.map { [$0] } ?? [80, 443]
         switch host {
         case .name(let name): pattern = isBelow ? .below(name) : .name(name)
         case .address(let address):
-            if isBelow { throw GrantError(.usage, "“\(text)” is no host", advice: HostRule.forms) }
+            if isBelow { throw GrantError(.usage, "invalid host “\(text)”", advice: HostRule.forms) }
             pattern = .address(address)
         }
     }

@@ -47,15 +47,15 @@ import Testing
             ("[[grant]]\npath = \"/a\"\nexpires = \"2h\"", "f.grants:3: “expires” is a date with a time"),
             ("[[grant]]\npath = \"/a\"\nexpires = 2500-01-01T00:00:00Z", "f.grants:3: “expires”"),
             ("[[grant]]\npath = 7", "f.grants:2: “path” is text"),
-            ("[[grant]]\npath = \"/a\"\nname = \"x/y\"", "f.grants:3: “x/y” is no name"),
+            ("[[grant]]\npath = \"/a\"\nname = \"x/y\"", "f.grants:3: invalid grant name “x/y”"),
             ("[[grant]]\npath = \"/a\"\nview = \"\"", "f.grants:3: invalid view name “”"),
             ("[grant]\npath = \"/a\"", "double brackets"),
             ("views = \"ci\"", "f.grants:1: “views” is a list of names"), ("grants = []", "did you mean “grant”?"),
-            ("[[grant]\n", "f.grants:1: this is no TOML"),
-            ("x = ", "f.grants:1: this is no TOML"), ("[[grant]]\npathHex = \"2f6\"", "hexadecimal"), ("grant = [1]", "a grant is a table"),
+            ("[[grant]\n", "f.grants:1: this is not TOML"),
+            ("x = ", "f.grants:1: this is not TOML"), ("[[grant]]\npathHex = \"2f6\"", "hexadecimal"), ("grant = [1]", "a grant is a table"),
             // The parser has an assertion there, or a letter that it does not expect.
-            ("views = [1,}", "this is no TOML"), ("[[.grant]]", "this is no TOML"), ("é = 1", "this is no TOML"),
-            ("views = é", "this is no TOML"),
+            ("views = [1,}", "this is not TOML"), ("[[.grant]]", "this is not TOML"), ("é = 1", "this is not TOML"),
+            ("views = é", "this is not TOML"),
         ])
     func whatMakesNoSenseIsSaidWithItsLine(_ text: String, _ message: String) {
         let error = #expect(throws: GrantError.self) { try read(text) }

@@ -86,7 +86,7 @@ extension GrantFleetTests {
             let file = fleet.files.base + "/fleet.grants"
             let cases = [
                 ("[[grant]]\npath = \"/a/../b\"", "fleet.grants:1: the path is not for a fleet"),
-                ("[[grant]]\npath = \"~/a\"", "is not absolute"), ("[[grant]]\npath = \"/a\"\nhosts = \"role\"", "is no term"),
+                ("[[grant]]\npath = \"~/a\"", "is not absolute"), ("[[grant]]\npath = \"/a\"\nhosts = \"role\"", "invalid term"),
                 ("[[grant]]\npath = \"/a\"\nasDirectory = true", "is not for grants of a fleet"),
                 ("[[grant]]\npath = \"/a\"\n[[grant]]\npath = \"/b/a\"", "is in the view “default” already"),
                 ("[[grant]]\npath = \"/a\"\nhost = \"x\"", "hosts"),

@@ -18,7 +18,7 @@ public final class PickerSession {
         public var grant: @Sendable ([GrantAdministrator.Choice]) throws(GrantError) -> [GrantChange]
         /// Parses a time that was entered.
         public var expiry: @Sendable (String) throws(GrantError) -> Instant = { text throws(GrantError) in
-            throw GrantError(.usage, "“\(text)” is no time")
+            throw GrantError(.usage, "invalid time “\(text)”")
         }
 
         public init(

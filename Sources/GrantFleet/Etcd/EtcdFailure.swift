@@ -76,7 +76,7 @@ public enum EtcdFailure: Error, Sendable, Equatable {
         case .noSuchLease: GrantError(.system, what, cause: "the lease is gone")
         case .exists: GrantError(.alreadyExists, what, cause: "etcd has it already")
         case .tooLarge: GrantError(.usage, what, cause: "it is larger than etcd takes")
-        case .invalidResponse(let endpoint, let text): GrantError(.system, what, cause: "\(endpoint) is no etcd: \(text)")
+        case .invalidResponse(let endpoint, let text): GrantError(.system, what, cause: "\(endpoint) is not etcd: \(text)")
         case .stopped: GrantError(.system, what, cause: "it was stopped")
         case .other(let text): GrantError(.system, what, cause: text)
         }

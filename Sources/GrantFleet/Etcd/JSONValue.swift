@@ -18,7 +18,7 @@ public indirect enum JSONValue: Sendable, Equatable {
         let parsed = text.withUnsafeBytes { bytes in
             cfleet_parse(bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count, &reason, reason.count)
         }
-        guard let parsed else { throw GrantError(.invalidFile, "it is no JSON", cause: Self.text(reason)) }
+        guard let parsed else { throw GrantError(.invalidFile, "it is not JSON", cause: Self.text(reason)) }
         defer { cfleet_free(parsed) }
         self = JSONValue(parsed)
     }

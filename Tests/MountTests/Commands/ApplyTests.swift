@@ -112,7 +112,7 @@ extension MountTests {
                 ("[[grant]]\nview = \"ci\"\npath = \"{}/nowhere\"", "f.grants:5: “"),
                 ("[[grant]]\nview = \"ci\"\npath = \"{}/store\"", "f.grants:5: “"),
                 ("[[grant]]\nview = \"ci\"\nname = \"a\"\npath = \"{}/source/b\"", "f.grants:5: “a” is in the view “ci” already"),
-                ("[[grant]]\nview = ci", "f.grants:6: this is no TOML"),
+                ("[[grant]]\nview = ci", "f.grants:6: this is not TOML"),
                 ("[[grant]]\nviw = \"ci\"\npath = \"{}/source/b\"", "did you mean “view”?"),
             ]
             for (text, says) in wrong {

@@ -161,7 +161,7 @@ extension MountTests {
             try machine.write("never = [\"/etc\"]\n\nallow = 3\n")
             try grant("policy.d/10-site.toml:3: “allow” is a list")
             try machine.write("never = [\n")
-            try grant("this is no TOML")
+            try grant("this is not TOML")
             for (mode, owner) in [(mode_t(0o664), Identity.current), (0o646, .current), (0o644, ann)] {
                 try machine.write("[[allow]]\nwho = [\"*\"]\ndirectories = [\"/\"]\n", mode: mode, owner: owner)
                 try grant("policy.d/10-site.toml cannot be trusted")
