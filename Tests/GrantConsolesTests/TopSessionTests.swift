@@ -109,6 +109,6 @@ struct TopSessionTests {
         #expect(output.lines.count == 7)
         #expect(output.text.contains("HELD at \(fixture.base)/mount") && !output.text.contains("\u{1B}"))
         let wrong = try fixture.grantfs("top", "--delay", "0")
-        #expect(wrong.status == 2 && wrong.errors.contains("“0” is no delay"))
+        #expect(wrong.status == 2 && wrong.errors.contains("invalid delay “0”"))
     }
 }

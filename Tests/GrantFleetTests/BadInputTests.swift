@@ -57,11 +57,11 @@ extension GrantFleetTests {
                 #expect(access(fleet.store("fresh") + "/fleet/host.json", F_OK) != 0, "\(said)")
             }
             let typed: [([String], Int32, String)] = [
-                (["fleet", "frobnicate"], 2, "is no action"), (["fleet", "invite"], 2, "HOST is missing"),
-                (["fleet", "invite", "a/b"], 2, "invalid host id"), (["fleet", "invite", "h9", "--label", "role"], 2, "is no label"),
+                (["fleet", "frobnicate"], 2, "invalid action"), (["fleet", "invite"], 2, "HOST is missing"),
+                (["fleet", "invite", "a/b"], 2, "invalid host id"), (["fleet", "invite", "h9", "--label", "role"], 2, "invalid label"),
                 (["fleet", "init", "--endpoints", "ftp://x"], 2, "invalid endpoint of etcd"),
                 (["grant", "--fleet", "relative"], 2, "not an absolute path"), (["grant", "--fleet", "/a/../b"], 2, "empty parts"),
-                (["grant", "--fleet", "/a", "--hosts", "role"], 2, "is no term"),
+                (["grant", "--fleet", "/a", "--hosts", "role"], 2, "invalid term"),
                 (["grant", "/tmp", "--hosts", "a=b"], 2, "is for --fleet"),
                 (["revoke", "--fleet", "nothing"], 1, "the fleet has no grant “nothing”"),
                 (["revoke", "--fleet", "--path", "/a"], 2, "does not go with --fleet"),

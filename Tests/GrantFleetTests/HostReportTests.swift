@@ -69,7 +69,7 @@ extension GrantFleetTests {
         func again() throws {
             let fleet = try FleetFixture(hosts: [])
             let output = try fleet.administer("fleet", "init", "--endpoints", fleet.servers.list)
-            #expect(output.status == 0 && output.errors.contains("this fleet is there already"), "\(output)")
+            #expect(output.status == 0 && output.errors.contains("this fleet exists already"), "\(output)")
             let other = try fleet.run(["fleet", "init", "--endpoints", fleet.servers.list], store: "other")
             #expect(other.status == 1 && other.errors.contains("asks for a password"), "\(other)")
         }

@@ -9,10 +9,10 @@ extension ParsedArguments {
         var result: Access? = has("read-only") ? .readOnly : nil
         for text in try texts("access") {
             guard let access = Access(word: text) else {
-                throw GrantError(.usage, "“\(text)” is no access", advice: "read-write or read-only")
+                throw GrantError(.usage, "invalid access “\(text)”", advice: "use read-write or read-only")
             }
             if let result, result != access {
-                throw GrantError(.usage, "\(command): the access is to be both \(result.rawValue) and \(access.rawValue)")
+                throw GrantError(.usage, "\(command): the access cannot be both \(result.rawValue) and \(access.rawValue)")
             }
             result = access
         }
@@ -41,7 +41,7 @@ extension ParsedArguments {
         if let access, access != mark.access {
             throw GrantError(
                 .usage,
-                "\(command): the access of “\(String(decoding: path, as: UTF8.self))” is to be both \(mark.access.rawValue) and "
+                "\(command): the access of “\(String(decoding: path, as: UTF8.self))” cannot be both \(mark.access.rawValue) and "
                     + access.rawValue)
         }
         return (path, mark.access)

@@ -10,7 +10,7 @@ enum Expiry {
     /// Throws `.usage` if it is invalid, not after `now`, or beyond 2262.
     static func parse(_ text: String, now: Instant) throws(GrantError) -> Instant {
         guard let instant = duration(text, now) ?? time(text) else {
-            throw GrantError(.usage, "“\(text)” is no time", advice: "90s, 2h, 7d, or 2030-01-31T12:00:00Z")
+            throw GrantError(.usage, "invalid time “\(text)”", advice: "use 90s, 2h, 7d or 2030-01-31T12:00:00Z")
         }
         guard let instant else { throw GrantError(.usage, "the expiry “\(text)” is too far away", cause: "it is after the year 2262") }
         if instant <= now { throw GrantError(.usage, "the expiry “\(text)” is not in the future") }
@@ -24,7 +24,7 @@ enum Expiry {
             return Instant(nanoseconds: now.nanoseconds - (later.nanoseconds - now.nanoseconds))
         }
         guard let instant = time(text), let instant else {
-            throw GrantError(.usage, "“\(text)” is no time", advice: "30m, 1h, 7d, or 2030-01-31T12:00:00Z")
+            throw GrantError(.usage, "invalid time “\(text)”", advice: "use 30m, 1h, 7d or 2030-01-31T12:00:00Z")
         }
         return instant
     }
@@ -34,7 +34,8 @@ enum Expiry {
         let origin = Instant(nanoseconds: 0)
         let seconds = duration(text, origin).map { $0?.seconds(since: origin) ?? .infinity } ?? Double(text)
         guard let seconds, seconds >= 0, seconds <= 86_400 else {
-            throw GrantError(.usage, "“\(text)” is no time for --\(option)", advice: "30s, 2m, or a number of seconds, up to a day")
+            throw GrantError(
+                .usage, "invalid duration “\(text)” for --\(option)", advice: "use 30s, 2m, or seconds, up to a day")
         }
         return seconds
     }

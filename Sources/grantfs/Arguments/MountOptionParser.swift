@@ -107,7 +107,7 @@ struct MountOptionParser {
     private static func audit(_ value: String) throws(GrantError) -> Int {
         guard let count = Int(value), (100...1_000_000_000).contains(count) else {
             throw GrantError(
-                .usage, "the mount option “audit=\(value)” is wrong", cause: "it is no number of entries to keep, from 100 on")
+                .usage, "the mount option “audit=\(value)” is wrong", cause: "it must be a number of entries, at least 100")
         }
         return count
     }

@@ -9,19 +9,20 @@ import GrantSystem
 /// `grantfs apply`
 enum ApplyCommand {
     static let declaration = CommandDeclaration(
-        "apply", "Makes what is granted what files declare, after showing the difference.",
+        "apply", "Changes the grants to those that files declare, after showing the difference.",
         operands: [OperandDeclaration("FILE", isRepeatable: true)],
         options: [
             OptionDeclaration("dry-run", help: "show the difference and change nothing"),
             OptionDeclaration("yes", short: "y", help: "do not ask, on a terminal, before something is taken away"),
-            OptionDeclaration("restore", help: "make active again what was revoked, or has expired, and is declared"),
+            OptionDeclaration("restore", help: "make declared grants active again that were revoked or have expired"),
             CommonOptions.timeout, CommonOptions.json,
         ],
         notes: [
-            "FILE is TOML as export writes it, a directory stands for its files *.grants, and - for standard input. Of each view that the files name they declare "
-                + "all the grants: what is not declared is withdrawn and forgotten. Other views are left as they are.",
-            "All files and directories are looked at first; when something is wrong, nothing is changed. What was revoked, or has expired, stays so without "
-                + "--restore.",
+            "FILE is TOML as export writes it, a directory stands for its files *.grants, and - for standard input. "
+                + "Of each view that the files name they declare all the grants: any other is withdrawn and forgotten. "
+                + "Other views are unchanged.",
+            "All files and directories are checked first. An error changes nothing. Without --restore a revoked or "
+                + "expired grant stays revoked or expired.",
         ],
         run: run)
 
@@ -43,7 +44,7 @@ enum ApplyCommand {
         if !isWanted(takesAway: plan.steps.contains(where: \.takesAway), arguments) { return 1 }
         let progress = ProgressOutput(isJSON: arguments.wantsJSON)
         defer { progress.end() }
-        Interruption.says("interrupted: what was done until now stays (grantfs apply again does the rest)", status: 3)
+        Interruption.says("interrupted: the changes made so far stay (grantfs apply again makes the rest)", status: 3)
         let used = if let store { store } else { try GrantStore(directory: directory, create: true) }
         let administrator = GrantAdministrator.command(used)
         let changes = try administrator.apply(plan, timeout: timeout) { progress.show($0) }
@@ -146,7 +147,9 @@ enum GrantFileInput {
             guard count >= 0 else { throw unreadable(name, errno) }
             if count == 0 { return bytes }
             bytes += buffer.prefix(count)
-            if bytes.count > maxBytes { throw GrantError(.invalidFile, "\(name) is no list of grants", cause: "it is larger than 16 MiB") }
+            if bytes.count > maxBytes {
+                throw GrantError(.invalidFile, "\(name) is not a list of grants", cause: "it is larger than 16 MiB")
+            }
         }
     }
 

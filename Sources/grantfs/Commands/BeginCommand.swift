@@ -44,7 +44,7 @@ enum BeginCommand {
                 throw GrantError(
                     .system, "the program is not started",
                     cause: "“\(String(decoding: lines[start], as: UTF8.self))” has changed meanwhile",
-                    advice: "somebody else writes above it; try again")
+                    advice: "another program writes above it: try again")
             }
         }
         if let terminal = Int32(String(decoding: arguments.operands[1], as: UTF8.self)) {

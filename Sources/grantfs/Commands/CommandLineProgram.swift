@@ -8,7 +8,7 @@ enum CommandLineProgram {
 
     static let declaration = ProgramDeclaration(
         name: "grantfs", version: version,
-        summary: "Grants directories to views, mounts the views, and withdraws what was granted, live.",
+        summary: "Grants directories to views, mounts the views, and withdraws grants, live.",
         commands: [
             GrantCommand.declaration, PickCommand.declaration, ListCommand.declaration, RevokeCommand.declaration,
             RestoreCommand.declaration, RemoveCommand.declaration, SetCommand.declaration, ResolveCommand.declaration,

@@ -6,7 +6,8 @@ import GrantStore
 /// Options of several commands, and their values.
 enum CommonOptions {
     static let store = OptionDeclaration(
-        "store", value: "DIR", help: "the store; else $GRANTFS_STORE, else /var/lib/grantfs for root, $XDG_DATA_HOME/grantfs for others")
+        "store", value: "DIR",
+        help: "the store (default: $GRANTFS_STORE, else /var/lib/grantfs for root, $XDG_DATA_HOME/grantfs for others)")
     static let view = OptionDeclaration("view", value: "V", help: "only in this view")
     static let json = OptionDeclaration("json", help: "one JSON document on stdout")
     static let access = OptionDeclaration(
@@ -14,7 +15,7 @@ enum CommonOptions {
     static func readOnly(_ help: String) -> OptionDeclaration {
         OptionDeclaration("read-only", short: "r", aliases: ["ro"], help: help)
     }
-    static let timeout = OptionDeclaration("timeout", value: "S", help: "seconds for the mounts to confirm; 10 when left out")
+    static let timeout = OptionDeclaration("timeout", value: "S", help: "seconds for the mounts to confirm (default: 10)")
     static let selectorNote =
         "SELECTOR is a grant's name, its id, or a unique prefix of the id of 8 characters or more. A name in several views needs --view."
 }
@@ -40,7 +41,7 @@ extension ParsedArguments {
         do {
             return try ViewName(text)
         } catch {
-            throw GrantError(.usage, "“\(text)” is no name for a view", cause: error.rawValue)
+            throw GrantError(.usage, "invalid view name “\(text)”", cause: error.rawValue)
         }
     }
 
@@ -49,7 +50,7 @@ extension ParsedArguments {
         do {
             return try GrantName(chosen: bytes)
         } catch {
-            throw GrantError(.usage, "“\(String(decoding: bytes, as: UTF8.self))” is no name for a grant", cause: error.rawValue)
+            throw GrantError(.usage, "invalid grant name “\(String(decoding: bytes, as: UTF8.self))”", cause: error.rawValue)
         }
     }
 
@@ -57,7 +58,7 @@ extension ParsedArguments {
     func timeout() throws(GrantError) -> Double {
         guard let text = try text("timeout") else { return GrantAdministrator.standardTimeout }
         guard let seconds = Double(text), seconds >= 0, seconds <= 86_400 else {
-            throw GrantError(.usage, "“\(text)” is no timeout", advice: "a number of seconds, such as 10 or 0.5")
+            throw GrantError(.usage, "invalid timeout “\(text)”", advice: "use a number of seconds, such as 10 or 0.5")
         }
         return seconds
     }

@@ -7,7 +7,7 @@ import GrantStore
 /// line. Then comes one candidate a line, its description after a tab.
 enum CompleteCommand {
     static let declaration = CommandDeclaration(
-        "complete", "Says what may follow a command line that is being typed.",
+        "complete", "Prints the words that may follow a command line.",
         operands: [OperandDeclaration("WORD", isOptional: true, isRepeatable: true)], isHidden: true, run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {

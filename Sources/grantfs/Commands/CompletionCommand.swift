@@ -7,7 +7,7 @@ enum CompletionCommand {
         "completion", "Prints what makes a shell complete commands, options, grants and views.",
         operands: [OperandDeclaration("SHELL", choices: ShellScript.all.map(\.shell))],
         notes: [
-            "SHELL is bash, zsh or fish. An installation puts the scripts where shells look for them; without one: "
+            "SHELL is bash, zsh or fish. An installation puts the scripts where shells look for them. Without one: "
                 + "“source <(grantfs completion bash)”, “source <(grantfs completion zsh)” after compinit, “grantfs completion fish | source”."
         ],
         run: run)

@@ -5,13 +5,14 @@ import GrantModel
 /// `grantfs confirm`
 enum ConfirmCommand {
     static let declaration = CommandDeclaration(
-        "confirm", "Accepts the directory that now stands in the place of a grant's own, or carries its tag.",
+        "confirm", "Accepts the directory at the path of a grant's own, or with its tag.",
         operands: [OperandDeclaration("SELECTOR")],
         options: [CommonOptions.view, CommonOptions.timeout, CommonOptions.json],
         notes: [
             CommonOptions.selectorNote,
             "Only for a grant whose bookmark is “replaced”. Without this, another directory is never entered.",
-            "grantfs resolve names the directory that would be accepted. Whoever may write to a directory can give it a tag: look at it first.",
+            "grantfs resolve names the directory that would be accepted. Every user who may write to a directory can "
+                + "give it a tag: look at it first.",
         ],
         run: run)
 

@@ -11,12 +11,12 @@ enum Confirmation {
                 let advice =
                     mount.advice
                     ?? (mount.isDead
-                        ? "grantfs revoke --kill ends them; then revoke again"
+                        ? "grantfs revoke --kill ends them, then revoke again"
                         : !mount.processes.isEmpty
-                            ? "it is confirmed as soon as that process goes on or ends; grantfs revoke --kill ends it"
+                            ? "it is confirmed as soon as that process goes on or ends: grantfs revoke --kill ends it"
                             : !mount.unforgotten.isEmpty
-                                ? "it is confirmed as soon as that program goes on or ends; grantfs status names who holds something"
-                                : "it applies it as soon as it runs again; grantfs status shows its state")
+                                ? "it is confirmed as soon as that program goes on or ends: grantfs status names the holders"
+                                : "it applies it as soon as it runs again: grantfs status shows its state")
                 let mountpoint = String(decoding: mount.mountpoint, as: UTF8.self)
                 Terminal.report(
                     GrantError(

@@ -15,31 +15,35 @@ enum CoordinateCommand {
         options: [
             CommonOptions.view,
             OptionDeclaration(
-                "for", value: "WHAT", help: "what is about to happen; read: metadata or uploading, write: all but uploading",
+                "for", value: "WHAT", help: "the purpose of the access (read: metadata or uploading, write: all but uploading)",
                 choices: ["metadata", "uploading", "deleting", "moving", "merging", "replacing"]),
             OptionDeclaration("to", value: "PATH", help: "with --for moving: the new place"),
             OptionDeclaration(
-                "timeout", value: "S", help: "seconds to wait for the claim; 0 takes what is free; without end when left out"),
+                "timeout", value: "S", help: "seconds to wait for the claim, 0 for none (default: no limit)"),
             OptionDeclaration(
                 "hold", value: "S",
-                help: "seconds that operations through a mandatory grant wait for this claim, then EAGAIN; no limit when left out"),
+                help:
+                    "seconds that operations through a mandatory grant wait for this claim, then EAGAIN (default: no limit)"),
             OptionDeclaration(
                 "snapshot", value: "DIR",
-                help: "read: copies what is claimed into DIR, which is made, and ends the claim; COMMAND works on the copy"),
+                help: "read: copies the items into DIR, which is made, and ends the claim. COMMAND works on the copy"),
             OptionDeclaration("follow", help: "a link as the last name is followed"),
             OptionDeclaration(
-                "when-lost", value: "WHAT", help: "end, with SIGTERM to the command, or go-on; end when left out",
+                "when-lost", value: "WHAT", help: "end, with SIGTERM to the command, or go-on (default: end)",
                 choices: ["end", "go-on"]),
             OptionDeclaration("json", help: "progress on stderr as JSON, an object on each line"),
         ],
         notes: [
-            "PATH is the name or id of a grant, or a file or directory, on the host or below a mount (./NAME where a grant has that name). Readers share, a writer excludes; several paths are claimed "
-                + "together or not at all.",
-            "The command finds the place of the first PATH on the host in $GRANTFS_PATH, of the others in $GRANTFS_PATH_2 and so on. Its exit "
-                + "status is passed on; 128 and the number of the signal that ended it; 126 or 127 when it cannot be run; 1 when there "
-                + "was no claim, or when it was lost while the command ran.",
-            "With --snapshot the copies lie in DIR under their own names: data (shared with the originals where the filesystem can), modes, owners, times, ACLs, extended attributes, "
-                + "links. The claim ends when they are whole, and $GRANTFS_PATH is the copy. DIR stays; COMMAND may be left out, and the copies' places are printed then.",
+            "PATH is the name or id of a grant, or a file or directory, on the host or below a mount (./NAME where a "
+                + "grant has that name). Readers share, a writer excludes. Several paths are claimed together or "
+                + "not at all.",
+            "The command finds the place of the first PATH on the host in $GRANTFS_PATH, of the others in "
+                + "$GRANTFS_PATH_2 and so on.",
+            "Exit status: that of the command, or 128 and the number of the signal that ended it. 126 or 127 when "
+                + "it cannot be run, 1 when there was no claim, or when it was lost while the command ran.",
+            "With --snapshot the copies lie in DIR under their own names: data (shared with the originals where the "
+                + "filesystem can), modes, owners, times, ACLs, extended attributes, links. The claim ends when they "
+                + "are whole, and $GRANTFS_PATH is the copy. DIR stays. Without COMMAND the copies' places are printed.",
         ],
         takesCommand: true, run: run)
 
@@ -94,7 +98,7 @@ private struct CoordinatePlan {
         case Array("write".utf8): isWriting = true
         default:
             let word = String(decoding: arguments.operands[0], as: UTF8.self)
-            throw GrantError(.usage, "coordinate: “\(word)” is no access", advice: "read or write")
+            throw GrantError(.usage, "coordinate: invalid access “\(word)”", advice: "use read or write")
         }
         paths = arguments.operands.dropFirst().map { $0 }
         command = arguments.trailing
@@ -147,7 +151,8 @@ extension ParsedArguments {
     func seconds(_ option: String) throws(GrantError) -> Double? {
         guard let text = try text(option) else { return nil }
         guard let seconds = Double(text), seconds >= 0, seconds <= 86_400 else {
-            throw GrantError(.usage, "“\(text)” is no time for --\(option)", advice: "a number of seconds, such as 10 or 0.5")
+            throw GrantError(
+                .usage, "invalid duration “\(text)” for --\(option)", advice: "use a number of seconds, such as 10 or 0.5")
         }
         return seconds
     }

@@ -12,14 +12,16 @@ enum DiffCommand {
         options: [
             OptionDeclaration("patch", short: "p", help: "the lines that differ, as diff -u shows them"),
             OptionDeclaration("list", help: "the runs of which there is a snapshot"),
-            OptionDeclaration("forget", help: "remove the snapshots of RUN; what the program has changed stays"),
+            OptionDeclaration("forget", help: "remove the snapshots of RUN. Changes of the program stay"),
             OptionDeclaration("older", value: "TIME", help: "with --forget: of all runs that began so long ago, such as 7d"),
             CommonOptions.json,
         ],
         notes: [
-            "RUN is what grantfs run has said, or the beginning of it; the newest when left out.",
-            "It compares what was there before the program began with what is there now: what others have changed since is shown as well.",
-            "A for added, D for removed, M for changed. What cannot be read is named as unread, and the exit status is 3 then.",
+            "RUN is the id that grantfs run has printed, or its beginning (default: the newest).",
+            "It compares the directories before the program began with the present ones: changes of others are "
+                + "shown as well.",
+            "A for added, D for removed, M for changed. Unreadable items are named as unread, and the exit status "
+                + "is 3 then.",
         ],
         run: run)
 
@@ -46,7 +48,7 @@ enum DiffCommand {
                     try Terminal.print(ChangeText.line(change))
                 }
             }
-            if changes.isEmpty { Terminal.note("nothing is different from what was there before run \(snapshot.id)") }
+            if changes.isEmpty { Terminal.note("nothing has changed since before run \(snapshot.id)") }
         }
         let unread = changes.filter { $0.aspects.contains(.unread) }
         for change in unread { Terminal.note("“\(Terminal.visible(change.place))” cannot be read") }

@@ -8,7 +8,7 @@ import GrantSystem
 /// `grantfs export`
 enum ExportCommand {
     static let declaration = CommandDeclaration(
-        "export", "Prints what is granted as a file that apply takes.",
+        "export", "Prints the grants as a file that apply takes.",
         options: [CommonOptions.view],
         notes: ["The active grants. A view whose grants are all revoked or expired is named, so that apply leaves it without one."],
         run: run)

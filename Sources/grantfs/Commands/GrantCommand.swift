@@ -7,12 +7,12 @@ import GrantSystem
 /// `grantfs grant`
 enum GrantCommand {
     static let declaration = CommandDeclaration(
-        "grant", "Bookmarks directories or files and grants them to a view; prints the grants' ids.",
+        "grant", "Bookmarks directories or files, grants them to a view and prints the grants' ids.",
         operands: [OperandDeclaration("DIR", isRepeatable: true)],
         options: [
-            OptionDeclaration("view", value: "V", help: "the view; “default” when left out"),
-            OptionDeclaration("name", value: "N", help: "the name in the view; the directory's own when left out; for one DIR alone"),
-            CommonOptions.readOnly("nothing can be changed below the grant; also as DIR:ro"), CommonOptions.access,
+            OptionDeclaration("view", value: "V", help: "the view (default: “default”)"),
+            OptionDeclaration("name", value: "N", help: "the name in the view, for one DIR alone (default: the directory's own)"),
+            CommonOptions.readOnly("nothing can be changed below the grant. Also as DIR:ro"), CommonOptions.access,
             OptionDeclaration("expires", value: "WHEN", help: "when it ends by itself: 90s, 2h, 7d, or an ISO 8601 time"),
             OptionDeclaration(
                 "as-directory", help: "shows a file in a directory of its own, in which programs can save it by a rename"),
@@ -20,8 +20,8 @@ enum GrantCommand {
             FleetOptions.fleet, FleetOptions.hosts, FleetOptions.filesystem, FleetOptions.dryRun, CommonOptions.timeout, CommonOptions.json,
         ],
         notes: [
-            "What is granted already in the same way (directory, view, name, access, expiry) is left as it is: its id is printed, and the exit status is 0. Of "
-                + "several directories all are granted or none.",
+            "An identical grant (directory, view, name, access, expiry) is kept: its id is printed, and the exit status "
+                + "is 0. Of several directories all are granted or none.",
             "With --as-directory, what programs save beside the file is kept when the grant is withdrawn or the mount ends: in a directory beside the "
                 + "file on the host, FILE.kept- and 8 digits, which revoke and unmount name and the log records.",
             "A tag never gives access by itself: a directory that carries the tag of a lost one is entered after grantfs confirm.",

@@ -56,8 +56,8 @@ struct InventoryAnswers: Sendable {
             return documents[index].map { .success($0) } ?? .failure(Problem(text: "what it has on record is too long, or not understood"))
         }
         switch end {
-        case .closed: return .failure(Problem(text: "what looked at it as its owner has ended"))
-        case .late: return .failure(Problem(text: "it cannot be looked at in time"))
+        case .closed: return .failure(Problem(text: "the process that read it as its owner has ended"))
+        case .late: return .failure(Problem(text: "it cannot be read in time"))
         case .tooLong: return .failure(Problem(text: "this user's stores have more on record than is read"))
         }
     }

@@ -15,8 +15,9 @@ enum ListCommand {
             SystemClient.option, FleetOptions.fleet, CommonOptions.json,
         ],
         notes: [
-            "--all-users looks in root's store, in ~/.local/share/grantfs of each user, and at what daemons that run have open. Each store is read by a process of its "
-                + "owner's, and no directory is looked at. Exit status: 1 when one could not be read, which is said."
+            "--all-users reads root's store, ~/.local/share/grantfs of each user, and the stores that running daemons "
+                + "have open. Each store is read by a process of its owner, and no directory is opened. Exit status: 1 "
+                + "when a store could not be read. It is named."
         ],
         run: run)
 
@@ -51,7 +52,7 @@ enum ListCommand {
         if !grants.isEmpty { try show(grants) }
         for grant in grants {
             guard let reason = grant.reason else { continue }
-            Terminal.note("“\(grant.grant.name)” is not to be had: \(reason)")
+            Terminal.note("“\(grant.grant.name)” is unavailable: \(reason)")
         }
         PolicyText.note(forbidden, grants)
         try reportHidden(store, view, shown: grants)

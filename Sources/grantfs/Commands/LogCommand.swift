@@ -10,13 +10,13 @@ enum LogCommand {
         "log", "Shows who granted, revoked, restored, changed, mounted, or was denied, and when.",
         options: [
             OptionDeclaration("grant", value: "SELECTOR", help: "only of grants of this name, or with this id or beginning of an id"),
-            OptionDeclaration("since", value: "WHEN", help: "only what is not older: 30m, 1h, 7d, or an ISO 8601 time"),
+            OptionDeclaration("since", value: "WHEN", help: "only entries that are not older: 30m, 1h, 7d, or an ISO 8601 time"),
             CommonOptions.view,
             OptionDeclaration("lines", short: "n", value: "N", help: "only the last N entries"),
             OptionDeclaration(
-                "follow", help: "show entries as they come, until interrupted; with --since or -n those from before first"),
-            OptionDeclaration("fleet", help: "what administrators of the fleet did, on whatever machine"),
-            OptionDeclaration("json", help: "one JSON document on stdout; with --follow one on each line"),
+                "follow", help: "show entries as they come, until interrupted, with --since or -n earlier ones first"),
+            OptionDeclaration("fleet", help: "changes by administrators of the fleet, on every machine"),
+            OptionDeclaration("json", help: "one JSON document on stdout, with --follow one on each line"),
         ],
         run: run)
 

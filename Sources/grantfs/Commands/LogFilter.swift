@@ -17,7 +17,9 @@ struct LogFilter {
         grant = arguments.bytes("grant")
         view = try arguments.view()
         count = try arguments.text("lines").map { (text) throws(GrantError) in
-            guard let count = Int(text), count >= 0 else { throw GrantError(.usage, "“\(text)” is no number of entries") }
+            guard let count = Int(text), count >= 0 else {
+                throw GrantError(.usage, "invalid number of entries “\(text)”", advice: "use 0 or more")
+            }
             return count
         }
         if let text = try arguments.text("since") {

@@ -9,17 +9,19 @@ import GrantSystem
 /// `grantfs mcp`
 enum MCPCommand {
     static let declaration = CommandDeclaration(
-        "mcp", "Lets a program ask for directories, by the Model Context Protocol on stdin and stdout; a person answers.",
+        "mcp", "Lets a program ask a person for directories, by the Model Context Protocol on stdin and stdout.",
         options: [
             OptionDeclaration(
-                "ask", value: "HOW", help: "where the person is asked: terminal when left out",
+                "ask", value: "HOW", help: "where the person is asked (default: terminal)",
                 choices: MCPAsking.Means.allCases.map(\.rawValue)),
-            OptionDeclaration("policy", value: "FILE", help: "what is granted or denied without asking; see the notes"),
+            OptionDeclaration("policy", value: "FILE", help: "directories that are granted or denied without asking: see the notes"),
         ],
         notes: [
-            "Its tools are request_directory, list_directories and release_directory. What is granted is in a view of its own that is mounted as long as this session lasts, and is gone when "
-                + "stdin ends or this process does, however it ends. grantfs list shows it, and grantfs revoke takes it back meanwhile.",
-            "A policy is TOML: deny = [\"~/.ssh\"], and [[allow]] tables with path and access (read-only or read-write). What is denied is not asked about. Without a policy everything is asked.",
+            "Its tools are request_directory, list_directories and release_directory. The grants are in a view of their "
+                + "own, which is mounted as long as this session lasts. They are gone when stdin ends or this process "
+                + "does, however it ends. grantfs list shows them, and grantfs revoke withdraws them meanwhile.",
+            "A policy is TOML: deny = [\"~/.ssh\"], and [[allow]] tables with path and access (read-only or read-write). "
+                + "A denied directory is refused without asking. Without a policy every request is asked.",
         ],
         run: run)
 

@@ -127,7 +127,7 @@ struct MachineInventory {
         do throws(Errno) {
             answers = try InventoryAnswers(of: asked.map(\.path), uid, program, timeout)
         } catch {
-            for (candidate, _) in asked { fail(candidate, "it cannot be looked at: \(error)") }
+            for (candidate, _) in asked { fail(candidate, "it cannot be read: \(error)") }
             return found
         }
         for (index, (candidate, _)) in asked.enumerated() {

@@ -11,7 +11,7 @@ enum ManualCommand {
         switch String(decoding: arguments.operands[0], as: UTF8.self) {
         case "synopsis": try Terminal.print(ManualText.synopsis(of: CommandLineProgram.declaration), terminator: "")
         case "options": try Terminal.print(ManualText.options(of: CommandLineProgram.declaration), terminator: "")
-        case let part: throw GrantError(.usage, "“\(part)” is no part of the manual", advice: "synopsis or options")
+        case let part: throw GrantError(.usage, "invalid part of the manual “\(part)”", advice: "use synopsis or options")
         }
         return 0
     }

@@ -9,14 +9,15 @@ import GrantSystem
 /// `grantfs metrics`
 enum MetricsCommand {
     static let declaration = CommandDeclaration(
-        "metrics", "Prints what every mount of the store counts, and the host's agent, as OpenMetrics; or what there is of a fleet.",
+        "metrics", "Prints counts of every mount of the store and of the host's agent, or of a fleet, as OpenMetrics.",
         options: [
-            CommonOptions.view, OptionDeclaration("timeout", value: "S", help: "seconds for each mount to answer; 2 when left out"),
-            OptionDeclaration("fleet", help: "of the fleet as its administrator sees it: hosts, who lags, grants by state"),
+            CommonOptions.view, OptionDeclaration("timeout", value: "S", help: "seconds for each mount to answer (default: 2)"),
+            OptionDeclaration("fleet", help: "of the fleet as its administrator sees it: hosts, those that lag, grants by state"),
             OptionDeclaration("listen", value: "unix:PATH", help: "answer scrapes by HTTP at this socket, until interrupted"),
         ],
         notes: [
-            "For node_exporter's textfile collector write it to a file beside and rename that; for a scrape, --listen makes a socket of mode 0600."
+            "For node_exporter's textfile collector write it to a file beside and rename that. For a scrape, --listen "
+                + "makes a socket of mode 0600."
         ],
         run: run)
 
@@ -38,7 +39,8 @@ enum MetricsCommand {
         }
         guard listen.starts(with: Array("unix:".utf8)), listen.count > 5 else {
             throw GrantError(
-                .usage, "“\(String(decoding: listen, as: UTF8.self))” is no place to listen at", advice: "--listen unix:/run/grantfs.sock")
+                .usage, "invalid address “\(String(decoding: listen, as: UTF8.self))” for --listen",
+                    advice: "--listen unix:/run/grantfs.sock")
         }
         return try MetricsServer.run(path: CanonicalPath.absolute(Array(listen.dropFirst(5))), read)
     }

@@ -9,11 +9,11 @@ import GrantSystem
 /// `grantfs mount`
 enum MountCommand {
     static let declaration = CommandDeclaration(
-        "mount", "Mounts a view; returns once the mount answers.",
+        "mount", "Mounts a view and returns once the mount answers.",
         operands: [OperandDeclaration("VIEW"), OperandDeclaration("MOUNTPOINT")],
         options: [
             OptionDeclaration("options", short: "o", value: "OPTS", help: "mount options, separated by commas", isRepeatable: true),
-            OptionDeclaration("new", help: "also a view that no grant names yet; it is empty until one does"),
+            OptionDeclaration("new", help: "also a view without grants, which is empty at first"),
             OptionDeclaration(
                 "views", help: "VIEW is a pattern, such as 'build-*': each matching view is mounted in a directory of its name"),
             OptionDeclaration("foreground", short: "f", help: "stay in the foreground"),
@@ -25,12 +25,14 @@ enum MountCommand {
             OptionDeclaration("fake", help: "check everything and mount nothing", isHidden: true),
             OptionDeclaration("temporary", value: "FILE", help: "the file of a mount that ends with another command", isHidden: true),
             OptionDeclaration("ready-fd", value: "N", help: "where to say that the mount answers", isHidden: true),
-            OptionDeclaration("go-fd", value: "N", help: "where it is said that there is something to be mounted", isHidden: true),
-            OptionDeclaration("look-fd", value: "N", help: "where directories are to be looked at before that", isHidden: true),
+            OptionDeclaration("go-fd", value: "N", help: "tells when to mount", isHidden: true),
+            OptionDeclaration("look-fd", value: "N", help: "names directories to inspect before that", isHidden: true),
         ],
         notes: [
-            "Mount options: ro rw allow_other default_permissions nosuid nodev noexec noatime nodiratime store=DIR submounts audit audit-of=KINDS new views recover "
-                + "cache=shared|exclusive|none idle=auto|poll|halt, and what mount(8) passes along. nosuid and nodev are on by default.",
+            "Mount options: ro, rw, allow_other, default_permissions, nosuid, nodev, noexec, noatime, nodiratime. "
+                + "Of grantfs: store=DIR, submounts, audit, audit-of=KINDS, new, views, recover, "
+                + "cache=shared|exclusive|none, idle=auto|poll|halt. Those that mount(8) passes along are accepted. "
+                + "nosuid and nodev are on by default.",
             "A VIEW that no grant names, and none has, is refused, unless --new or the mount option new says that it is meant.",
             "With --views (or the mount option views) each matching view is a mount with its own daemon. A view is mounted when it gets its first grant. "
                 + "grantfs unmount MOUNTPOINT, or umount -R, unmounts all of them.",
@@ -157,14 +159,14 @@ enum MountCommand {
             return .mountpoints(try ViewPattern(text))
         } catch {
             throw GrantError(
-                .usage, "“\(text)” is no pattern of views", cause: error.rawValue,
+                .usage, "invalid pattern of views “\(text)”", cause: error.rawValue,
                 advice: "the pattern comes first: grantfs mount --views 'build-*' MOUNTPOINT")
         }
     }
 
     private static func below(_ arguments: ParsedArguments) throws(GrantError) -> GrantID? {
         guard let text = try arguments.text("below") else { return nil }
-        guard let id = GrantID(text) else { throw GrantError(.usage, "“\(text)” is no id of a mount") }
+        guard let id = GrantID(text) else { throw GrantError(.usage, "invalid mount id “\(text)”") }
         return id
     }
 
@@ -179,7 +181,8 @@ enum MountCommand {
 
     /// Refuses a view that has no grant, because its name is usually a typing error. Creates no store.
     private static func requireKnown(_ view: ViewName, _ directory: String) throws(GrantError) {
-        let advice = "grant something to it first: grantfs grant --view \(view) DIR; or mount --new \(view) shows it empty until then"
+        let advice =
+            "grant something to it first: grantfs grant --view \(view) DIR, or show it empty: mount --new \(view)"
         let store: GrantStore
         do {
             store = try GrantStore(directory: directory, create: false)

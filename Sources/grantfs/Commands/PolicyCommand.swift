@@ -7,16 +7,17 @@ import GrantModel
 /// `grantfs policy`
 enum PolicyCommand {
     static let declaration = CommandDeclaration(
-        "policy", "Checks what the administrator says of grants, and explains what is decided by which line.",
+        "policy", "Checks the administrator's policy, and explains which line decides about a grant.",
         operands: [OperandDeclaration("ACTION", choices: ["check", "explain"]), OperandDeclaration("PATH", isOptional: true)],
         options: [
-            OptionDeclaration("view", value: "V", help: "explain: to which view; “default” when left out"),
-            OptionDeclaration("user", value: "U", help: "explain: who grants, by name or number; yourself when left out"),
-            CommonOptions.readOnly("explain: for reading alone; also as PATH:ro"), CommonOptions.access, CommonOptions.json,
+            OptionDeclaration("view", value: "V", help: "explain: to which view (default: “default”)"),
+            OptionDeclaration("user", value: "U", help: "explain: the user who grants, by name or number (default: yourself)"),
+            CommonOptions.readOnly("explain: for reading alone. Also as PATH:ro"), CommonOptions.access, CommonOptions.json,
         ],
         notes: [
-            "check reads the files *.toml in \(PolicyFiles.directory), or the file that is named, which need not be installed yet. Exit status: 1 when it "
-                + "could not be used; what is only odd, such as an unknown user, is said.",
+            "check reads the files *.toml in \(PolicyFiles.directory), or the file that is named, which need not be "
+                + "installed yet. Exit status: 1 when it could not be used. Oddities, such as an unknown user, are "
+                + "reported.",
             "explain says whether a directory may be granted, and why. Exit status: 0 when it may, 1 when not.",
         ],
         run: run)
@@ -32,7 +33,7 @@ enum PolicyCommand {
             return try check(path, arguments)
         case ("explain", let path?): return try explain(path, arguments)
         case ("explain", nil): throw GrantError(.usage, "policy explain: which directory is missing")
-        default: throw GrantError(.usage, "policy: “\(action)” is no action", advice: "check or explain")
+        default: throw GrantError(.usage, "policy: invalid action “\(action)”", advice: "use check or explain")
         }
     }
 
@@ -60,7 +61,7 @@ enum PolicyCommand {
         }
         let files = policy.files.count == 1 ? policy.files[0] : "\(policy.files.count) files"
         try Terminal.print(
-            "\(Terminal.visible(files)): \(policy.rules.count) of what may be granted, \(policy.never.count) of what may not")
+            "\(Terminal.visible(files)): \(policy.rules.count) rules of allowed directories, \(policy.never.count) paths never granted")
         return policy.flaws.isEmpty ? 0 : 1
     }
 

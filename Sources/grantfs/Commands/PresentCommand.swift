@@ -11,23 +11,25 @@ enum PresentCommand {
         operands: [OperandDeclaration("PATH")],
         options: [
             CommonOptions.view,
-            hook("relinquish", "before somebody reads or writes there: make way"),
-            hook("save", "before somebody reads what is not saved yet, or the grant is revoked with --grace: save"),
-            hook("delete", "before it, or something below it, is deleted: let go of it"),
+            hook("relinquish", "before another process reads or writes there: make way"),
+            hook("save", "before another process reads unsaved data, or the grant is revoked with --grace: save"),
+            hook("delete", "before it, or something below it, is deleted: close it"),
             hook("revoke", "before the grant is revoked with --grace"),
             hook("reacquire", "when everything that it made way for has ended"),
-            hook("change", "when it, or something below it, has changed or moved, or may have; $GRANTFS_EVENT says what"),
+            hook("change", "when it, or something below it, has changed or moved, or may have: see $GRANTFS_EVENT"),
             hook("release", "when no grant leads there any more"),
             OptionDeclaration(
-                "timeout", value: "S", help: "seconds in which what is asked must be done, 60 at the most; 5 when left out"),
+                "timeout", value: "S", help: "seconds for a command to answer, 60 at the most (default: 5)"),
             OptionDeclaration("json", help: "every question and every notice as an object on a line"),
         ],
         notes: [
             "PATH is as for coordinate. It runs until it is interrupted, and says what it hears.",
-            "Each CMD is run by /bin/sh, one after the other, with $GRANTFS_EVENT, $GRANTFS_PATH (where the item is on the host), $GRANTFS_ITEM (what "
-                + "the event is about: the item, something below it, or a directory above it), $GRANTFS_NEW_PATH, $GRANTFS_PID and $GRANTFS_SECONDS, as far as they have one. What is asked is answered when the "
-                + "command has ended. One that takes longer than --timeout is left to its end, and nobody waits for it any more.",
-            "What the commands claim with grantfs coordinate goes before the claim that they are asked for.",
+            "Each CMD is run by /bin/sh, one after the other, with $GRANTFS_EVENT, $GRANTFS_PATH (where the item is on "
+                + "the host), $GRANTFS_ITEM (the subject of the event: the item, something below it, or a directory "
+                + "above it), $GRANTFS_NEW_PATH, $GRANTFS_PID and $GRANTFS_SECONDS, as far as they have one. A request "
+                + "is answered when the command has ended. A command that takes longer than --timeout runs on, and "
+                + "the claimant no longer waits for it.",
+            "Claims that the commands make with grantfs coordinate precede the claim in question.",
         ],
         run: run)
 

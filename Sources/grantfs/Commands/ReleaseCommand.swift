@@ -5,13 +5,14 @@ import GrantModel
 /// `grantfs release`
 enum ReleaseCommand {
     static let declaration = CommandDeclaration(
-        "release", "Lets go of grants' directories in every mount, so that their filesystem can be unmounted.",
+        "release", "Closes grants' directories in every mount, so that their filesystem can be unmounted.",
         operands: [OperandDeclaration("SELECTOR", isRepeatable: true)],
         options: [CommonOptions.view, CommonOptions.timeout, CommonOptions.json],
         notes: [
             CommonOptions.selectorNote,
             "A released grant stays granted. It is back within a second of its filesystem being unmounted and mounted again.",
-            "What was opened through it is refused, but keeps the filesystem busy until it is closed and the kernel has forgotten it: who holds it is named.",
+            "Open files of the grant are refused, but keep the filesystem busy until they are closed and the kernel has "
+                + "forgotten them. The processes that hold them are named.",
         ],
         run: run)
 

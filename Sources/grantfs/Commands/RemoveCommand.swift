@@ -5,7 +5,7 @@ import GrantModel
 /// `grantfs remove`
 enum RemoveCommand {
     static let declaration = CommandDeclaration(
-        "remove", aliases: ["rm"], "Revokes grants, then forgets them. The log keeps what was.",
+        "remove", aliases: ["rm"], "Revokes grants, then forgets them. The log keeps their entries.",
         operands: [OperandDeclaration("SELECTOR", isRepeatable: true)],
         options: [CommonOptions.view, FleetOptions.fleet, FleetOptions.dryRun, CommonOptions.timeout, CommonOptions.json],
         notes: [CommonOptions.selectorNote],

@@ -8,7 +8,7 @@ enum ResolveCommand {
         "resolve", "Says where a grant's bookmark points now and what state it is in, touching nothing.",
         operands: [OperandDeclaration("SELECTOR", isOptional: true)],
         options: [
-            CommonOptions.view, OptionDeclaration("all", help: "every grant, whatever its state"),
+            CommonOptions.view, OptionDeclaration("all", help: "every grant, in any state"),
             OptionDeclaration("recorded", help: "what the bookmark holds, as JSON, without a look at any disk"),
             OptionDeclaration("fleet", help: "a grant of the fleet, and how each host stands to it"), CommonOptions.json,
         ],
@@ -74,10 +74,10 @@ enum ResolveCommand {
         switch finding {
         case .ok: "the \(item) is where it was"
         case .moved: "the same \(item) under another path"
-        case .replaced: "another \(item) stands at its path; it is not entered"
+        case .replaced: "another \(item) is at its path and is not entered"
         case .missing: "the \(item) is nowhere on its filesystem"
         case .unavailable: "its filesystem is not mounted"
-        case .ambiguous: "more than one \(item) could be it; none is entered"
+        case .ambiguous: "more than one \(item) could be it, and none is entered"
         case .weak: "found, on a filesystem without lasting file handles"
         }
     }

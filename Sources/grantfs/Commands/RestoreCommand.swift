@@ -11,7 +11,7 @@ enum RestoreCommand {
             CommonOptions.view, SystemClient.restoreOption, FleetOptions.fleet, FleetOptions.dryRun, CommonOptions.timeout,
             CommonOptions.json,
         ],
-        notes: [CommonOptions.selectorNote, "Handles from before the revocation stay refused; what is opened afresh works."],
+        notes: [CommonOptions.selectorNote, "Handles from before the revocation stay refused. New opens work."],
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {

@@ -18,7 +18,7 @@ struct RevocationPlan {
         paths = arguments.options["path"] ?? []
         isOfAll = arguments.has("all")
         if isOfAll, !selectors.isEmpty || !paths.isEmpty {
-            throw GrantError(.usage, "revoke: --all withdraws everything", advice: "leave out SELECTOR and --path, or --all")
+            throw GrantError(.usage, "revoke: --all withdraws everything", advice: "use --all without SELECTOR and --path")
         }
         if selectors.isEmpty, paths.isEmpty, !isOfAll {
             throw GrantError(.usage, "revoke: SELECTOR is missing", advice: "or give a directory with --path DIR, or --all")

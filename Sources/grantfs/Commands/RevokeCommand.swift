@@ -5,7 +5,7 @@ import GrantModel
 /// `grantfs revoke`
 enum RevokeCommand {
     static let declaration = CommandDeclaration(
-        "revoke", "Withdraws grants: on disk first, then in every mount of the view, whatever is held open.",
+        "revoke", "Withdraws grants: on disk first, then in every mount of the view, from open files too.",
         operands: [OperandDeclaration("SELECTOR", isOptional: true, isRepeatable: true)],
         options: [
             CommonOptions.view,
@@ -15,8 +15,8 @@ enum RevokeCommand {
             OptionDeclaration("all", help: "every grant: of --view V, else of every view"),
             OptionDeclaration(
                 "grace", value: "TIME",
-                help: "presenters are told first and asked to save, for so long at the most: 30s, 2m; nothing is withdrawn until then"),
-            OptionDeclaration("dry-run", help: "say what would be withdrawn, and withdraw nothing"),
+                help: "presenters are asked to save first, within this time: 30s, 2m. Nothing is withdrawn until then"),
+            OptionDeclaration("dry-run", help: "print the grants that would be withdrawn, and withdraw nothing"),
             OptionDeclaration("yes", short: "y", help: "do not ask, when --path or --all on a terminal finds several"),
             OptionDeclaration(
                 "kill",
@@ -28,10 +28,10 @@ enum RevokeCommand {
             CommonOptions.selectorNote,
             "When it returns 0, every mount has confirmed that nothing can be reached through the grant any more. It exits with 3 when "
                 + "the withdrawal is recorded and some mount has not confirmed it within the timeout.",
-            "A mount whose daemon has died has not confirmed as long as processes hold something of it; they are named. What each holds may be of "
-                + "any grant of that mount: --kill ends them all.",
+            "A mount whose daemon has died does not confirm as long as processes hold something of it. They are named. "
+                + "A held file may be of any grant of that mount: --kill ends them all.",
             "DIR may also be a path in a mounted view. Where --path or --all finds several grants it asks, on a terminal.",
-            "By which other grants the files can still be reached is said, and with --json under “reachable”.",
+            "Other grants through which the files can still be reached are named, with --json under “reachable”.",
             "How far it is, should it take long, is shown on a terminal, and with --json on stderr, an object on each line.",
             "What no revocation can take back: bytes that a program has already copied to its own memory.",
         ],
@@ -90,8 +90,8 @@ enum RevokeCommand {
     static func recorded(_ grants: [Grant], _ command: String) -> String {
         let names = grants.map { "“\($0.name)”" }.joined(separator: ", ")
         return
-            "interrupted: the withdrawal of \(names) is recorded and stays so, and each mount carries it out; whether all have is not known yet "
-            + "(grantfs \(command) again waits for them)"
+            "interrupted: the withdrawal of \(names) is recorded and stays so, and each mount carries it out. "
+            + "Some may not have done so yet (grantfs \(command) again waits for them)"
     }
 
     /// Grants that were revoked before are reported as such, and with --path only if a mount has yet to confirm one.

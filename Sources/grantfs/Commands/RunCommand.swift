@@ -10,18 +10,18 @@ import GrantSystem
 /// `grantfs run`
 enum RunCommand {
     static let declaration = CommandDeclaration(
-        "run", "Runs a program in a sandbox that shows it a view, and nothing else of anybody's files.",
+        "run", "Runs a program in a sandbox that shows it a view, and no other files of any user.",
         operands: [OperandDeclaration("COMMAND", isRepeatable: true, isCommand: true)],
         options: [
-            OptionDeclaration("view", value: "V", help: "the view; “default” when left out"),
+            OptionDeclaration("view", value: "V", help: "the view (default: “default”)"),
             OptionDeclaration(
                 "grant", value: "PATH[:ro]",
                 help:
-                    "a view for this program alone, of this directory or file, at its own path too; :ro to read",
+                    "a view for this program alone, of this directory or file, at its own path too, :ro to read",
                 isRepeatable: true),
-            OptionDeclaration("at", value: "PATH", help: "where the program finds the view, and there alone; /grants when left out"),
+            OptionDeclaration("at", value: "PATH", help: "where the program finds the view, and there alone (default: /grants)"),
             OptionDeclaration(
-                "ro-bind", value: "PATH", help: "a directory or file to read, at its own path; nobody takes it back",
+                "ro-bind", value: "PATH", help: "a directory or file to read, at its own path, which cannot be revoked",
                 isRepeatable: true),
             OptionDeclaration(
                 "tool", aliases: ["profile"], value: "PROFILE",
@@ -33,7 +33,7 @@ enum RunCommand {
             OptionDeclaration("review", help: "the same, and ask at the end: keep it, put it back, or leave it for later"),
             OptionDeclaration("undo", help: "the same, and put everything back at the end"),
             OptionDeclaration(
-                "snapshot-limit", value: "SIZE", help: "how much may be copied where data cannot be shared, such as 500M; 4G when left out"),
+                "snapshot-limit", value: "SIZE", help: "how much may be copied where data cannot be shared, such as 500M (default: 4G)"),
             CommonOptions.readOnly("every --grant is read-only, as with :ro"), CommonOptions.access,
             OptionDeclaration("network", help: "leave it the network"),
             OptionDeclaration(
@@ -43,11 +43,13 @@ enum RunCommand {
         ],
         notes: [
             "The program has the system's /usr and /etc to read, a /tmp and a home directory of its own that are gone afterwards, its own processes, and no "
-                + "capability. The exit status is the program's; 1 and 2 may also come from grantfs.",
-            "A directory of --grant is at /grants/NAME and at its own path, unless --at says where the view is. So is a file; when it may be written to, its "
-                + "directory shows it alone, with what the program makes beside it, and /grants/NAME is that directory.",
-            "A view that is mounted is at its mountpoint as well, unless --at says where it is.",
-            "With --grant the view and its grants exist as long as the program does; list shows them, and revoke takes them away meanwhile.",
+                + "capability. The exit status is the program's. 1 and 2 may also come from grantfs.",
+            "A directory of --grant is at /grants/NAME and at its own path, unless --at names the view's place. So is "
+                + "a file. If it is writable, its directory shows it alone, with files that the program makes beside "
+                + "it, and /grants/NAME is that directory.",
+            "A mounted view is at its mountpoint as well, unless --at names its place.",
+            "With --grant the view and its grants exist as long as the program does. list shows them, and revoke "
+                + "withdraws them meanwhile.",
             "Needs bubblewrap.",
         ],
         run: run)
@@ -81,7 +83,7 @@ enum RunCommand {
         }
         let ending = try RunEnding(arguments, granted: choices.filter { $0.access == .readWrite }.map(\.proposal.bookmark.path))
         if arguments.has("audit"), choices.isEmpty {
-            throw GrantError(.usage, "run: --audit is of what --grant names", advice: "mount the view with -o audit, and see grantfs log")
+            throw GrantError(.usage, "run: --audit needs --grant", advice: "mount the view with -o audit, and see grantfs log")
         }
         var layout = SandboxLayout(view: place)
         if !arguments.has("at") { show(choices, in: &layout) }
@@ -194,7 +196,7 @@ enum RunCommand {
             throw GrantError(
                 .usage, "“\(String(decoding: path, as: UTF8.self))” cannot be granted read-only",
                 cause: "it lies in “\(String(decoding: outer, as: UTF8.self))”, which is granted for writing",
-                advice: "grant the directories beside it one by one, or all of it read-only")
+                advice: "grant the directories beside it instead, or all of it read-only")
         }
     }
 
@@ -202,7 +204,7 @@ enum RunCommand {
     static func numbered(_ name: GrantName, _ number: Int) throws(GrantError) -> GrantName {
         let ending = Array("-\(number)".utf8)
         guard let name = try? GrantName(entry: name.bytes.prefix(255 - ending.count) + ending) else {
-            throw GrantError(.usage, "“\(name)” is no name for a grant")
+            throw GrantError(.usage, "invalid grant name “\(name)”")
         }
         return name
     }
@@ -264,7 +266,7 @@ enum RunCommand {
         if status != 0 {
             throw GrantError(
                 .mountFailed, "the view “\(view)” cannot be shown to the program",
-                advice: "see the lines above; grantfs doctor looks at the machine")
+                advice: "see the lines above, and grantfs doctor")
         }
     }
 

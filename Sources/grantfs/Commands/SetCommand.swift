@@ -14,12 +14,12 @@ enum SetCommand {
             OptionDeclaration("name", value: "N", help: "the new name in the view"),
             OptionDeclaration("expires", value: "WHEN", help: "90s, 2h, 7d, an ISO 8601 time, or “never”"),
             OptionDeclaration(
-                "coordination", value: "C", help: "advisory: claims bind claimants; mandatory: all who come through a mount",
+                "coordination", value: "C", help: "advisory: claims bind claimants, mandatory: every process in a mount",
                 choices: ["advisory", "mandatory"]),
             FleetOptions.fleet, FleetOptions.dryRun, CommonOptions.timeout, CommonOptions.json,
         ],
         notes: [
-            CommonOptions.selectorNote, "Narrowing is a revocation of what is taken away: handles opened before are narrowed too.",
+            CommonOptions.selectorNote, "Narrowing is a partial revocation: handles opened before are narrowed too.",
         ],
         run: run)
 
@@ -28,7 +28,7 @@ enum SetCommand {
         let (access, name, expires) = (try arguments.access(), try arguments.name(), try expiry(arguments))
         let coordination = try coordination(arguments)
         if access == nil, name == nil, expires == nil, coordination == nil {
-            throw GrantError(.usage, "set: nothing is to be changed", advice: "--access, --name, --expires or --coordination")
+            throw GrantError(.usage, "set: no change is given", advice: "use --access, --name, --expires or --coordination")
         }
         if try arguments.isAboutFleet() {
             return try FleetGrants.set(arguments, access: access, name: name, expires: expires, coordination: coordination)
@@ -42,8 +42,8 @@ enum SetCommand {
             progress: { progress.show($0) },
             recorded: {
                 Interruption.says(
-                    "interrupted: the change of “\(grant.name)” is recorded and stays so, and each mount carries it out; whether all have is not "
-                        + "known yet (grantfs set again waits for them)", status: 3)
+                    "interrupted: the change of “\(grant.name)” is recorded and stays so, and each mount carries it out. "
+                + "Some may not have done so yet (grantfs set again waits for them)", status: 3)
             })
         Interruption.end()
         progress.end()
@@ -62,7 +62,7 @@ enum SetCommand {
     private static func coordination(_ arguments: ParsedArguments) throws(GrantError) -> Coordination? {
         guard let text = try arguments.text("coordination") else { return nil }
         guard let coordination = Coordination(rawValue: text) else {
-            throw GrantError(.usage, "“\(text)” is no coordination", advice: "advisory or mandatory")
+            throw GrantError(.usage, "invalid coordination “\(text)”", advice: "use advisory or mandatory")
         }
         return coordination
     }

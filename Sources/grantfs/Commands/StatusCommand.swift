@@ -8,12 +8,13 @@ import GrantStore
 /// `grantfs status`
 enum StatusCommand {
     static let declaration = CommandDeclaration(
-        "status", "Shows every mount of the store, what is in use there, and by which processes.",
+        "status", "Shows every mount of the store, its files in use, and the processes that use them.",
         options: [
             CommonOptions.view, OptionDeclaration("timeout", value: "S", help: "seconds for each mount to answer"), CommonOptions.json,
         ],
         notes: [
-            "A mount whose daemon has died is shown as dead, as long as it stands or somebody holds something of it; the exit status is 1 then."
+            "A mount whose daemon has died is shown as dead, as long as it is mounted or a process holds something of "
+                + "it. The exit status is 1 then."
         ],
         run: run)
 
@@ -49,9 +50,9 @@ enum StatusCommand {
             Terminal.note(
                 "the mount at \(place) is dead: its daemon has ended"
                     + (store.map { report.record.wasSupervised(in: $0.runDirectory) } == true
-                        ? " again and again, or none could go on with it; the system's log says why" : "")
-                    + ", and what the kernel has cached can be read on by who holds something of it "
-                    + "(grantfs revoke --kill ends them; mount the view again, or umount -l takes a dead mount away)")
+                        ? " again and again, or none could go on with it (see the system's log)" : "")
+                    + ". Processes that hold something of it can still read the kernel's cache "
+                    + "(grantfs revoke --kill ends them, mounting the view again or umount -l removes a dead mount)")
         }
         return reports.contains(where: \.isDead) ? 1 : 0
     }
@@ -116,7 +117,7 @@ enum StatusCommand {
             if !status.grants.isEmpty { try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput))) }
             for grant in status.grants where grant.hostChanges == .nobody {
                 let name = Terminal.visible(grant.name.bytes)
-                try Terminal.print("  nobody tells of changes that are made in \(name) beside the mount (grantfs doctor says why)")
+                try Terminal.print("  changes on the host in \(name) are not reported to the mount (see grantfs doctor)")
             }
         }
         for holder in others(report.holders) {
@@ -125,7 +126,7 @@ enum StatusCommand {
             for path in holder.paths { try Terminal.print("    \(Terminal.visible(path))") }
         }
         for process in report.unseen.prefix(Self.unseenAtMost) {
-            let reason = process.wasSkipped ? "there was no time to look at it" : "the kernel lets nobody look at it"
+            let reason = process.wasSkipped ? "there was no time to look at it" : "the kernel does not show it"
             try Terminal.print("  may be held by \(process.pid) \(Terminal.visible(process.command)): \(reason)")
         }
         if report.unseen.count > Self.unseenAtMost {

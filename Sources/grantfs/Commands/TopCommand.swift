@@ -10,13 +10,15 @@ import GrantTerminal
 /// `grantfs top`
 enum TopCommand {
     static let declaration = CommandDeclaration(
-        "top", "Shows mounts and grants live, or a fleet; keys revoke, restore, narrow and unmount, asking first.",
+        "top", "Shows mounts and grants live, or a fleet. Keys revoke, restore, narrow and unmount, asking first.",
         options: [
-            CommonOptions.view, OptionDeclaration("delay", short: "d", value: "S", help: "seconds between two looks; 2 when left out"),
+            CommonOptions.view, OptionDeclaration("delay", short: "d", value: "S", help: "seconds between two looks (default: 2)"),
             OptionDeclaration("fleet", help: "the hosts and grants of the fleet, who lags, and how each host stands to a grant"),
             CommonOptions.timeout,
         ],
-        notes: ["Where stdout is no terminal it looks twice, prints one page and ends. For programs there is status --json."], run: run)
+        notes: [
+            "If stdout is not a terminal it looks twice, prints one page and ends. For programs there is status --json."
+        ], run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         if arguments.has("fleet") { return try FleetTopCommand.run(arguments, delay: try delay(arguments)) }
@@ -44,7 +46,7 @@ enum TopCommand {
     private static func delay(_ arguments: ParsedArguments) throws(GrantError) -> Double {
         guard let text = try arguments.text("delay") else { return 2 }
         guard let seconds = Double(text), seconds >= 0.1, seconds <= 3600 else {
-            throw GrantError(.usage, "“\(text)” is no delay", advice: "a number of seconds, 0.1 to 3600")
+            throw GrantError(.usage, "invalid delay “\(text)”", advice: "use a number of seconds, 0.1 to 3600")
         }
         return seconds
     }
@@ -93,7 +95,7 @@ enum TopCommand {
 
     private static func grant(_ id: GrantID, _ administrator: GrantAdministrator) throws(GrantError) -> Grant {
         guard let grant = try administrator.store.grant(id) else {
-            throw GrantError(.notFound, "nothing was changed", cause: "the grant is gone by now")
+            throw GrantError(.notFound, "nothing was changed", cause: "the grant no longer exists")
         }
         return grant
     }

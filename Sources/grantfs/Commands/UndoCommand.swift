@@ -10,14 +10,15 @@ enum UndoCommand {
         "undo", "Puts back what a program has changed that grantfs run started with --snapshot.",
         operands: [OperandDeclaration("RUN")],
         options: [
-            OptionDeclaration("force", help: "also what somebody else has changed since the program ended"),
-            OptionDeclaration("dry-run", short: "n", help: "say what would be put back, and change nothing"),
+            OptionDeclaration("force", help: "also undo changes that other programs made since the program ended"),
+            OptionDeclaration("dry-run", short: "n", help: "print the changes that would be undone, and change nothing"),
             CommonOptions.json,
         ],
         notes: [
-            "RUN is what grantfs run has said, or the beginning of it; grantfs diff --list names all.",
-            "What has been changed since the program ended, and what cannot be put back, is left and named. The exit status is 3 then. What is taken away is kept "
-                + "in the snapshot until that is forgotten (grantfs diff --forget).",
+            "RUN is the id that grantfs run has printed, or its beginning. grantfs diff --list names all.",
+            "Items that were changed since the program ended, or cannot be put back, are kept and named. The exit "
+                + "status is 3 then. Removed items are kept in the snapshot until that is forgotten (grantfs diff "
+                + "--forget).",
         ],
         run: run)
 
@@ -35,7 +36,7 @@ enum UndoCommand {
             Terminal.note(
                 (arguments.has("dry-run") ? "would be put back: " : "put back: ") + ChangeText.count(result.done)
                     + (result.done.isEmpty || arguments.has("dry-run")
-                        ? "" : "; what was taken away is in \(Terminal.visible(CanonicalPath.join(snapshot.path, Array("after".utf8))))"))
+                        ? "" : ". Removed items are in \(Terminal.visible(CanonicalPath.join(snapshot.path, Array("after".utf8))))"))
         }
         if result.left.isEmpty { return 0 }
         throw report(result, snapshot)
@@ -51,7 +52,7 @@ enum UndoCommand {
     /// Prints the changes that were not undone, and returns the error for them.
     static func report(_ result: RunSnapshot.UndoResult, _ snapshot: RunSnapshot) -> GrantError {
         for (change, cause) in result.left {
-            Terminal.note("“\(String(decoding: change.place, as: UTF8.self))” is left as it is: \(cause)")
+            Terminal.note("“\(String(decoding: change.place, as: UTF8.self))” is unchanged: \(cause)")
         }
         return GrantError(
             .incomplete, "not everything of run \(snapshot.id) was put back", cause: ChangeText.count(result.left.map(\.change)) + " left",

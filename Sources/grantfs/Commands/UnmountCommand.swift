@@ -41,8 +41,8 @@ enum UnmountCommand {
             // The note names no command that enters that namespace, because its programs may be any
             // user's.
             Terminal.note(
-                "still mounted in another mount namespace, that of process \(holder.pid) (\(name)), at \(place): its programs go on to reach what "
-                    + "is granted until that namespace ends; grantfs revoke takes a grant from them as well")
+                "still mounted in another mount namespace, that of process \(holder.pid) (\(name)), at \(place): its "
+                    + "programs still reach the grants until that namespace ends (grantfs revoke withdraws them there too)")
         }
         return 0
     }

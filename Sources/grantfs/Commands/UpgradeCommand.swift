@@ -10,12 +10,13 @@ import GrantSystem
 enum UpgradeCommand {
     static let declaration = CommandDeclaration(
         "upgrade",
-        "Has a daemon of this program go on with live mounts in the place of theirs; who uses them waits for a moment and notices nothing.",
+        "Replaces the daemons of live mounts by daemons of this program. Users of a mount wait for a moment.",
         operands: [OperandDeclaration("MOUNTPOINT", isOptional: true, isRepeatable: true)],
         options: [OptionDeclaration("all", short: "a", help: "every live mount of the store"), CommonOptions.json],
         notes: [
-            "Open files, locks, what waits for one, and what was revoked go with the mount. A daemon that cannot be replaced just now goes on as before, and it is said why: "
-                + "a withdrawal or an operation is under way that does not end, or a claim is held. Status 3 then."
+            "Open files, locks, waiting requests and revocations stay with the mount. A daemon that cannot be replaced "
+                + "now goes on as before, and the reason is printed: a withdrawal or an operation does not end, or a "
+                + "claim is held. Status 3 then."
         ],
         run: run)
 

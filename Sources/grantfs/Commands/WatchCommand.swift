@@ -11,7 +11,7 @@ enum WatchCommand {
             OptionDeclaration("fleet", help: "what administrators of the fleet do, which hosts come and go, and what they cannot do"),
             OptionDeclaration("json", help: "an object on each line"),
         ],
-        notes: ["What log records, and what each mount says of claims: who waits, who holds what, when it ends."],
+        notes: ["Entries of the log, and claims of each mount: claimants that wait, holders, ends."],
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {

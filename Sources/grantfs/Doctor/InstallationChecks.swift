@@ -48,7 +48,7 @@ enum InstallationChecks {
         return [
             .problem(
                 "unit", "\(first), which starts \(program ?? "nothing"), comes before \(shadowed.joined(separator: ", "))",
-                remedy + "; or take the first away")
+                remedy + ", or remove the first")
         ]
     }
 

@@ -26,16 +26,16 @@ enum KernelChecks {
 
     private static let differences: [(from: (Int, Int), until: (Int, Int), meaning: String)] = [
         ((0, 0), (5, 11), "small writes take twice the requests (FUSE_HANDLE_KILLPRIV_V2 is of 5.11)"),
-        ((0, 0), (6, 1), "locks take several requests each, also where nobody else has the file open (6.1)"),
+        ((0, 0), (6, 1), "locks take several requests each, also if no other process has the file open (6.1)"),
         (
             (0, 0), (6, 18),
             "under cache=exclusive a withdrawal tells the kernel of each known file by itself, which takes seconds for hundreds of thousands (FUSE_NOTIFY_PRUNE is of 6.18)"
         ),
-        ((0, 0), (6, 16), "under cache=exclusive names are asked for again after a minute (FUSE_NOTIFY_INC_EPOCH is of 6.16)"),
-        ((0, 0), (6, 2), "names are forgotten one by one (FUSE_EXPIRE_ONLY is of 6.2)"),
+        ((0, 0), (6, 16), "under cache=exclusive the kernel looks names up again after a minute (FUSE_NOTIFY_INC_EPOCH is of 6.16)"),
+        ((0, 0), (6, 2), "names are invalidated singly (FUSE_EXPIRE_ONLY is of 6.2)"),
         (
             (0, 0), (6, 6),
-            "the time of birth is not shown, and what is opened past the cache cannot be mapped shared (both are of 6.6)"
+            "the time of birth is not shown, and files opened past the cache cannot be mapped shared (both are of 6.6)"
         ),
         (
             (5, 14), (6, 9),
@@ -72,7 +72,9 @@ enum KernelChecks {
                 return .note(
                     "changes", "the kernel's fanotify gives no names: changes beside a mount show by inotify, \(means)",
                     "Linux 5.17 or later")
-            default: return .note("changes", "fanotify does not work: \(error); changes beside a mount show by inotify, \(means)")
+            default:
+            return .note(
+                "changes", "fanotify does not work: \(error). Changes beside a mount show by inotify, \(means)")
             }
         }
     }
@@ -83,18 +85,18 @@ enum KernelChecks {
             return .ok("mounts", "mounts have numbers that are never used again")
         }
         return .note(
-            "mounts", "mounts have no numbers of their own: a grant that was let go of with “grantfs release” may take longer to come back",
+            "mounts", "mounts have no numbers of their own: a grant after “grantfs release” may take longer to return",
             "Linux 6.8 or later")
     }
 
     /// How bookmarks identify filesystems. ext4, XFS and btrfs have older calls of their own (`filesystemUUID`).
     static func identities(of release: (major: Int, minor: Int)) -> Finding {
-        if release >= (6, 9) { return .ok("identities", "filesystems tell by what they are known again") }
+        if release >= (6, 9) { return .ok("identities", "filesystems have lasting identities") }
         return .note(
             "identities",
             "filesystems other than ext4, XFS and btrfs do not tell their UUID (FS_IOC_GETFSUUID is of 6.9): without a link in /dev/disk/by-uuid a "
                 + "directory on one of them counts as unavailable after the next boot",
-            "Linux 6.9 or later, where such filesystems are granted; “grantfs resolve --recorded” shows what a bookmark goes by")
+            "Linux 6.9 or later, if such filesystems are granted. “grantfs resolve --recorded” shows the bookmark")
     }
 
     private static var handles: Finding {

@@ -32,7 +32,7 @@ enum LimitChecks {
         guard let most = File.line(of: "/proc/sys/fs/inotify/max_user_watches").flatMap({ Int($0) }) else { return nil }
         if most >= 16_384 { return .ok("watches", "changes can be watched for in \(most / 2) directories") }
         return .note(
-            "watches", "changes beside a mount can be watched for in \(most / 2) directories; elsewhere they show within a second",
+            "watches", "changes beside a mount can be watched in \(most / 2) directories. Elsewhere they show within a second",
             "sysctl fs.inotify.max_user_watches=524288")
     }
 
@@ -43,7 +43,7 @@ enum LimitChecks {
             return nil
         } catch {
             return .note(
-                "inotify", "inotify cannot be used: \(error); changes beside a mount show within a second",
+                "inotify", "inotify cannot be used: \(error). Changes beside a mount show within a second",
                 "sysctl fs.inotify.max_user_instances=1024")
         }
     }

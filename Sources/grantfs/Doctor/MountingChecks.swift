@@ -14,7 +14,8 @@ enum MountingChecks {
             return .ok("device", "/dev/fuse can be opened")
         } catch {
             switch error.rawValue {
-            case ENOENT: return .problem("device", "there is no /dev/fuse", "modprobe fuse; in a container, give it the device")
+            case ENOENT:
+            return .problem("device", "there is no /dev/fuse", "modprobe fuse, or give a container the device")
             case ENODEV, ENXIO: return .problem("device", "the kernel has no FUSE for /dev/fuse", "modprobe fuse")
             case EACCES, EPERM:
                 return .problem(
@@ -37,7 +38,7 @@ enum MountingChecks {
         }
         var (status, filesystem) = (stat(), statvfs())
         guard stat(path, &status) == 0, statvfs(path, &filesystem) == 0 else {
-            return .problem("fusermount3", "\(path) cannot be looked at: \(Errno(errno))", "reinstall the package fuse3")
+            return .problem("fusermount3", "\(path) cannot be inspected: \(Errno(errno))", "reinstall the package fuse3")
         }
         let isSetUID = status.st_uid == 0 && status.st_mode & S_ISUID != 0
         let isIgnored = filesystem.f_flag & UInt(ST_NOSUID) != 0

@@ -28,6 +28,7 @@ enum SandboxChecks {
         if File.line(of: "/proc/sys/kernel/unprivileged_userns_clone") == "0" { return "sysctl kernel.unprivileged_userns_clone=1" }
         if File.line(of: "/proc/sys/user/max_user_namespaces") == "0" { return "sysctl user.max_user_namespaces=10000" }
         return
-            "bubblewrap 0.8 or later is needed, and a container must allow user namespaces and mounting /proc; “bwrap --unshare-all --unshare-user --disable-userns --ro-bind / / true” says more"
+            "bubblewrap 0.8 or later is needed, and a container must allow user namespaces and mounting /proc. "
+            + "“bwrap --unshare-all --unshare-user --disable-userns --ro-bind / / true” prints the reason"
     }
 }

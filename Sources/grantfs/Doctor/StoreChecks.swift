@@ -33,7 +33,7 @@ enum StoreChecks {
     private static func space(_ directory: String) -> Finding {
         var filesystem = statvfs()
         guard statvfs(directory, &filesystem) == 0 else {
-            return .problem("store", "the store \(directory) cannot be looked at: \(Errno(errno))", "look at its filesystem")
+            return .problem("store", "the store \(directory) cannot be inspected: \(Errno(errno))", "look at its filesystem")
         }
         if filesystem.f_flag & UInt(ST_RDONLY) != 0 {
             return .problem(
@@ -57,7 +57,8 @@ enum StoreChecks {
             case .weak: return .note("grants", "\(name) is on a filesystem without lasting handles: \(path)")
             case .unavailable:
                 let why = grant.isUnresponsive ? "whose filesystem does not answer" : "whose filesystem is not mounted"
-                return .note("grants", "\(name) is of a directory \(why): \(path)", "it is back when that is; grantfs revoke takes it away")
+                return .note(
+                    "grants", "\(name) is of a directory \(why): \(path)", "it returns with it, or grantfs revoke withdraws it")
             case .replaced:
                 return .problem(
                     "grants", "\(name) leads to another directory than its own: \(path)",
@@ -65,13 +66,13 @@ enum StoreChecks {
             case .missing:
                 return .problem(
                     "grants", "\(name) is of a directory that is nowhere: \(path)",
-                    "grantfs repair says what it needs; grantfs remove forgets it")
+                    "grantfs repair shows the remedy, and grantfs remove forgets it")
             case .ambiguous:
                 return .problem("grants", "\(name) could be one of several directories: \(path)", "unmount or remove all copies but one")
             }
         }
         return findings.isEmpty
-            ? [.ok("grants", "\(grants.count) active \(grants.count == 1 ? "grant" : "grants"), each where it is to be")] : findings
+            ? [.ok("grants", "\(grants.count) active \(grants.count == 1 ? "grant" : "grants"), each with its directory")] : findings
     }
 
     /// A grant stays active when the administrator forbids it later. A user has to revoke it.
@@ -89,7 +90,7 @@ enum StoreChecks {
                     }
                 }
         } catch {
-            return [.problem("policy", error.description, error.advice ?? "grantfs policy check says what is wrong")]
+            return [.problem("policy", error.description, error.advice ?? "grantfs policy check shows the fault")]
         }
     }
 
@@ -109,8 +110,8 @@ enum StoreChecks {
             let place = String(decoding: report.record.mountpoint, as: UTF8.self)
             findings.append(
                 .problem(
-                    "mounts", "what is left of a dead mount, which was at \(place), is held: its daemon has ended",
-                    "grantfs status names who holds it; grantfs revoke --kill ends them"))
+                    "mounts", "the rest of a dead mount, which was at \(place), is held: its daemon has ended",
+                    "grantfs status names the holders, and grantfs revoke --kill ends them"))
         }
         for place in dead {
             let shown = String(decoding: place, as: UTF8.self)

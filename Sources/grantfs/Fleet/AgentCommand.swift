@@ -9,10 +9,11 @@ import GrantSystem
 /// `grantfs agent`
 enum AgentCommand {
     static let declaration = CommandDeclaration(
-        "agent", "Does on this host what the fleet says, until it is ended; one a host, as a service.",
+        "agent", "Applies the fleet's grants on this host, as its only agent and as a service.",
         notes: [
             "The host has to be in a fleet (grantfs fleet join). It starts also when etcd cannot be reached, and goes on when that can.",
-            "When it is ended the mounts go on with what the fleet granted for no longer than the host's lease, and then withdraw it by themselves.",
+            "When it is ended the mounts show the fleet's grants for no longer than the host's lease, and then withdraw "
+                + "them by themselves.",
         ],
         run: run)
 

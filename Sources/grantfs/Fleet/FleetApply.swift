@@ -26,7 +26,7 @@ enum FleetApply {
             return 0
         }
         if !ApplyCommand.isWanted(takesAway: plan.steps.contains(where: \.takesAway), arguments) { return 1 }
-        Interruption.says("interrupted: what was done until now stays (grantfs fleet apply again does the rest)", status: 3)
+        Interruption.says("interrupted: the changes made so far stay (grantfs fleet apply again makes the rest)", status: 3)
         let isTerminal = Terminal.hasColour(Terminal.standardError)
         let changes = try fleet.apply(plan, timeout: timeout) { done, all in
             if isTerminal { try? Terminal.print("\r\(done) of \(all) hosts", to: Terminal.standardError) }
@@ -42,7 +42,8 @@ enum FleetApply {
         let path = String(decoding: item.path, as: UTF8.self)
         guard Array(path.utf8) == item.path, FleetGrant.isPath(path) else {
             throw GrantError(
-                .invalidFile, "\(item.place): the path is not for a fleet", cause: "it has empty parts, “.” or “..”, or is no UTF-8")
+                .invalidFile, "\(item.place): the path is not for a fleet",
+                cause: "it has empty parts, “.” or “..”, or is not UTF-8")
         }
         let own = item.name?.bytes ?? path.split(separator: "/").last.map { Array($0.utf8) } ?? []
         guard let name = try? GrantName(chosen: own) else {

@@ -15,7 +15,7 @@ enum FleetCommand {
             OperandDeclaration("NAME", isOptional: true),
         ],
         options: [
-            OptionDeclaration("endpoints", value: "URLS", help: "init: where etcd is: https://HOST:2379, several with commas"),
+            OptionDeclaration("endpoints", value: "URLS", help: "init: the endpoints of etcd: https://HOST:2379, several with commas"),
             OptionDeclaration("ca", value: "FILE", help: "init: the authority that has signed the servers' certificates"),
             OptionDeclaration("cert", value: "FILE", help: "init, invite: the client's certificate, of its own for each host"),
             OptionDeclaration("key", value: "FILE", help: "init, invite, console: the key of that certificate, which others cannot read"),
@@ -23,23 +23,25 @@ enum FleetCommand {
             OptionDeclaration("password-file", value: "FILE", help: "init: that user's password, in the first line"),
             OptionDeclaration(
                 "lease", value: "TIME",
-                help: "init: how long a host that is cut off may serve at the most; 15s when left out, 5s at the least"),
-            OptionDeclaration("again", help: "init: after a backup of etcd was restored: withdraws every grant and begins anew"),
+                help: "init: how long a host that is cut off may serve, 5s at the least (default: 15s)"),
+            OptionDeclaration("again", help: "init: after a backup of etcd was restored: withdraws every grant and starts again"),
             OptionDeclaration("label", value: "L=V", help: "invite: a label of the host, by which grants choose", isRepeatable: true),
-            OptionDeclaration("administrator", help: "invite: somebody who may grant and revoke, and neither invite nor take out"),
+            OptionDeclaration("administrator", help: "invite: an administrator, who may grant and revoke, and neither invite nor take out"),
             OptionDeclaration("output", value: "FILE", help: "invite: where the invitation is written"),
             OptionDeclaration("dry-run", help: "apply: show the difference, with the hosts, and change nothing"),
             OptionDeclaration("yes", short: "y", help: "apply: do not ask, on a terminal, before something is taken away"),
-            OptionDeclaration("restore", help: "apply: make active again what was revoked, or has expired, and is declared"),
+            OptionDeclaration("restore", help: "apply: make declared grants active again that were revoked or have expired"),
         ] + FleetConsoleCommand.options + [CommonOptions.timeout, CommonOptions.json],
         notes: [
-            "init makes the fleet and keeps the administrator's credentials in the store; invite HOST writes a file for a host, which join FILE takes in there. An "
-                + "invitation holds a password and perhaps a key: give it to nobody else. leave takes this host out, or with HOST that one.",
+            "init makes the fleet and keeps the administrator's credentials in the store. invite HOST writes a file for a "
+                + "host, which join FILE takes in there. An invitation holds a password and perhaps a key: give it to "
+                + "that host alone. leave takes this host out, or with HOST that one.",
             "apply FILE makes what the fleet grants what a file declares, or the files *.grants of a directory: as grantfs apply, with hosts = \"role=build\" for a grant that "
                 + "is not for all.",
-            "hosts and status show who is there, how far each host is, and what it cannot do.",
-            "console shows the fleet to browsers, which revoke and restore with the credentials of whoever runs it. It prints the address to open, with a token that is made anew each time unless "
-                + "--token-file or --client-ca says who may come in; with both, both are needed. Without TLS it serves this machine alone.",
+            "hosts and status show the hosts, how far each is, and its problems.",
+            "console shows the fleet to browsers, which revoke and restore with the credentials of the user who runs "
+                + "it. It prints the address to open, with a new token each time unless --token-file or --client-ca is "
+                + "given. With both, both are needed. Without TLS it serves this machine alone.",
         ],
         run: run)
 
@@ -71,14 +73,15 @@ enum FleetCommand {
             throw GrantError(.usage, "fleet \(action): “\(name ?? "")” is one word too many")
         default:
             throw GrantError(
-                .usage, "fleet: “\(action)” is no action", advice: "init, invite, join, leave, hosts, status, apply or console")
+                .usage, "fleet: invalid action “\(action)”",
+                advice: "use init, invite, join, leave, hosts, status, apply or console")
         }
     }
 
     private static func make(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         if arguments.has("again") {
             try FleetSetup.startNewEpoch(of: try arguments.openFleet())
-            Terminal.note("every grant of the fleet is withdrawn, and hosts go on; grantfs restore --fleet gives back what is wanted")
+            Terminal.note("every grant of the fleet is withdrawn, and hosts go on (grantfs restore --fleet restores grants)")
             return 0
         }
         guard let endpoints = try arguments.text("endpoints") else {
@@ -107,7 +110,7 @@ enum FleetCommand {
                     .alreadyExists, "no fleet is made", cause: "this store administers the one there, whose leases last \(fleet.lease) s",
                     advice: "leave --lease out")
             }
-            Terminal.note("this fleet is there already, and is administered from this store (grantfs fleet status shows it)")
+            Terminal.note("this fleet exists already, and is administered from this store (grantfs fleet status shows it)")
             return 0
         }
         try FleetSetup.make(settings, lease: Int64(lease)) { credentials throws(GrantError) in
@@ -117,7 +120,9 @@ enum FleetCommand {
         if settings.endpoints.contains(where: { $0.hasPrefix("http://") }) {
             Terminal.note("passwords and grants go over the network unencrypted: use https:// endpoints where others could listen")
         }
-        Terminal.note("the fleet is made; the administrator's credentials are in \(file) (grantfs fleet invite HOST makes an invitation)")
+        Terminal.note(
+            "the fleet is made, with the administrator's credentials in \(file) "
+                + "(grantfs fleet invite HOST makes an invitation)")
         return 0
     }
 

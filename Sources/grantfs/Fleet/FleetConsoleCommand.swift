@@ -12,12 +12,12 @@ enum FleetConsoleCommand {
     static let options = [
         OptionDeclaration(
             "listen", value: "PLACE",
-            help: "console: ADDRESS:PORT, a numeric address; 127.0.0.1:9460 when left out, port 0 for one that is free"),
+            help: "console: a numeric ADDRESS:PORT, port 0 for a free one (default: 127.0.0.1:9460)"),
         OptionDeclaration(
-            "certificate", value: "FILE", help: "console: the server's certificate, with its chain; needed but on this machine alone"),
+            "certificate", value: "FILE", help: "console: the server's certificate, with its chain, needed except on this machine alone"),
         OptionDeclaration("name", value: "NAME", help: "console: another name by which browsers know it", isRepeatable: true),
-        OptionDeclaration("token-file", value: "FILE", help: "console: what whoever comes in has to know, in its first line"),
-        OptionDeclaration("client-ca", value: "FILE", help: "console: let in whoever has a certificate that this authority has signed"),
+        OptionDeclaration("token-file", value: "FILE", help: "console: the token that browsers need, in its first line"),
+        OptionDeclaration("client-ca", value: "FILE", help: "console: let in browsers with a certificate that this authority has signed"),
     ]
 
     static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
@@ -70,7 +70,8 @@ enum FleetConsoleCommand {
     /// `127.0.0.1:9460`, `[::1]:9460`, `localhost:9460`.
     private static func place(_ text: String) throws(GrantError) -> ConsoleSettings {
         let flaw = GrantError(
-            .usage, "“\(text)” is no place to listen at", advice: "--listen ADDRESS:PORT, such as 127.0.0.1:9460 or [::1]:9460")
+            .usage, "invalid address “\(text)” for --listen",
+            advice: "--listen ADDRESS:PORT, such as 127.0.0.1:9460 or [::1]:9460")
         guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]) else { throw flaw }
         var address = String(text[..<colon])
         if address.hasPrefix("["), address.hasSuffix("]") {

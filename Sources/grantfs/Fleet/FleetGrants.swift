@@ -56,7 +56,7 @@ enum FleetGrants {
         if found == nil {
             Terminal.note(
                 "\(Terminal.visible(filesystem.description)) is not mounted here, so no host can tell whether its "
-                    + "\(Terminal.visible(path)) is the one that you mean: each takes what it finds")
+                    + "\(Terminal.visible(path)) is yours: each takes the directory that it finds")
         }
         return found
     }
@@ -103,7 +103,8 @@ enum FleetGrants {
         }
         if shown.isEmpty {
             Terminal.note(
-                all.isEmpty ? "the fleet has no grants" : "nothing to show; \(all.count) are revoked, expired or of other views (--all)")
+                all.isEmpty
+                    ? "the fleet has no grants" : "nothing to show: \(all.count) are revoked, expired or of other views (--all)")
             return 0
         }
         var table = Table(header: ["NAME", "VIEW", "ACCESS", "STATE", "EXPIRES", "HOSTS", "ID", "PATH"])
@@ -163,7 +164,7 @@ enum FleetGrants {
         let names = outcome.grants.map { "“\($0.name)”" }.joined(separator: ", ")
         if outcome.unchanged.count < outcome.grants.count {
             Interruption.says(
-                "interrupted: \(what) of \(names) is recorded and stays so; which hosts have confirmed it is not known yet", status: 3)
+                "interrupted: \(what) of \(names) is recorded and stays so. Some hosts may not have confirmed it yet", status: 3)
         }
         var (changes, failure) = confirmations(outcome, event, fleet, arguments, timeout)
         Interruption.end()
@@ -183,7 +184,7 @@ enum FleetGrants {
     ) throws(GrantError) -> [FleetGrant] {
         if arguments.has("all") {
             guard arguments.operands.isEmpty else {
-                throw GrantError(.usage, "\(arguments.command): --all is for everything", advice: "leave out SELECTOR, or --all")
+                throw GrantError(.usage, "\(arguments.command): --all is for everything", advice: "use --all without SELECTOR")
             }
             return all.filter { view == nil || $0.view == view }
         }

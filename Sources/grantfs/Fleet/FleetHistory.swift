@@ -29,7 +29,7 @@ enum FleetHistory {
         try fleet.follow(after: revision, isLog: true) { news in
             switch news {
             case .done(let entry): if filter.takes(entry) { showOrEnd { () throws(GrantError) in try show(entry, arguments) } }
-            case .missed: Terminal.note("etcd has forgotten what happened meanwhile; grantfs log --fleet has it")
+            case .missed: Terminal.note("etcd has compacted the changes since then (see grantfs log --fleet)")
             case .live, .gone, .problem: break
             }
         }
@@ -42,7 +42,7 @@ enum FleetHistory {
             showOrEnd { () throws(GrantError) in
                 switch news {
                 case .done(let entry): try show(entry, arguments)
-                case .live(let host): try show("live", host, nil, "an agent speaks for it", arguments)
+                case .live(let host): try show("live", host, nil, "an agent has its lease", arguments)
                 case .gone(let host):
                     try show("gone", host, nil, "its lease is gone, and what the fleet granted is shut there", arguments)
                 case .problem(let host, let grant, let text):

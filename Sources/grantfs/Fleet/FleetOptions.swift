@@ -10,13 +10,13 @@ enum FleetOptions {
     static let fleet = OptionDeclaration("fleet", help: "of the fleet, and not of this store: on every host that it is for")
     static let hosts = OptionDeclaration(
         "hosts", value: "WHICH",
-        help: "with --fleet: the hosts with these labels, such as role=build,zone!=b or host=NAME; all when left out")
+        help: "with --fleet: the hosts with these labels, such as role=build,zone!=b or host=NAME (default: all)")
     static let filesystem = OptionDeclaration(
         "filesystem", value: "FS",
         help:
             "with --fleet: directories are paths from the root of this filesystem on, UUID=… or the source of a network mount (server:/export), and are found wherever a host has it mounted"
     )
-    static let dryRun = OptionDeclaration("dry-run", help: "with --fleet: say what would change on which host, and change nothing")
+    static let dryRun = OptionDeclaration("dry-run", help: "with --fleet: print the changes on each host, and change nothing")
 }
 
 extension ParsedArguments {
@@ -61,7 +61,7 @@ extension ParsedArguments {
             guard error.code == .notFound else { throw error }
             throw GrantError(
                 .notFound, "no fleet is administered from here", cause: "\(file) is not there",
-                advice: "grantfs fleet init makes one; $GRANTFS_FLEET names another file")
+                advice: "grantfs fleet init makes one, and $GRANTFS_FLEET names another file")
         }
         guard credentials.host == nil else {
             throw GrantError(.permission, "no fleet is administered from here", cause: "\(file) is a host's and not an administrator's")

@@ -51,7 +51,7 @@ enum FleetOutput {
             let names = confirmed.count > 5 ? "\(confirmed.count) hosts" : confirmed.map(\.host).joined(separator: ", ")
             text += ": confirmed by \(names) in \((slowest.milliseconds * 10).rounded() / 10) ms"
         }
-        if !fenced.isEmpty { text += "; fenced, because their leases are gone: \(fenced.map(\.host).joined(separator: ", "))" }
+        if !fenced.isEmpty { text += ". Fenced, because their leases are gone:  \(fenced.map(\.host).joined(separator: ", "))" }
         return text
     }
 
@@ -65,7 +65,7 @@ enum FleetOutput {
         for change in changes {
             for host in change.hosts {
                 if host.state == .waiting {
-                    let until = host.until.map { "it may still serve; its lease ends at \(Timestamp.local($0)) unless it is renewed" }
+                    let until = host.until.map { "it may still serve: its lease ends at \(Timestamp.local($0)) unless it is renewed" }
                     Terminal.report(
                         GrantError(
                             .unconfirmed, "\(what) of “\(change.grant.name)” is recorded, but the host “\(host.host)” has not confirmed it",
@@ -82,7 +82,7 @@ enum FleetOutput {
             Terminal.report(
                 GrantError(
                     .unconfirmed, "\(what) of “\(change.grant.name)” is recorded, but no host can show it",
-                    advice: "see the lines above; hosts that can show it later do so by themselves"))
+                    advice: "see the lines above: hosts that can show it later do so by themselves"))
         }
         return max(isNowhere ? 3 : 0, changes.allSatisfy(\.isConfirmed) ? 0 : 3, failure?.exitStatus ?? 0)
     }

@@ -101,8 +101,8 @@ enum FleetReport {
     static func report(_ members: [EtcdClient.Member]) {
         if members.contains(where: { !$0.alarms.isEmpty }) {
             Terminal.note(
-                "because of the alarm etcd refuses changes, and hosts close what the fleet granted if they cannot confirm that they "
-                    + "obey; the next command that changes something disarms it (etcdctl alarm disarm does, too)")
+                "because of the alarm etcd refuses changes, and hosts that cannot confirm close the fleet's grants. "
+                    + "The next command that changes something disarms it (etcdctl alarm disarm does, too)")
         }
         for member in members { if let failure = member.failure { Terminal.report(failure.error("\(member.endpoint) is not heard")) } }
     }

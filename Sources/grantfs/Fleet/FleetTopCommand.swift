@@ -39,7 +39,7 @@ enum FleetTopCommand {
         case .restore(let grant, let revision): (id, seen) = (grant, revision)
         }
         guard let grant = try fleet.grants().grants.first(where: { $0.id == id }) else {
-            throw GrantError(.notFound, "nothing was changed", cause: "the grant is gone by now")
+            throw GrantError(.notFound, "nothing was changed", cause: "the grant no longer exists")
         }
         let now = Instant(nanoseconds: Clock.realtime)
         let verb = seen == nil ? "revoked" : "restored"

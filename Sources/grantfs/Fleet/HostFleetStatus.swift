@@ -28,7 +28,7 @@ struct HostFleetStatus {
         let file = FleetCredentials.place(host: true, store: store)
         guard access(file, F_OK) == 0 else { return nil }
         credentials = try FleetCredentials(file: file)
-        guard let host = credentials.host else { throw GrantError(.invalidFile, "\(file) is no host's") }
+        guard let host = credentials.host else { throw GrantError(.invalidFile, "\(file) is not of a host") }
         self.host = host
         let run = try GrantStore(directory: store, create: false).runDirectory
         report = AgentReport(in: run)
@@ -63,7 +63,7 @@ struct HostFleetStatus {
             try Terminal.print(document.text)
         } else {
             try Terminal.print("this host is “\(host)”: \(agent)")
-            try Terminal.print("\(lease); \(grants) active, \(problems) that cannot be shown")
+            try Terminal.print("\(lease), \(grants) active, \(problems) that cannot be shown")
             try FleetReport.show(members)
         }
         FleetReport.report(members)

@@ -43,7 +43,7 @@ struct MCPAsking {
     /// Waits for the answer. Meanwhile it reads `lines`: `seen` takes each, and their end cancels the question as well.
     func ask(_ path: [UInt8], _ access: Access, reason: String, _ lines: MessageLines, seen: ([UInt8]) -> Meanwhile) -> Answer {
         switch means {
-        case .never: .no("the policy does not allow it, and nobody is to be asked")
+        case .never: .no("the policy does not allow it, and questions are off")
         case .terminal: askOnTerminal(path, access, reason, lines, seen)
         case .desktop: askOnDesktop(path, access, reason, lines, seen)
         }
@@ -56,7 +56,7 @@ struct MCPAsking {
         do throws(Errno) {
             terminal = try FileDescriptor.open("/dev/tty".utf8, O_RDWR | O_NOCTTY)
         } catch {
-            return .no("nobody can be asked: there is no terminal (grantfs mcp --ask desktop, or a policy)")
+            return .no("no person can be asked: there is no terminal (grantfs mcp --ask desktop, or a policy)")
         }
         // A background process then gets an error instead of being stopped.
         signal(SIGTTIN, SIG_IGN)
@@ -68,7 +68,9 @@ struct MCPAsking {
         let columns = ioctl(terminal.number, UInt(TIOCGWINSZ), &size) == 0 ? Int(size.ws_col) : 0
         let question = MCPQuestion(client: client, path: path, access: access, reason: reason)
         let text = Array("\n\(question.text(columns: columns))\ngrantfs: \(choices) ".utf8)
-        guard write(terminal.number, text, text.count) == text.count else { return .no("nobody can be asked: the terminal takes no text") }
+        guard write(terminal.number, text, text.count) == text.count else {
+            return .no("no person can be asked: the terminal takes no text")
+        }
         let printed = Clock.monotonic
         let isAfterAnother = printed - Self.withdrawn.withLock { $0 } < Self.memory
         var typed: [UInt8] = []
@@ -82,7 +84,7 @@ struct MCPAsking {
             var buffer = [UInt8](repeating: 0, count: 256)
             let count = read(terminal.number, &buffer, buffer.count)
             if count < 0, errno == EINTR { continue }
-            guard count > 0 else { return .no("nobody can be asked: this program is not in front of its terminal") }
+            guard count > 0 else { return .no("no person can be asked: this program is not in the foreground of its terminal") }
             typed += buffer.prefix(count)
             if typed.count > 4096 { return .no("the answer makes no sense") }
             if isAfterAnother, typed.contains(0x0A), Clock.monotonic - printed < Self.reading {
@@ -103,7 +105,9 @@ struct MCPAsking {
     ) -> Answer {
         let result = Lock<Answer?>(nil)
         let title = MCPQuestion(client: client, path: path, access: access, reason: reason).title
-        guard let ends = try? PipePair().release() else { return .no("nobody can be asked: there are no more descriptors") }
+        guard let ends = try? PipePair().release() else {
+            return .no("no person can be asked: there are no more descriptors")
+        }
         defer { close(ends.reading) }
         let thread = try? WorkerThread.start("desktop") {
             let answer: Answer
@@ -111,7 +115,7 @@ struct MCPAsking {
                 switch try DesktopChooser.choose(folder: path, title: title) {
                 case nil: answer = .no("the person said no")
                 case let chosen? where chosen.count == 1: answer = .yes(chosen[0], access)
-                default: answer = .no("several directories were chosen where one was asked for")
+                default: answer = .no("several directories were chosen instead of one")
                 }
             } catch {
                 answer = .no(error.description)
@@ -121,7 +125,7 @@ struct MCPAsking {
         }
         guard let thread else {
             close(ends.writing)
-            return .no("nobody can be asked: no thread can be made")
+            return .no("no person can be asked: no thread can be made")
         }
         thread.detach()
         while true {

@@ -41,10 +41,10 @@ final class MCPServer {
     }
 
     private func serve(_ line: [UInt8]) throws(GrantError) {
-        guard let message = reader.read(line) else { return try answer(.null, error: -32700, "this is no JSON") }
+        guard let message = reader.read(line) else { return try answer(.null, error: -32700, "this is not JSON") }
         let id = message.member("id").map { if case .number = $0 { reader.digits(at: "$.id", in: line) ?? $0 } else { $0 } }
         guard case .object = message, message.member("jsonrpc")?.stringValue == "2.0", isID(id) else {
-            return try answer(.null, error: -32600, "this is no request of JSON-RPC 2.0")
+            return try answer(.null, error: -32600, "this is not a request of JSON-RPC 2.0")
         }
         guard let method = message.member("method")?.stringValue else {
             // A response to no request.
@@ -100,7 +100,7 @@ final class MCPServer {
             let arguments = parameters.member("arguments") ?? .object([])
             guard case .object(let members) = arguments else { throw Refusal(code: -32602, message: "“arguments” is an object") }
             let unknown = members.first { member in !tool.properties.contains { $0.name == member.0 } }
-            if let unknown { throw Refusal(code: -32602, message: "“\(unknown.0)” is no argument of \(name)") }
+            if let unknown { throw Refusal(code: -32602, message: "unknown argument “\(unknown.0)” of \(name)") }
             return try call(tool, arguments, id, progress: parameters.member("_meta")?.member("progressToken"))
         default: throw Refusal(code: -32601, message: "there is no method “\(method)”")
         }
@@ -116,8 +116,9 @@ final class MCPServer {
             (
                 "instructions",
                 .string(
-                    "Ask for a directory with request_directory before you use it. A person may answer, so it can take minutes. What is granted is found at the path in the "
-                        + "answer, until it is released, the person takes it back (EACCES), or this session ends.")
+                    "Ask for a directory with request_directory before you use it. A person may answer, so it can take minutes. "
+                        + "The directory is at the path in the answer, until it is released, the person revokes it "
+                        + "(EACCES), or this session ends.")
             ),
         ])
     }
@@ -273,7 +274,7 @@ enum MCPTool: String, CaseIterable {
         case .request:
             [
                 Property(name: "path", description: "The directory: an absolute path, or one that begins with ~/"),
-                Property(name: "access", description: "What is needed; read-only when left out", choices: ["read-only", "read-write"]),
+                Property(name: "access", description: "The access that you need (default: read-only)", choices: ["read-only", "read-write"]),
                 Property(name: "reason", description: "What it is needed for, in one sentence for the person who decides"),
             ]
         case .list: []

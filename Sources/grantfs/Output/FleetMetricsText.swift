@@ -24,13 +24,13 @@ enum FleetMetricsText {
     static func add(_ report: AgentReport, valid: Int64, isUp: Bool, to text: inout OpenMetrics) {
         let now = BootClock.now
         let gauges: [(String, String, Int64)] = [
-            ("grantfs_agent_up", "Whether the process of the host's agent is there.", isUp ? 1 : 0),
-            ("grantfs_agent_open", "Whether what the fleet granted may be used on this host.", valid > now ? 1 : 0),
+            ("grantfs_agent_up", "Whether the process of the host's agent exists.", isUp ? 1 : 0),
+            ("grantfs_agent_open", "Whether the fleet's grants may be used on this host.", valid > now ? 1 : 0),
             ("grantfs_agent_seen_revision", "The fleet's last change that the agent has heard of.", report.seen),
             ("grantfs_agent_stored_revision", "Up to here the store has all that the fleet says.", report.stored),
             ("grantfs_agent_applied_revision", "Up to here every mount has confirmed it: the watermark.", report.applied),
             ("grantfs_agent_grants", "Grants of the fleet that are active in the store.", report.grants),
-            ("grantfs_agent_problems", "Grants of the fleet of which the host cannot do what is asked.", report.problems),
+            ("grantfs_agent_problems", "Grants of the fleet that the host cannot apply.", report.problems),
         ]
         for (name, help, value) in gauges {
             text.begin(name, .gauge, help)
@@ -39,21 +39,21 @@ enum FleetMetricsText {
         let times: [(String, String, Int64)] = [
             ("grantfs_agent_start_time_seconds", "When the agent was started, since 1970.", report.started),
             (
-                "grantfs_agent_last_renewal_time_seconds", "When etcd renewed the host's lease last, since 1970; 0 when it has not.",
+                "grantfs_agent_last_renewal_time_seconds", "When etcd renewed the host's lease last, since 1970, or 0 for never.",
                 report.renewed
             ),
             (
                 "grantfs_agent_last_fence_time_seconds",
-                "When the mounts last withdrew what the fleet granted because nobody renewed, since 1970; 0 when the agent knows of none.",
+                "When the mounts last withdrew the fleet's grants for lack of a renewal, since 1970, or 0 for never.",
                 report.fenced
             ),
             (
-                "grantfs_agent_lease_left_seconds", "How long the host's lease lasts at the least; below 0 when it may have ended.",
+                "grantfs_agent_lease_left_seconds", "How long the host's lease lasts at the least, below 0 when it may have ended.",
                 report.lease == 0 ? 0 : report.lease &- now
             ),
             (
                 "grantfs_agent_fence_seconds",
-                "Until the mounts withdraw what the fleet granted, unless the lease is renewed; below 0 since they have.",
+                "Until the mounts withdraw the fleet's grants, unless the lease is renewed, below 0 since they have.",
                 valid == 0 ? 0 : valid &- now
             ),
         ]
@@ -66,7 +66,8 @@ enum FleetMetricsText {
             ("grantfs_agent_failures", "Renewals that failed, since the agent was started.", report.failures),
             (
                 "grantfs_agent_fences",
-                "Times that the mounts withdrew what the fleet granted because nobody renewed, as far as the agent knows.", report.fences
+                "Times that the mounts withdrew the fleet's grants for lack of a renewal, as far as the agent knows.",
+                report.fences
             ),
         ]
         for (name, help, value) in counters {
@@ -98,7 +99,7 @@ enum FleetMetricsText {
                 "grantfs_fleet_grants", [("state", state.rawValue)], signed: Int64(fleet.grants.count { $0.state(at: fleet.time) == state })
             )
         }
-        text.begin("grantfs_fleet_unreadable_grants", .gauge, "What stands where grants do, and is none.")
+        text.begin("grantfs_fleet_unreadable_grants", .gauge, "Entries among the grants that are invalid.")
         text.add("grantfs_fleet_unreadable_grants", [], signed: Int64(fleet.invalidEntries.count))
         addHosts(fleet, to: &text)
         text.end()
@@ -107,14 +108,14 @@ enum FleetMetricsText {
 
     private static func addHosts(_ fleet: FleetSnapshot, to text: inout OpenMetrics) {
         let families: [(String, String, (FleetHost) -> Int64)] = [
-            ("grantfs_fleet_host_up", "Whether the host's lease is there.", { $0.lease == nil ? 0 : 1 }),
+            ("grantfs_fleet_host_up", "Whether the host has a lease.", { $0.lease == nil ? 0 : 1 }),
             ("grantfs_fleet_host_lagging", "Whether the host has not done all that concerns it.", { fleet.isLagging($0) ? 1 : 0 }),
             (
-                "grantfs_fleet_host_applied_revision", "Up to here the host has done everything; 0 when it is not heard of.",
+                "grantfs_fleet_host_applied_revision", "The last change that the host has applied, or 0 if it has no lease.",
                 { $0.lease == nil ? 0 : $0.applied }
             ),
             ("grantfs_fleet_host_wanted_revision", "The last change that concerns the host.", { fleet.wanted(of: $0) }),
-            ("grantfs_fleet_host_problems", "Grants of which the host cannot do what is asked.", { Int64($0.problems.count) }),
+            ("grantfs_fleet_host_problems", "Grants that the host cannot apply.", { Int64($0.problems.count) }),
         ]
         for (name, help, value) in families {
             text.begin(name, .gauge, help)

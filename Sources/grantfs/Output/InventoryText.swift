@@ -46,6 +46,6 @@ enum InventoryText {
                 "the store \(String(decoding: store.directory, as: UTF8.self)) of \(PolicyUser(uid: store.uid).name ?? String(store.uid)): \(problem)"
             )
         }
-        if rows == 0 { Terminal.note("nobody has granted anything, as far as stores can be found") }
+        if rows == 0 { Terminal.note("there are no grants in the stores that can be found") }
     }
 }

@@ -24,7 +24,7 @@ enum MountMetricsText {
                 "grantfs_descriptors", .gauge, nil, "Descriptors that the daemon has open for nodes, files and directories.",
                 { $0.status.descriptors }
             ),
-            ("grantfs_waiting_locks", .gauge, nil, "Requests for a lock that wait for somebody else's.", { $0.waitingLocks }),
+            ("grantfs_waiting_locks", .gauge, nil, "Requests for a lock that wait for another one.", { $0.waitingLocks }),
             (
                 "grantfs_waiting_for_claims", .gauge, nil, "Requests below mandatory grants that wait for a claim to end.",
                 { $0.waitingForClaims }

@@ -34,7 +34,7 @@ final class RunEnding {
         }
         if granted.isEmpty {
             throw GrantError(
-                .usage, "run: --\(last.rawValue) is of what --grant names for writing", advice: "--grant DIR")
+                .usage, "run: --\(last.rawValue) needs a --grant for writing", advice: "--grant DIR")
         }
         manner = last
         // A directory inside another one is copied with that.
@@ -48,7 +48,7 @@ final class RunEnding {
         let unit = text.last.flatMap { units[Character($0.uppercased())] }
         let digits = unit == nil ? text[...] : text.dropLast()
         guard let number = UInt64(digits), number <= UInt64.max >> (unit ?? 0) else {
-            throw GrantError(.usage, "“\(text)” is no size", advice: "such as 500M or 4G")
+            throw GrantError(.usage, "invalid size “\(text)”", advice: "such as 500M or 4G")
         }
         return number << (unit ?? 0)
     }
@@ -85,7 +85,7 @@ final class RunEnding {
         hasEnded = true
         let changes = try snapshot.recordEnd()
         if changes.isEmpty {
-            Terminal.note("the program has changed nothing in what it was granted")
+            Terminal.note("the program has changed nothing in its grants")
             return try snapshot.forget()
         }
         switch manner {

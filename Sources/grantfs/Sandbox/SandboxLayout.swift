@@ -23,7 +23,7 @@ struct SandboxLayout {
     mutating func show(_ name: GrantName, at path: [UInt8]) -> String? {
         if let obstacle = obstacle(path) { return obstacle }
         if let other = places.first(where: { overlap($0, path) }) {
-            return "“\(String(decoding: other, as: UTF8.self))” is there, and one place lies in the other"
+            return "it overlaps “\(String(decoding: other, as: UTF8.self))”, and one place lies in the other"
         }
         directories.append((name, path))
         return nil

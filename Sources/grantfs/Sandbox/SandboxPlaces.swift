@@ -21,7 +21,7 @@ enum SandboxPlaces {
 
     /// Returns why nothing can be shown there, for people, or nil if it can.
     static func obstacle(_ place: [UInt8]) -> String? {
-        guard isPlain(place) else { return "that is no plain absolute path" }
+        guard isPlain(place) else { return "it is not a plain absolute path" }
         let isTaken = taken.contains { lies(place, at: $0) || lies(Array($0.utf8), at: place) }
         if isTaken || shared.contains(where: { lies(Array($0.utf8), at: place) }) { return "the sandbox has the system's own there" }
         return nil

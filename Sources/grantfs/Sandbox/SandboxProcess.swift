@@ -130,7 +130,7 @@ final class SandboxProcess {
         if hasStarted || status == 0 { return status }
         throw GrantError(
             .system, "the sandbox cannot be made", cause: "bwrap ended with status \(status)",
-            advice: "see the lines above; grantfs doctor says what is missing")
+            advice: "see the lines above, and grantfs doctor")
     }
 
     private static let handedOn = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH]

@@ -15,7 +15,9 @@ enum SandboxProfiles {
     static func profile(named word: [UInt8]) throws(GrantError) -> SandboxProfile {
         let name = try ParsedArguments.text(word, "the value of --tool")
         let isPlain = !name.isEmpty && name.first != "." && !name.utf8.contains(UInt8(ascii: "/")) && !name.utf8.contains(0)
-        guard isPlain else { throw GrantError(.usage, "“\(Terminal.visible(name))” is no name of a profile", advice: "--tool cargo") }
+        guard isPlain else {
+            throw GrantError(.usage, "invalid profile name “\(Terminal.visible(name))”", advice: "--tool cargo")
+        }
         for directory in directories {
             let path = directory + "/" + name
             let file: FileDescriptor
@@ -58,10 +60,13 @@ enum SandboxProfiles {
     static func contents(of file: borrowing FileDescriptor, _ path: String) throws(GrantError) -> [UInt8] {
         var status = stat()
         guard fstat(file.number, &status) == 0 else { throw GrantError(.system, "\(path) cannot be read", cause: Errno(errno).description) }
-        guard status.st_mode & S_IFMT == S_IFREG else { throw GrantError(.invalidFile, "\(path) is no profile", cause: "it is no file") }
+        guard status.st_mode & S_IFMT == S_IFREG else {
+            throw GrantError(.invalidFile, "\(path) is not a profile", cause: "it is not a regular file")
+        }
         guard status.st_uid == 0 || status.st_uid == geteuid(), status.st_mode & 0o022 == 0 else {
             throw GrantError(
-                .permission, "\(path) is not read", cause: "others may write to it, or it is somebody else's", advice: "chmod go-w \(path)")
+                .permission, "\(path) is not read", cause: "others may write to it, or it belongs to another user",
+                advice: "chmod go-w \(path)")
         }
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 65536)
@@ -71,7 +76,9 @@ enum SandboxProfiles {
             guard count >= 0 else { throw GrantError(.system, "\(path) cannot be read", cause: Errno(errno).description) }
             if count == 0 { return bytes }
             bytes += buffer.prefix(count)
-            if bytes.count > largest { throw GrantError(.invalidFile, "\(path) is no profile", cause: "it is larger than 1 MiB") }
+            if bytes.count > largest {
+                throw GrantError(.invalidFile, "\(path) is not a profile", cause: "it is larger than 1 MiB")
+            }
         }
     }
 }

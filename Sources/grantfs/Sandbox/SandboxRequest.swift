@@ -35,7 +35,7 @@ struct SandboxRequest {
         }
         let isBounded = !hosts.isEmpty
         if isBounded, hasNetwork {
-            throw GrantError(.usage, "run: --network leaves it the whole network", advice: "leave out --network, or --network-hosts")
+            throw GrantError(.usage, "run: --network allows the whole network", advice: "use only --network or --network-hosts")
         }
         for name in arguments.options["tool"] ?? [] { try add(try SandboxProfiles.profile(named: name)) }
         // A list on the command line overrides profiles. Otherwise the widest of several profiles
