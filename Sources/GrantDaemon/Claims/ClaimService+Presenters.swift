@@ -26,7 +26,7 @@ extension ClaimService {
         // A number that is in use is a protocol error.
         guard isNew else { return session.end() }
         if isCrowded {
-            let text = "too much is being looked for; a filesystem may hang"
+            let text = "too many searches are in progress: a filesystem may hang"
             return session.send(.notPresenting(request.number, .failed, text: text))
         }
         _ = BackgroundTask { [self] in

@@ -23,7 +23,7 @@ extension ClaimService {
         // A number that is in use is a protocol error.
         guard isNew else { return session.end() }
         if isCrowded {
-            session.send(.refused(claim: request.number, .failed, text: "too many claims are being looked for; a filesystem may hang"))
+            session.send(.refused(claim: request.number, .failed, text: "too many searches are in progress: a filesystem may hang"))
             return
         }
         _ = BackgroundTask { [self] in

@@ -19,7 +19,7 @@ package enum KeeperCommand {
         options: [
             OptionDeclaration("recoverable", help: "the nodes lie on descriptor 5 as well", isHidden: true),
             OptionDeclaration("cuts", help: "descriptor 6 cuts the connection, see FUSEConnection.control", isHidden: true),
-            OptionDeclaration("waits", help: "another daemon has the mount until this one's says so", isHidden: true),
+            OptionDeclaration("waits", help: "another daemon has the mount until this one's takes over", isHidden: true),
         ],
         isHidden: true, run: run)
 

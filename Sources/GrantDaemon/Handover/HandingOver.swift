@@ -47,7 +47,7 @@ final class HandingOver: Sendable {
             // The memory belongs to the other daemon: the system call filter lets this one create none with a descriptor.
             let file = FileDescriptor(owning: try socket.receive(descriptors: 1, deadline: soon)[0])
             // Writing to a file could wait for its filesystem, or for this very mount.
-            guard MemoryFile.isOne(file) else { throw HandoverRefusal("what it is to write to is no memory") }
+            guard MemoryFile.isOne(file) else { throw HandoverRefusal("the file for its state is not in memory") }
             try handOver(mount, into: file, over: socket, of: server)
         } catch let refusal as HandoverRefusal {
             Self.refuse(refusal.reason, over: socket, soon)

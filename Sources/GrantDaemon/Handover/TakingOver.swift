@@ -224,7 +224,8 @@ struct TakingOver {
 
     // MARK: words
 
-    private static let otherVersion = "its daemon is of another version, which cannot hand over to this one: unmount, and mount anew"
+    private static let otherVersion =
+        "its daemon is of another version, which cannot hand over to this one: unmount, and mount again"
 
     /// Whether the other daemon sent something unknown, or hung up.
     private func isStranger(_ error: Errno) -> Bool { [EBADMSG, ECONNRESET, EPIPE].contains(error.rawValue) }

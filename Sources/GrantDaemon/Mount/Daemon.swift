@@ -207,7 +207,7 @@ package enum Daemon {
             return try IdlePolling()
         } catch {
             if mode == .poll {
-                let who = "the mount option idle=poll is for root and for users whom root lets write there: mount.grantfs(8)"
+                let who = "the mount option idle=poll is for root and for users who may write there: mount.grantfs(8)"
                 Terminal.note("idle processors go on halting: \(IdlePolling.path): \(error) (\(who))")
             }
             return nil

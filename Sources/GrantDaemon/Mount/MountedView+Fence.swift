@@ -107,7 +107,7 @@ extension MountedView {
     private func isHeld(_ scope: Scope) -> Bool { state.withLock { state in state.grants[scope.grant]?.scope === scope } }
 
     private func reopenAfterFence() {
-        SystemLog.write(.notice, "the fleet is heard of again", fields)
+        SystemLog.write(.notice, "the fleet can be reached again", fields)
         _ = BackgroundTask(mayHang: true) { [self] in reconcile() }
     }
 }

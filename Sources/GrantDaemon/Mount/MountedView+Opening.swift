@@ -142,8 +142,8 @@ extension MountedView {
         }
         task?()
         if isShown, let scope, files.hasUntoldChanges(scope) {
-            let what = "changes that others make in “\(grant.name)” beside \(place) are told by nobody"
-            let why = "and cache=exclusive does not look for them: mount with cache=shared where somebody may make some"
+            let what = "changes that others make in “\(grant.name)” beside \(place) are not reported"
+            let why = "and cache=exclusive does not look for them: mount with cache=shared if others make changes"
             SystemLog.write(.warning, Terminal.visible("\(what), \(why)"), fields)
         }
         let isSuccessor = renewed.map { $0.identity != grant.bookmark.identity } ?? false

@@ -37,11 +37,11 @@ extension MountedView {
         message += "\(outcome.flushedBytes) bytes flushed, \(outcome.invalidatedInodes) inodes forgotten"
         if outcome.pending > 0 { message += ", \(outcome.pending) operations stuck in the source" }
         if !outcome.processes.isEmpty {
-            message += "; not confirmed, because processes get no processor to process an earlier answer: "
+            message += ", not confirmed, because processes get no processor to process an earlier answer: "
             message += outcome.processes.map(String.init).joined(separator: ", ")
         } else if !outcome.unforgotten.isEmpty {
             let names = outcome.unforgotten.map { String(decoding: $0, as: UTF8.self) }.joined(separator: ", ")
-            message += "; not yet forgotten, because a program holds one of the kernel's locks there: \(names)"
+            message += ", not yet forgotten, because a program holds one of the kernel's locks there: \(names)"
         }
         say(outcome.pending > 0 || !outcome.isConfirmed ? .warning : .info, withdrawal == .all ? .revoked : .changed, message, of: grant)
     }

@@ -143,7 +143,7 @@ struct OwnMount: Sendable {
     private static func refusal(_ view: ViewName, _ mountpoint: [UInt8], _ error: Errno) -> GrantError {
         GrantError(
             .mountFailed, "the view “\(view)” cannot be mounted at \(Terminal.visible(mountpoint))", cause: error.description,
-            advice: "see the lines above; /dev/fuse, fusermount3 and /etc/fuse.conf decide who may mount")
+            advice: "see the lines above, and /dev/fuse, fusermount3 and /etc/fuse.conf, which decide who may mount")
     }
 
     // MARK: the end

@@ -129,7 +129,7 @@ package final class ViewMounts {
                 isDone = false
                 notBefore[view] = Clock.monotonic + Self.retryDelay
                 SystemLog.write(
-                    .warning, Terminal.visible("the view “\(view)” could not be mounted below \(mountpoint.shown); it is tried again"))
+                    .warning, Terminal.visible("the view “\(view)” could not be mounted below \(mountpoint.shown), and is tried again"))
             }
         }
         return isDone

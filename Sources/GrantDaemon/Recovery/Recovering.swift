@@ -54,7 +54,7 @@ struct Recovering {
                 guard let session = taken.mounted.files.session, session.canResend else { return }
                 let result = session.requestResend()
                 if result < 0 {
-                    SystemLog.write(.error, "the kernel does not ask again for what was under way: \(Errno.number(of: result))")
+                    SystemLog.write(.error, "the kernel does not repeat the requests in flight: \(Errno.number(of: result))")
                 }
             },
             begun: {

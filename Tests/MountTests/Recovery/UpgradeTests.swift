@@ -337,7 +337,7 @@ extension MountTests {
                 let output = try Command.run(
                     [Programs.claimProbe, scene.fixture.base + "/store", "take-over", file], environment: scene.fixture.environment,
                     within: 30)
-                #expect(output.text.hasPrefix("refused: ") && output.text.contains("no memory"), "\(output)")
+                #expect(output.text.hasPrefix("refused: ") && output.text.contains("not in memory"), "\(output)")
             }
             #expect(try String(contentsOfFile: scene.mount + "/a/file", encoding: .utf8).count == 8192)
         }
