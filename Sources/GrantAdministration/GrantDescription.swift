@@ -32,13 +32,13 @@ public struct GrantDescription: Sendable {
             reason =
                 if isFenced, grant.state(at: now) == .active {
                     "the lease of the fleet's grants has ended on this host. "
-                    + "It returns when the agent reaches etcd (grantfs fleet status)"
+                        + "It returns when the agent reaches etcd (grantfs fleet status)"
                 } else if found.isInTrash {
                     "it lies in a Trash. It returns when it is moved out of there"
                 } else {
                     found.copy.map {
                         "a directory with its tag, a copy of it perhaps, lies at \(String(decoding: $0, as: UTF8.self)). "
-                        + "grantfs confirm accepts it"
+                            + "grantfs confirm accepts it"
                     }
                 }
         } else {

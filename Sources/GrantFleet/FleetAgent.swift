@@ -198,7 +198,7 @@ public final class FleetAgent: @unchecked Sendable {
             dropLease()
             throw GrantError(
                 .alreadyExists, what, cause: "another agent has the lease of “\(host)”",
-                    advice: "two machines must not share an invitation: invite the second by another name")
+                advice: "two machines must not share an invitation: invite the second by another name")
         }
         // A leader that was replaced may renew a lease that its successor lets expire.
         guard answer.term == term else { throw GrantError(.system, what, cause: "another member of etcd leads now") }
@@ -320,7 +320,7 @@ public final class FleetAgent: @unchecked Sendable {
             try? renewing.revokeLease(id)
             throw GrantError(
                 .alreadyExists, what, cause: "another agent has the lease of “\(host)”, or its lease has not ended",
-                    advice: "two machines must not share an invitation: invite the second by another name")
+                advice: "two machines must not share an invitation: invite the second by another name")
         }
         (state.lease, state.instance) = (id, instance)
         shared.withLock { shared in

@@ -15,8 +15,7 @@ open class NSFileVersion: NSObject {
 
 @available(
     *, unavailable,
-    message:
-        "there is no index of iCloud here: use FileManager.enumerator(at:) and an NSFilePresenter of the directory"
+    message: "there is no index of iCloud here: use FileManager.enumerator(at:) and an NSFilePresenter of the directory"
 )
 open class NSMetadataQuery: NSObject {
     public override init() {}

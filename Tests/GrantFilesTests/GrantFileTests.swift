@@ -52,7 +52,8 @@ import Testing
             ("[grant]\npath = \"/a\"", "double brackets"),
             ("views = \"ci\"", "f.grants:1: “views” is a list of names"), ("grants = []", "did you mean “grant”?"),
             ("[[grant]\n", "f.grants:1: this is not TOML"),
-            ("x = ", "f.grants:1: this is not TOML"), ("[[grant]]\npathHex = \"2f6\"", "hexadecimal"), ("grant = [1]", "a grant is a table"),
+            ("x = ", "f.grants:1: this is not TOML"), ("[[grant]]\npathHex = \"2f6\"", "hexadecimal"),
+            ("grant = [1]", "a grant is a table"),
             // The parser has an assertion there, or a letter that it does not expect.
             ("views = [1,}", "this is not TOML"), ("[[.grant]]", "this is not TOML"), ("é = 1", "this is not TOML"),
             ("views = é", "this is not TOML"),

@@ -304,7 +304,9 @@ extension GrantFleetTests {
                 return try fleet.mount("twin")
             }()
             try fleet.startAgent("twin")
-            try fleet.files.wait(until: "it says that another has the lease") { fleet.said("twin").contains("another agent has the lease of “h1”") }
+            try fleet.files.wait(until: "it says that another has the lease") {
+                fleet.said("twin").contains("another agent has the lease of “h1”")
+            }
             #expect([EACCES, ENOENT].contains(FleetFixture.reading(mount + "/x/file")))
             #expect(FleetFixture.reading(mount + "/own/file") == 0, "what was granted there goes on")
             let again = try fleet.on("h1", "agent")

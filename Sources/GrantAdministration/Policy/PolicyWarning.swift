@@ -29,7 +29,7 @@ public struct PolicyWarning: Sendable {
                 if target != directory.path {
                     let message =
                         "“\(directory.text)” allows nothing: a link leads from there to \(String(decoding: target, as: UTF8.self)): "
-                    + "name that path instead"
+                        + "name that path instead"
                     found.append(PolicyWarning(place: directory.place, message: message))
                 } else if !isThere(directory.path) {
                     found.append(PolicyWarning(place: directory.place, message: "there is no “\(directory.text)” now"))

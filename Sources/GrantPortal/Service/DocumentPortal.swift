@@ -156,7 +156,7 @@ public final class DocumentPortal: @unchecked Sendable {
                 }
                 // A third service may have taken the name meanwhile, and hold the lock.
                 guard askBus("GetNameOwner", [.text(Self.name)])?.text == bus.name else {
-            say(.notice, "another program is the portal of documents from now on")
+                    say(.notice, "another program is the portal of documents from now on")
                     return nil
                 }
                 let process: pid_t? = if case .service(let pid) = holder { pid } else { nil }

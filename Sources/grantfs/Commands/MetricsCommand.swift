@@ -40,7 +40,7 @@ enum MetricsCommand {
         guard listen.starts(with: Array("unix:".utf8)), listen.count > 5 else {
             throw GrantError(
                 .usage, "invalid address “\(String(decoding: listen, as: UTF8.self))” for --listen",
-                    advice: "--listen unix:/run/grantfs.sock")
+                advice: "--listen unix:/run/grantfs.sock")
         }
         return try MetricsServer.run(path: CanonicalPath.absolute(Array(listen.dropFirst(5))), read)
     }

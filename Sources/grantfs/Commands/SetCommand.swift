@@ -43,7 +43,7 @@ enum SetCommand {
             recorded: {
                 Interruption.says(
                     "interrupted: the change of “\(grant.name)” is recorded and stays so, and each mount carries it out. "
-                + "Some may not have done so yet (grantfs set again waits for them)", status: 3)
+                        + "Some may not have done so yet (grantfs set again waits for them)", status: 3)
             })
         Interruption.end()
         progress.end()

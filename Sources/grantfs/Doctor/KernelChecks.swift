@@ -73,8 +73,8 @@ enum KernelChecks {
                     "changes", "the kernel's fanotify gives no names: changes beside a mount show by inotify, \(means)",
                     "Linux 5.17 or later")
             default:
-            return .note(
-                "changes", "fanotify does not work: \(error). Changes beside a mount show by inotify, \(means)")
+                return .note(
+                    "changes", "fanotify does not work: \(error). Changes beside a mount show by inotify, \(means)")
             }
         }
     }

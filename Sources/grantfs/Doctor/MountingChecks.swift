@@ -15,7 +15,7 @@ enum MountingChecks {
         } catch {
             switch error.rawValue {
             case ENOENT:
-            return .problem("device", "there is no /dev/fuse", "modprobe fuse, or give a container the device")
+                return .problem("device", "there is no /dev/fuse", "modprobe fuse, or give a container the device")
             case ENODEV, ENXIO: return .problem("device", "the kernel has no FUSE for /dev/fuse", "modprobe fuse")
             case EACCES, EPERM:
                 return .problem(

@@ -274,7 +274,8 @@ enum MCPTool: String, CaseIterable {
         case .request:
             [
                 Property(name: "path", description: "The directory: an absolute path, or one that begins with ~/"),
-                Property(name: "access", description: "The access that you need (default: read-only)", choices: ["read-only", "read-write"]),
+                Property(
+                    name: "access", description: "The access that you need (default: read-only)", choices: ["read-only", "read-write"]),
                 Property(name: "reason", description: "What it is needed for, in one sentence for the person who decides"),
             ]
         case .list: []
