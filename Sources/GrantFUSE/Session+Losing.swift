@@ -3,7 +3,7 @@ import Glibc
 import Synchronization
 
 // Survives traps of workers (bugs of this program): such a worker is lost alone, like one that
-// hangs in a system call, and its caller gets EIO. See docs/decisions/worker-loop.md.
+// hangs in a system call, and its caller gets EIO. See docs/decisions/requests.md.
 extension Session {
     /// How many workers of the process are lost.
     public static var lostWorkers: Int { lost.load(ordering: .relaxed) }

@@ -29,7 +29,7 @@ public final class ViewFS: @unchecked Sendable {
     let policy: CachePolicy
     /// Whether the kernel opens and locks files and directories without sending a request.
     ///
-    /// See docs/decisions/zero-message-open.md. Set before the first request.
+    /// See docs/decisions/caching.md. Set before the first request.
     @exclusivity(unchecked)
     public internal(set) nonisolated(unsafe) var kernelOpens = false
     let cachedDescriptors: CachedDescriptors

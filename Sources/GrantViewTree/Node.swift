@@ -143,7 +143,7 @@ public struct Node: ~Copyable {
 
     /// The cached opens for reading and for writing, if the kernel opens files by itself.
     ///
-    /// See docs/decisions/zero-message-open.md. They are numbers of `OpenFiles` or
+    /// See docs/decisions/caching.md. They are numbers of `OpenFiles` or
     /// `OpenDirectories`, 0 for none. For their use see `Node+CachedOpens.swift`.
     let cachedReader: Atomic<UInt64>
     let cachedWriter: Atomic<UInt64>

@@ -80,7 +80,7 @@ public enum Machine {
     public static let isUserModeLinux = Processes.kernelText("/proc/cpuinfo").contains("User Mode Linux")
 
     /// Whether the kernel drops requests, RELEASE among them, that a daemon reads while a SIGKILL is pending. User Mode
-    /// Linux has no get_user_pages_fast (docs/decisions/recovery.md, *Not done*).
+    /// Linux has no get_user_pages_fast (docs/decisions/succession.md, *Not done*).
     public static let losesRequestsOfTheDying = isUserModeLinux
 
     /// How many times slower this machine is than the machines that the time limits are made for, at least 1. `make

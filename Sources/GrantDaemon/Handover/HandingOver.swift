@@ -6,7 +6,7 @@ import GrantSystem
 import Synchronization
 import GrantViewFS
 
-/// Hands this daemon's mount over to another daemon that asks for it: docs/decisions/handover.md.
+/// Hands this daemon's mount over to another daemon that asks for it: docs/decisions/succession.md.
 ///
 /// Everything is paused, written down and sent with all descriptors. Nothing is changed here, so this daemon can resume at any moment
 /// until the other one says that it serves the mount.

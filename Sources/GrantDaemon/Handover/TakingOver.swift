@@ -9,7 +9,7 @@ import GrantStore
 import GrantSystem
 import GrantViewFS
 
-/// Takes over the mount of another daemon, and serves it: docs/decisions/handover.md.
+/// Takes over the mount of another daemon, and serves it: docs/decisions/succession.md.
 struct TakingOver {
     let store: GrantStore
     /// The other daemon's record.

@@ -7,7 +7,7 @@ import GrantStore
 import GrantSystem
 import GrantViewFS
 
-/// A daemon's preparations for another one to take over when it dies (`-o recover`): docs/decisions/recovery.md.
+/// A daemon's preparations for another one to take over when it dies (`-o recover`): docs/decisions/succession.md.
 ///
 /// A supervisor shares its descriptors. What the next daemon has to know is in memory that has a descriptor, too.
 final class DaemonRecovery: @unchecked Sendable {

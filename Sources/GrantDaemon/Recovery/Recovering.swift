@@ -7,7 +7,7 @@ import GrantStore
 import GrantSystem
 import GrantViewFS
 
-/// Takes over the mount of a dead daemon: docs/decisions/recovery.md.
+/// Takes over the mount of a dead daemon: docs/decisions/succession.md.
 struct Recovering {
     let store: GrantStore
     /// The record of the dead daemon, or of one that has tried before.

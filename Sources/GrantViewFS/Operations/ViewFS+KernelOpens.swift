@@ -5,7 +5,7 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// Operations by node, for kernels that send no OPEN (docs/decisions/zero-message-open.md).
+// Operations by node, for kernels that send no OPEN (docs/decisions/caching.md).
 extension ViewFS {
     /// Does the same as `onFile`, by the file's node. `writes`: needs the file open for writing.
     ///

@@ -3,7 +3,7 @@ import GrantFUSE
 import Glibc
 import GrantSystem
 
-// Set-user-id and set-group-id bits (docs/decisions/worker-loop.md).
+// Set-user-id and set-group-id bits (docs/decisions/requests.md).
 extension ViewFS {
     /// Decides for chown(2), fallocate(2) and copy_file_range(2) whether set-id bits are kept.
     ///

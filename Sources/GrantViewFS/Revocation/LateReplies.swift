@@ -8,7 +8,7 @@ import Synchronization
 /// Replies of a withdrawn scope that the kernel processes after it was told to invalidate.
 ///
 /// They were sent before the gate was shut. The thread that waits for a reply processes it, once it
-/// gets a processor (docs/decisions/late-replies.md).
+/// gets a processor (docs/decisions/requests.md).
 ///
 /// Locking: its own, rank 2, held while the kernel is notified of attributes. This notification
 /// does not wait.

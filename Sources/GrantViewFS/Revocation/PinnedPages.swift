@@ -7,7 +7,7 @@ import Synchronization
 
 /// Drops pages of files that no invalidation drops, because they were dirtied through pins.
 ///
-/// This happens when no process has the file open for writing (docs/decisions/late-replies.md).
+/// This happens when no process has the file open for writing (docs/decisions/requests.md).
 ///
 /// The pages are overwritten with zeros, so that a page that stays shows no data. Dropped pages
 /// stay dropped, because a program that reads them must get an error and no zeros. Use it only for

@@ -177,7 +177,7 @@ extension ViewFS {
     ///
     /// It matters if the kernel opens directories by itself. A program that reads a cached listing
     /// can hold its page's lock forever, and so block all programs that list the root
-    /// (docs/decisions/late-replies.md). Called by the thread that has mounted the view, before
+    /// (docs/decisions/requests.md). Called by the thread that has mounted the view, before
     /// other processes can use it.
     ///
     /// The kernel adds an entry to the cached ones if it lies where the last one ended

@@ -1,10 +1,10 @@
 import Foundation
 import TestSupport
 
-/// The table of docs/sandboxes.md: a row for each attempt, a column for each sandbox, and `yes` or `no` in the cells.
+/// The table of docs/guides/sandbox.md: a row for each attempt, a column for each sandbox, and `yes` or `no` in the cells.
 /// GRANTFS_RECORD_REACH=1 regenerates the cells. Read the difference before you keep it.
 enum ReachTable {
-    private static let page = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../../docs/sandboxes.md").standardized
+    private static let page = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../../docs/guides/sandbox.md").standardized
     private static let writing = NSLock()
 
     static var isRecorded: Bool { ProcessInfo.processInfo.environment["GRANTFS_RECORD_REACH"] == "1" }
@@ -17,8 +17,8 @@ enum ReachTable {
 
     /// Where the table is in these lines, its heading first.
     private static func place(in lines: [String]) throws -> Range<Int> {
-        guard let first = lines.firstIndex(where: { $0.hasPrefix("| what is tried |") }) else {
-            throw TestFailure("\(page.path) has no table of what is tried")
+        guard let first = lines.firstIndex(where: { $0.hasPrefix("| attempt |") }) else {
+            throw TestFailure("\(page.path) has no table of attempts")
         }
         return first..<(lines[first...].firstIndex { !$0.hasPrefix("|") } ?? lines.endIndex)
     }

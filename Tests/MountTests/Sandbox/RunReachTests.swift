@@ -4,10 +4,10 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// docs/sandboxes.md has a table of the places that a program can reach in sandboxes of several
+    /// docs/guides/sandbox.md has a table of the places that a program can reach in sandboxes of several
     /// makers. Each cell of it is tried here.
     @Suite(
-        "The reach of a program, by docs/sandboxes.md",
+        "The reach of a program, by docs/guides/sandbox.md",
         .enabled(
             if: Machine.hasSandboxes && Identity.isRoot && Machine.offers("python3") && access("/srv", W_OK) == 0,
             "needs root, python3 and /srv, and bubblewrap has to work"))
@@ -130,7 +130,7 @@ extension MountTests {
             _ = try run(maker, ": >$1/new; echo x >$2/written; echo x >$6/written")
             found["the granted directory, for writing"] = isThere(source + "/new")
             found["a place outside that can be written to"] = isThere(home + "/written") || isThere(outside.base + "/written")
-            found["to remove a file with no record of who did (`--audit`, `--trace`)"] = try removesUnrecorded(maker)
+            found["to remove a file without a record of it (`--audit`, `--trace`)"] = try removesUnrecorded(maker)
             let kept = try SandboxHolder(words(maker), source: source, environment: environment())
             for way in SandboxHolder.Way.allCases { #expect(try kept.writes(way), "before anything is taken back, \(way.rawValue)") }
             switch maker {
@@ -163,10 +163,10 @@ extension MountTests {
             for (title, cell) in found { #expect(said[title] == cell, "\(maker.rawValue): \(title)") }
         }
 
-        @Test("The reach of a program in `grantfs run` is as docs/sandboxes.md says", arguments: [Maker.grantfs, .hosts])
+        @Test("The reach of a program in `grantfs run` is as docs/guides/sandbox.md says", arguments: [Maker.grantfs, .hosts])
         func grantfs(_ maker: Maker) throws { try compare(maker) }
 
-        @Test("The reach of a program in bubblewrap is as docs/sandboxes.md says")
+        @Test("The reach of a program in bubblewrap is as docs/guides/sandbox.md says")
         func bubblewrap() throws { try compare(.bubblewrap) }
 
         /// Whether it can make a sandbox on this machine: some are containers themselves.
@@ -175,12 +175,12 @@ extension MountTests {
         }
 
         @Test(
-            "The reach of a program in firejail is as docs/sandboxes.md says",
+            "The reach of a program in firejail is as docs/guides/sandbox.md says",
             .enabled(if: works(.firejail), "firejail is not installed, or cannot make a sandbox here"))
         func firejail() throws { try compare(.firejail) }
 
         @Test(
-            "The reach of a program in a container is as docs/sandboxes.md says",
+            "The reach of a program in a container is as docs/guides/sandbox.md says",
             .enabled(if: works(.container), "systemd-nspawn is not installed, or cannot make a container here"))
         func container() throws { try compare(.container) }
     }
