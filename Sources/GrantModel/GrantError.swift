@@ -46,7 +46,7 @@ public struct GrantError: Error, Sendable, CustomStringConvertible {
 
     /// Returns the same error, whose advice begins with the steps already done.
     package func saying(_ outcome: String) -> GrantError {
-        GrantError(code, message, cause: cause, advice: advice.map { "\(outcome); \($0)" } ?? outcome)
+        GrantError(code, message, cause: cause, advice: advice.map { "\(outcome): \($0)" } ?? outcome)
     }
 
     public var description: String {

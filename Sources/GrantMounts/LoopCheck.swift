@@ -34,9 +34,7 @@ package struct LoopCheck {
                 (place == reached[0]
                     ? "it holds" : "the mount at \(String(decoding: place.path, as: UTF8.self)) inside it shows")
                     + " the store \(store), and a program that can write there can grant itself anything",
-                advice:
-                    "grant directories inside it, several at once or with grantfs pick, "
-                    + "or keep the store elsewhere, with --store or $GRANTFS_STORE"
+                advice: "grant directories inside it, or keep the store elsewhere: --store or $GRANTFS_STORE"
             )
         }
         if storePlace.holds(reached[0]) { throw refusal(directory, "it lies in the store \(store)") }

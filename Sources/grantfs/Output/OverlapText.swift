@@ -34,7 +34,7 @@ enum OverlapText {
             return "“\(overlap.grant.name)” in view “\(overlap.grant.view)” (\(how))"
         }
         return
-            "\(isPart ? "some of the files" : "the files") of “\(grant.name)” can still be reached by \(listed(others)) "
+            "other grants still reach \(isPart ? "some files" : "the files") of “\(grant.name)”: \(listed(others)) "
             + "(grantfs revoke --path \(ShellWord.quoted(grant.bookmark.path)) ends \(others.count == 1 ? "that" : "them all"))"
     }
 
