@@ -57,7 +57,7 @@ public enum Machine {
     }()
 
     /// Gives this process and its children the usual umask, so that other users can see the files that tests make for them.
-    /// `ASettingOfTheStarter` tests grantfs under another umask.
+    /// `StarterTests` tests grantfs under another umask.
     public static func takeUsualUmask() { _ = formerUmask }
     private static let formerUmask = umask(0o022)
 

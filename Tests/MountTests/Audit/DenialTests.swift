@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    @Suite struct TheLogOfRefusals {
+    @Suite struct DenialTests {
         private struct Entry: Decodable {
             let event: String
             let name: String?

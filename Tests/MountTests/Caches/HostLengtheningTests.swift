@@ -4,7 +4,7 @@ import Testing
 
 extension MountTests {
     /// A file that is open in the mount and grows on the host, while the daemon is stopped between two steps.
-    @Suite struct AFileThatGrowsOnTheHost {
+    @Suite struct HostLengtheningTests {
         private let fixture: MountFixture
         private let stops: StopPoints
         private let host: String

@@ -6,7 +6,7 @@ import Testing
 extension MountTests {
     /// `cache=exclusive`, under which the kernel opens files without a request.
     @Suite(.enabled(if: Command.exists("python3"), Comment(rawValue: Machine.needs("python3"))))
-    struct WhoIsAlone {
+    struct KernelOpensTests {
         private func mounted(
             _ options: String = "", _ user: Identity = .current, prepare: (MountFixture, String) throws -> Void = { _, _ in }
         ) throws -> (fixture: MountFixture, source: String, mount: String) {

@@ -5,7 +5,7 @@ import Testing
 extension MountTests {
     /// Changes of the host to an open file, seen by every call that reads.
     @Suite(.enabled(if: Command.exists("python3"), "needs python3"))
-    struct AnOpenFileThatTheHostChanges {
+    struct OpenFileTests {
         /// Arguments: the host's directory, the same in the mount, the cache mode, the number from which the changes are drawn.
         private static let script = """
             import mmap, os, random, socket, sys, time

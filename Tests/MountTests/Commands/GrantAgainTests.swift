@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    @Suite struct AGrantThatIsThereAlready {
+    @Suite struct GrantAgainTests {
         @Test("An identical grant is kept, reported and not logged again")
         func same() throws {
             let fixture = try MountFixture()

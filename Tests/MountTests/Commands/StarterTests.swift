@@ -4,7 +4,7 @@ import Testing
 
 extension MountTests {
     /// What a process has from its starter, and what of it must change nothing of a mount.
-    @Suite struct ASettingOfTheStarter {
+    @Suite struct StarterTests {
         /// Runs grantfs in a shell that has set something before.
         private func grantfs(_ setting: String, _ fixture: MountFixture, _ arguments: String...) throws -> Output {
             try Command.run(

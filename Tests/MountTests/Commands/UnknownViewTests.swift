@@ -4,7 +4,7 @@ import Testing
 
 extension MountTests {
     /// A view without any grant is usually a typing error.
-    @Suite struct AViewThatNoGrantNames {
+    @Suite struct UnknownViewTests {
         private func granted() throws -> MountFixture {
             let fixture = try MountFixture()
             try fixture.grant(try fixture.source("a"))

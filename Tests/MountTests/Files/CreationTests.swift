@@ -5,7 +5,7 @@ import Testing
 
 extension MountTests {
     /// open(2) with O_CREAT, where the name is there although the kernel believes that it is not.
-    @Suite struct CreatingWhatIsThere {
+    @Suite struct CreationTests {
         /// As a user: makes sure that the kernel keeps the absence of the name, waits, and opens it for reading and writing.
         private static let opener =
             "[ ! -e $2 ]; echo ready; read go; if exec 4<> $2; then echo \"read: $(cat <&4)\"; else echo refused; fi"

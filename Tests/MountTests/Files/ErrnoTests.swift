@@ -4,7 +4,7 @@ import Testing
 
 extension MountTests {
     /// The table “attempt | result”, and the visible state of a mount.
-    @Suite struct WhatIsTried {
+    @Suite struct ErrnoTests {
         private func prepared(_ options: String? = nil) throws -> (MountFixture, String) {
             let fixture = try MountFixture()
             for name in ["a", "b"] {

@@ -5,7 +5,7 @@ import Testing
 extension MountTests {
     /// Sources that are less the daemon's than its callers'.
     @Suite(.enabled(if: Identity.isRoot && Machine.plainUser != nil, Comment(rawValue: Machine.needsRoot)))
-    struct ASourceThatDoesNotTrustRoot {
+    struct SquashingSourceTests {
         /// For a directory of its own, made by its owner. Arguments: the directory, the caller.
         /// Prints the result of each call, and the files afterwards.
         private static let attempts = """

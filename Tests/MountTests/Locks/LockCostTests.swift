@@ -7,7 +7,7 @@ extension MountTests {
     /// nothing.
     @Suite(
         .enabled(if: Identity.isRoot && Machine.plainUser != nil, "needs root and a plain user"), .serialized)
-    struct WhatOthersLock {
+    struct LockCostTests {
         private final class Place {
             let fixture: MountFixture
             let mountpoint: String

@@ -4,7 +4,7 @@ import Testing
 
 extension MountTests {
     /// What the machine does to a daemon: its limits, its memory, its clock.
-    @Suite struct TheDaemonsMachine {
+    @Suite struct DaemonMachineTests {
         /// Control groups that account for memory, of version 1 or 2. Groups can be made there.
         private static let memoryGroups: (directory: String, limit: String, usage: String)? = {
             for (directory, limit, usage) in [

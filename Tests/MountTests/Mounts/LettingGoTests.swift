@@ -4,7 +4,7 @@ import Testing
 
 extension MountTests {
     /// Nothing that a mount's programs hold keeps a granted filesystem from being unmounted once the grant is withdrawn or released.
-    @Suite(.enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot))) struct AFilesystemThatIsNeededNoMore {
+    @Suite(.enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot))) struct LettingGoTests {
         enum Way: String, CaseIterable, Sendable { case release, revoke }
 
         @Test(

@@ -4,7 +4,7 @@ import Testing
 
 extension MountTests {
     /// What `list`, `status`, `log` and `resolve` show to people, and to programs.
-    @Suite struct WhatIsShown {
+    @Suite struct ShownTests {
         private struct Status: Decodable {
             struct Mount: Decodable {
                 struct Grant: Decodable {

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 // What a daemon that dies leaves of changes that were under way.
-extension MountTests.ADaemonThatDies {
+extension MountTests.RecoveryTests {
     @Test(
         "No acknowledged change is lost while daemons die under load",
         arguments: deaths)

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 // What a daemon that dies leaves of claims and presenters.
-extension MountTests.ADaemonThatDies {
+extension MountTests.RecoveryTests {
     @Test("Claims and their order survive the death of a daemon", arguments: deaths)
     func claims(_ way: Succession.Way) throws {
         let scene = try Succession(way, switches: ["GRANTFS_TEST_CRASHES": "20"])

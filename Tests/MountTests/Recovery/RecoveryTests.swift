@@ -6,7 +6,7 @@ import Testing
 extension MountTests {
     /// A daemon that dies while its mount is used, and is followed by another one: `mount -o
     /// recover`. `AnUpgrade` tests the state that survives.
-    @Suite struct ADaemonThatDies {
+    @Suite struct RecoveryTests {
         static let deaths = [Succession.Way.death, .deathOnOldKernel]
 
         @Test(

@@ -5,7 +5,7 @@ import Testing
 extension MountTests {
     /// Every attack at once, in grants of the attackers' own, beside programs that work in a grant
     /// that comes and goes, and in an unchanged one.
-    @Suite(.serialized) struct UnderLoadAndAttacked {
+    @Suite(.serialized) struct AttackedUnderLoadTests {
         static let isLong = ProcessInfo.processInfo.environment["GRANTFS_LONG_TESTS"] != nil
 
         @Test(

@@ -5,7 +5,7 @@ import Testing
 extension MountTests {
     @Suite struct ALiveChange {
         /// Calls that open for writing and change nothing: under cache=exclusive the first write is
-        /// refused (`WhoIsAlone/readOnly`).
+        /// refused (`KernelOpensTests/readOnly`).
         private static let opening: Set<String> = [
             "open-proc-fd-for-writing", "openat-for-writing", "open-for-writing", "open-rdwr", "open-append",
         ]

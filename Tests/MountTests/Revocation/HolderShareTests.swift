@@ -5,7 +5,7 @@ import Testing
 extension MountTests {
     /// A user takes as much of a mount's resources as possible. Users of another grant must not
     /// notice, nor the owner who revokes.
-    @Suite(.serialized) struct WhoUsesUpWhatThereIs {
+    @Suite(.serialized) struct HolderShareTests {
         struct Mounted {
             let fixture: MountFixture
             let mountpoint: String

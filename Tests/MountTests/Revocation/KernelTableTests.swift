@@ -3,7 +3,7 @@ import Testing
 
 extension MountTests {
     /// Row by row what still answers from the kernel when only the daemon refuses: files, maps, directories, names, locks.
-    @Suite struct NothingAnswersAfterARevocation {
+    @Suite struct KernelTableTests {
         @Test("Before a revocation every kind of access gives the native result", arguments: Situation.all)
         func everythingWorks(_ situation: Situation) throws {
             let mount = try ProbedMount(situation)

@@ -4,7 +4,7 @@ import Testing
 
 extension MountTests {
     /// A thread without a processor has a reply from before the revocation, and processes it afterwards.
-    @Suite(.serialized) struct ALateReply {
+    @Suite(.serialized) struct LateReplyTests {
         static let isPossible = Identity.isRoot && Machine.hasFUSE && ProcessInfo.processInfo.activeProcessorCount > 1
 
         /// A grant whose filesystem holds replies back, and a thread that gets its reply when its processor is busy.

@@ -4,7 +4,7 @@ import Testing
 
 extension MountTests {
     /// The host moves something out of a granted directory while a program holds it: it has left the grant, and nothing else has.
-    @Suite("Files moved out of a granted directory") struct MovedOut {
+    @Suite("Files moved out of a granted directory") struct LeavingTests {
         static let warm = Situation.all.filter { !$0.cold }
 
         @Test("A directory moved out of a grant is refused with its contents", arguments: warm)

@@ -6,7 +6,7 @@ import Testing
 extension MountTests {
     /// A fault of the daemon that a caller can provoke. Here GRANTFS_TEST_TRAP causes it, in
     /// statfs(2) of a file.
-    @Suite struct AWorkerThatTraps {
+    @Suite struct LostWorkerTests {
         /// A view with two grants, one of them left alone.
         private func mounted(_ trap: String) throws -> (MountFixture, String, pid_t) {
             let fixture = try MountFixture()

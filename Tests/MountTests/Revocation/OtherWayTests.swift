@@ -5,7 +5,7 @@ import Testing
 
 extension MountTests {
     /// Several grants that lead to the same files.
-    @Suite struct AnotherWayToTheSameFiles {
+    @Suite struct OtherWayTests {
         private struct Revoked: Decodable {
             struct Way: Decodable, Equatable {
                 let view: String

@@ -6,7 +6,7 @@ import Testing
 extension MountTests {
     /// A program makes its own filesystem write to pages of a granted file, through a mapping that no longer exists. Such pages are dirty
     /// without an open writer, so the kernel keeps them when it is told to drop them.
-    @Suite struct PagesThatNobodyCanWriteBack {
+    @Suite struct PinnedPageTests {
         /// How the mount stands.
         enum Standing: String, CaseIterable {
             case plainly

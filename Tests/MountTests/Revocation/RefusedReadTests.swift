@@ -4,7 +4,7 @@ import Testing
 extension MountTests {
     /// Before Linux 6.9 the kernel itself repeats a refused request without end: madvise with
     /// MADV_POPULATE_READ. On later ones a program does the same.
-    @Suite struct WhoAsksAgainForWhatIsRefused {
+    @Suite struct RefusedReadTests {
         @Test(
             "Repeated reads of a revoked mapping are refused at a bounded rate",
             // read(2) requests attributes first unless the kernel trusts its own, and these are

@@ -5,7 +5,7 @@ import Testing
 
 extension MountTests {
     /// Threads that open, read, write, map, list, rename and create while the grant goes and comes.
-    @Suite struct UnderLoad {
+    @Suite struct RevocationUnderLoadTests {
         @Test(
             "No operation succeeds after a revocation under load",
             arguments: [Situation(), Situation(cache: "exclusive"), Situation(cache: "exclusive", prunes: true)])
@@ -32,7 +32,7 @@ extension MountTests {
             let other = try Load(below: mount.other, daemonsDie: true)
             let killer = Killer(mount)
             defer { _ = killer.stop() }
-            for _ in 0..<(UnderLoadAndAttacked.isLong ? 200 : 8) {
+            for _ in 0..<(AttackedUnderLoadTests.isLong ? 200 : 8) {
                 pause(milliseconds: 60)
                 let revoked = try mount.fixture.revoke("held")
                 try load.revoked()

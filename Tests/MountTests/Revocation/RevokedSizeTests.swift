@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    @Suite(.enabled(if: Command.exists("python3"), Comment(rawValue: Machine.needs("python3")))) struct TheSizeOfARevokedFile {
+    @Suite(.enabled(if: Command.exists("python3"), Comment(rawValue: Machine.needs("python3")))) struct RevokedSizeTests {
         @Test(
             "SEEK_END does not report the size of a revoked file",
             arguments: ["shared", "exclusive", "none"], ["r", "r+"])

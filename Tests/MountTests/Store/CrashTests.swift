@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    @Suite struct AfterACrash {
+    @Suite struct CrashTests {
         private func prepared() throws -> (MountFixture, String) {
             let fixture = try MountFixture()
             let source = try fixture.source("a")

@@ -4,7 +4,7 @@ import Testing
 
 extension MountTests {
     /// A daemon trusts only the store: without it, every access is refused.
-    @Suite struct WithoutItsStore {
+    @Suite struct StoreFailureTests {
         private func prepared(_ fixture: MountFixture) throws -> String {
             let source = try fixture.source("a")
             try Data("inside\n".utf8).write(to: URL(fileURLWithPath: source + "/x"))

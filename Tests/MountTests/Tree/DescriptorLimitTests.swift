@@ -4,7 +4,7 @@ import Testing
 
 extension MountTests {
     /// A limit on the daemon's descriptors never shows, whether it may open by handle (root) or finds nodes again by name.
-    @Suite struct ATreeLargerThanTheLimitOfDescriptors {
+    @Suite struct DescriptorLimitTests {
         static let owners: [Identity] =
             (Identity.isRoot ? [.current] : []) + (Machine.usersCanMount ? [Machine.plainUser].compactMap { $0 } : [])
 

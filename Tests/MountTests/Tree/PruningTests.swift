@@ -4,7 +4,7 @@ import Testing
 
 extension MountTests {
     /// A withdrawal under `cache=exclusive` of a grant of which thousands of files are known, hardly any of them in use.
-    @Suite(.enabled(if: Command.exists("python3"), Comment(rawValue: Machine.needs("python3")))) struct ManyFilesThatNobodyUses {
+    @Suite(.enabled(if: Command.exists("python3"), Comment(rawValue: Machine.needs("python3")))) struct PruningTests {
         private static let holder = """
             import errno, mmap, os, sys, threading
             place = sys.argv[1]
