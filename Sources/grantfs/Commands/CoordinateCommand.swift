@@ -26,7 +26,7 @@ enum CoordinateCommand {
                     "seconds that operations through a mandatory grant wait for this claim, then EAGAIN (default: no limit)"),
             OptionDeclaration(
                 "snapshot", value: "DIR",
-                help: "read: copies the items into DIR, which is made, and ends the claim. COMMAND works on the copy"),
+                help: "read: copies the items into DIR, which is made, ends the claim and runs COMMAND on the copy"),
             OptionDeclaration("follow", help: "a link as the last name is followed"),
             OptionDeclaration(
                 "when-lost", value: "WHAT", help: "end, with SIGTERM to the command, or go-on (default: end)",

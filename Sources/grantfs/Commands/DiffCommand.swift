@@ -12,7 +12,7 @@ enum DiffCommand {
         options: [
             OptionDeclaration("patch", short: "p", help: "the lines that differ, as diff -u shows them"),
             OptionDeclaration("list", help: "the runs of which there is a snapshot"),
-            OptionDeclaration("forget", help: "remove the snapshots of RUN. Changes of the program stay"),
+            OptionDeclaration("forget", help: "remove the snapshots of RUN, but no change of the program"),
             OptionDeclaration("older", value: "TIME", help: "with --forget: of all runs that began so long ago, such as 7d"),
             CommonOptions.json,
         ],

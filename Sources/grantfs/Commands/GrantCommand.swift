@@ -12,7 +12,7 @@ enum GrantCommand {
         options: [
             OptionDeclaration("view", value: "V", help: "the view (default: “default”)"),
             OptionDeclaration("name", value: "N", help: "the name in the view, for one DIR alone (default: the directory's own)"),
-            CommonOptions.readOnly("nothing can be changed below the grant. Also as DIR:ro"), CommonOptions.access,
+            CommonOptions.readOnly("nothing can be changed below the grant (also: DIR:ro)"), CommonOptions.access,
             OptionDeclaration("expires", value: "WHEN", help: "when it ends by itself: 90s, 2h, 7d, or an ISO 8601 time"),
             OptionDeclaration(
                 "as-directory", help: "shows a file in a directory of its own, in which programs can save it by a rename"),

@@ -12,7 +12,7 @@ enum PolicyCommand {
         options: [
             OptionDeclaration("view", value: "V", help: "explain: to which view (default: “default”)"),
             OptionDeclaration("user", value: "U", help: "explain: the user who grants, by name or number (default: yourself)"),
-            CommonOptions.readOnly("explain: for reading alone. Also as PATH:ro"), CommonOptions.access, CommonOptions.json,
+            CommonOptions.readOnly("explain: for reading alone (also: PATH:ro)"), CommonOptions.access, CommonOptions.json,
         ],
         notes: [
             "check reads the files *.toml in \(PolicyFiles.directory), or the file that is named, which need not be "

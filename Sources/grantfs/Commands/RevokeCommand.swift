@@ -15,7 +15,7 @@ enum RevokeCommand {
             OptionDeclaration("all", help: "every grant: of --view V, else of every view"),
             OptionDeclaration(
                 "grace", value: "TIME",
-                help: "presenters are asked to save first, within this time: 30s, 2m. Nothing is withdrawn until then"),
+                help: "presenters are asked to save first, and nothing is withdrawn within this time: 30s, 2m"),
             OptionDeclaration("dry-run", help: "print the grants that would be withdrawn, and withdraw nothing"),
             OptionDeclaration("yes", short: "y", help: "do not ask, when --path or --all on a terminal finds several"),
             OptionDeclaration(
