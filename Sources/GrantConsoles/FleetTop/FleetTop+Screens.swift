@@ -129,7 +129,7 @@ extension FleetTop {
                 "“\(VisibleText.name(host.id))”"
                 + (host.version.isEmpty ? "" : ", grantfs \(VisibleText.of(VisibleText.cut(host.version, to: 40)))")
             all = problems(of: host).map { Line("  " + $0) }
-            if all.isEmpty { all = [Line("  it shows every grant of its own", .dim)] }
+            if all.isEmpty { all = [Line("  it can apply every grant", .dim)] }
         } else {
             return []
         }
