@@ -6,17 +6,43 @@ extension ClaimTable {
         return blockers(of: claim).map(\.id)
     }
 
-    /// Whether any claim blocks this one.
+    /// A claim that blocks another one until it ends.
+    struct Block {
+        let claim: ClaimID
+        /// The other one overtakes it if it waits for a related claim.
+        let mayBeOvertaken: Bool
+    }
+
+    /// Returns a claim that blocks this one until it ends, or nil.
     ///
-    /// Checks held claims first, because nearly always one of them does.
-    func isBlocked(_ claim: Claim) -> Bool {
-        if claims.contains(where: { $0.isHeld && $0.conflicts(with: claim) }) { return true }
-        var overtaken: Set<ClaimID>?
-        for other in claims where !other.isHeld && other.id < claim.id && other.conflicts(with: claim) {
-            if overtaken == nil { overtaken = waitersOnRelated(of: claim) }
-            if overtaken?.contains(other.id) == false { return true }
+    /// Of the claims that wait, the newest one: so the end of a claim concerns the next one, and not all behind it.
+    func blocker(of claim: Claim) -> Block? {
+        let isOther = { (id: ClaimID) in
+            guard id != claim.id else { return false }
+            guard let purpose = claim.purpose else { return true }
+            return self[id]?.purpose != purpose
         }
-        return false
+        let held = { index.held.newest(conflictingWith: claim.accesses, where: isOther).map { Block(claim: $0, mayBeOvertaken: false) } }
+        guard index.hasRelated(lineage(of: claim.claimant), claim.purpose) else {
+            let waiting = index.waiting.newest(conflictingWith: claim.accesses, before: claim.id, where: isOther)
+            return waiting.map { Block(claim: $0, mayBeOvertaken: false) } ?? held()
+        }
+        // Nearly always a held one does. Otherwise those that it overtakes have to be found.
+        if let held = held() { return held }
+        var overtaken: Set<ClaimID>?
+        let waiting = index.waiting.newest(conflictingWith: claim.accesses, before: claim.id) { other in
+            guard isOther(other) else { return false }
+            if overtaken == nil { overtaken = waitersOnRelated(of: claim) }
+            return overtaken?.contains(other) == false
+        }
+        return waiting.map { Block(claim: $0, mayBeOvertaken: true) }
+    }
+
+    /// The claimant and those that have begun it, directly or not.
+    func lineage(of claimant: ClaimantID) -> [ClaimantID] {
+        var lineage = [claimant]
+        while let origin = lineage.last.flatMap({ origins[$0] }) { lineage.append(origin.claimant) }
+        return lineage
     }
 
     /// Whether a claimant is the other one, or was begun by it. `isAwaited`: and the other one waits for it.
@@ -67,8 +93,7 @@ extension ClaimTable {
     /// Whether granting `claim`, which waits, would need its own claimant to wait for itself.
     func wouldDeadlock(_ claim: Claim) -> Bool {
         // No claim waits for a claimant without other claims. This check suffices for most claims.
-        let hasOthers = claims.contains { $0.id != claim.id && isPart(claim.claimant, of: $0.claimant, isAwaited: true) }
-        guard hasOthers else { return false }
+        guard hasOthers(claim) else { return false }
         var seen: Set<ClaimID> = []
         var asked: Set<ClaimantID> = []
         var open = [claim]
@@ -83,5 +108,15 @@ extension ClaimTable {
             }
         }
         return false
+    }
+
+    /// Whether the claimant has other claims, or one that has begun it and waits for it has any.
+    private func hasOthers(_ claim: Claim) -> Bool {
+        var claimant = claim.claimant
+        while true {
+            if index.hasOther(claimant, than: claim.id) { return true }
+            guard let origin = origins[claimant], origin.waits else { return false }
+            claimant = origin.claimant
+        }
     }
 }

@@ -140,11 +140,36 @@ extension ClaimTable.Answer {
         #expect(table.add("b", .readMetadata, by: 4).waiting != nil)
     }
 
-    @Test("A thousand waiting claims are granted in order of arrival")
+    @Test("Five thousand waiting claims are granted in order of arrival")
     func many() throws {
         var table = ClaimTable()
         var ids = [try #require(table.add("a", .writeContent, by: 0).granted)]
-        for number in 1...1000 { ids.append(try #require(table.add("a", .writeContent, by: number).waiting)) }
+        for number in 1...5000 { ids.append(try #require(table.add("a", .writeContent, by: number).waiting)) }
         for place in 1..<ids.count { #expect(table.remove(ids[place - 1]).granted == [ids[place]]) }
+    }
+
+    @Test("All readers behind a writer are granted together when it ends")
+    func readersTogether() throws {
+        var table = ClaimTable()
+        let writer = try #require(table.add("a", .writeContent, by: 0).granted)
+        let readers = try (1...1000).map { try #require(table.add("a/\($0)", .readContent, by: $0).waiting) }
+        let last = try #require(table.add("a", .displace, by: 1001).waiting)
+        #expect(table.remove(writer).granted == readers)
+        #expect(table.remove(Set(readers.dropLast())).granted.isEmpty)
+        #expect(table.remove(readers[999]).granted == [last])
+    }
+
+    @Test("A claim that waits passes others as soon as its claimant holds what they wait for")
+    func passesLater() throws {
+        var table = ClaimTable()
+        let holder = try #require(table.add("a", .writeContent, by: 1).granted)
+        let other = try #require(table.add("b", .writeContent, by: 9).granted)
+        let first = try #require(table.add("a", .writeContent, by: 2, purpose: "p").waiting)
+        let both = [ItemAccess(item("a"), .writeContent), ItemAccess(item("c"), .writeContent)]
+        _ = try #require(table.add(both, claimant: claimant(3), purpose: nil).waiting)
+        let related = try #require(table.add("c", .writeContent, by: 4, purpose: "p").waiting)
+        // The second waits for the first now, so what belongs to the first need not wait for it.
+        #expect(table.remove(holder).granted == [first, related])
+        #expect(table.remove(other).granted.isEmpty)
     }
 }

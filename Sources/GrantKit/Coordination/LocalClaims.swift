@@ -26,14 +26,21 @@ final class LocalClaims: Sendable {
         mutating func remove(_ id: ClaimID) -> ClaimTable.Effect {
             // Each work has one claim.
             if let ended = table[id] { table.origins[ended.claimant] = nil }
-            return table.remove(id)
+            let effect = table.remove(id)
+            for id in effect.deadlocked {
+                if let work = waiting[id]?.work { table.origins[work] = nil }
+            }
+            return effect
         }
     }
 
     private enum Outcome { case granted, deadlock, cancelled, timedOut }
 
     private final class Waiter: Sendable {
+        let work: ClaimantID
         private let state = Lock<(outcome: Outcome?, answer: (@Sendable (Outcome) -> Void)?)>((nil, nil))
+
+        init(_ work: ClaimantID) { self.work = work }
 
         /// Only the first outcome counts.
         func end(_ new: Outcome) {
@@ -77,7 +84,7 @@ final class LocalClaims: Sendable {
         _ accesses: [ItemAccess], for work: CoordinatedWork, purpose: String?, until deadline: Int64?, cancellation: Cancellation?,
         _ answer: @escaping @Sendable (Result<ClaimID, CoordinationError>) -> Void
     ) {
-        let waiter = Waiter()
+        let waiter = Waiter(work.id)
         let added = state.withLock { state in
             let added = state.add(accesses, work, purpose)
             if case .waits(let id) = added { state.waiting[id] = waiter }
