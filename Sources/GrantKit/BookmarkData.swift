@@ -33,12 +33,16 @@ struct BookmarkData: Equatable {
     var path: [UInt8]
     var isDirectory: Bool
     var route: Route
+    /// The resource values of the item as it was, for programs that show it without resolving the data.
+    var values: [String: BookmarkValue] = [:]
 }
 
 /// The encoding: `GFUB`, a version of 16 bits, the fields, the store's seal (with a grant), a checksum of 64 bits over all of that.
+/// Only data with resource values has the newer version, so that older programs read the rest.
 extension BookmarkData {
     private static let magic = Array("GFUB".utf8)
     private static let version: UInt16 = 1
+    private static let versionWithValues: UInt16 = 2
     /// Detects damage. Forgeries are kept out by the seal.
     private static let checksum = SipHash(key0: 0x6772_616e_7466_7320, key1: 0x7572_6c62_6f6f_6b73)
 
@@ -65,8 +69,10 @@ extension BookmarkData {
             writer.write(directory)
             writer.write(below)
         }
+        let version = values.isEmpty ? BookmarkData.version : BookmarkData.versionWithValues
+        if !values.isEmpty { writer.write(values) }
         var whole = BookmarkData.magic
-        withUnsafeBytes(of: BookmarkData.version.bigEndian) { whole.append(contentsOf: $0) }
+        withUnsafeBytes(of: version.bigEndian) { whole.append(contentsOf: $0) }
         whole += writer.bytes
         if case .grant = route { whole.append(big: seal(whole)) }
         whole.append(big: BookmarkData.checksum.hash(whole))
@@ -84,16 +90,17 @@ extension BookmarkData {
             guard try tail.read(UInt64.self) == checksum.hash(body) else { throw invalid("its checksum does not fit") }
             var reader = BinaryReader(body[magic.count...])
             let version = try reader.read(UInt16.self)
-            guard version <= self.version else { throw invalid("it was written by a newer version") }
-            guard version == self.version else { throw BinaryReader.Flaw.badFlag }
+            guard version <= versionWithValues else { throw invalid("it was written by a newer version") }
+            guard version >= self.version else { throw BinaryReader.Flaw.badFlag }
             let path = try reader.readBytes()
             let isDirectory = try reader.read(UInt8.self) == 1
             let route = try Route(fields: &reader)
+            let values = version == versionWithValues ? try reader.readValues() : [:]
             var seal: UInt64?
             if case .grant = route { seal = try reader.read(UInt64.self) }
             guard reader.isAtEnd, path.first == UInt8(ascii: "/"), !path.contains(0) else { throw BinaryReader.Flaw.badFlag }
             let sealed = seal == nil ? [] : Array(bytes[..<(bytes.count - 16)])
-            return (BookmarkData(path: path, isDirectory: isDirectory, route: route), sealed, seal)
+            return (BookmarkData(path: path, isDirectory: isDirectory, route: route, values: values), sealed, seal)
         } catch let error as GrantError {
             throw error
         } catch {

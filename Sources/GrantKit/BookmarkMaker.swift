@@ -18,18 +18,21 @@ enum BookmarkMaker {
         case whereKnown
     }
 
-    /// Makes a bookmark. Throws `.notFound`, `.permission` (the item's own, or no active grant),
-    /// `.usage`, and the store's errors.
-    static func data(of url: URL, scope: Scope, in environment: GrantEnvironment) throws(GrantError) -> [UInt8] {
+    /// Makes a bookmark, with the item's resource values for `keys`. Throws `.notFound`,
+    /// `.permission` (the item's own, or no active grant), `.usage`, and the store's errors.
+    static func data(
+        of url: URL, scope: Scope, keeping keys: Set<URLResourceKey> = [], in environment: GrantEnvironment
+    ) throws(GrantError) -> [UInt8] {
+        let values = BookmarkValue.values(of: url, keys)
         let path = try FilePath.canonical(url)
         let isDirectory = try look(path).isDirectory
         let place = ViewPlace(path, in: try GrantedPlace.table())
         switch scope {
         case .required:
-            return try granted(path, isDirectory: isDirectory, environment)
+            return try granted(path, isDirectory: isDirectory, values, environment)
         case .whereKnown:
             do throws(GrantError) {
-                return try granted(path, isDirectory: isDirectory, environment)
+                return try granted(path, isDirectory: isDirectory, values, environment)
             } catch {
                 if place == nil { throw error }
             }
@@ -41,10 +44,12 @@ enum BookmarkMaker {
         } else {
             route = .item(try item(path, isDirectory: isDirectory))
         }
-        return BookmarkData(path: path, isDirectory: isDirectory, route: route).encoded { _ in 0 }
+        return BookmarkData(path: path, isDirectory: isDirectory, route: route, values: values).encoded { _ in 0 }
     }
 
-    private static func granted(_ path: [UInt8], isDirectory: Bool, _ environment: GrantEnvironment) throws(GrantError) -> [UInt8] {
+    private static func granted(
+        _ path: [UInt8], isDirectory: Bool, _ values: [String: BookmarkValue], _ environment: GrantEnvironment
+    ) throws(GrantError) -> [UInt8] {
         let administrator = try environment.administrator()
         let place = try GrantedPlace(path, administrator: administrator)
         let item = try item(place.source, isDirectory: isDirectory)
@@ -54,7 +59,8 @@ enum BookmarkMaker {
         // view.
         let isInMount = ViewPlace(path, in: try GrantedPlace.table()) != nil
         let named = !isInMount ? place.source : FilePath.path(path, endsWith: place.inView) ? path : place.inView
-        return BookmarkData(path: named, isDirectory: isDirectory, route: route).encoded { store.seal($0, for: purpose) }
+        let data = BookmarkData(path: named, isDirectory: isDirectory, route: route, values: values)
+        return data.encoded { store.seal($0, for: purpose) }
     }
 
     /// The purpose of the seals of bookmarks.

@@ -16,11 +16,12 @@ extension URL {
     /// data of an item in a mount has the names of the view and the grant, and the path below: it
     /// finds the item wherever the view is mounted, but not one that was renamed.
     ///
-    /// **There.** On iOS the data always has the right of the app that made it, on macOS only with `withSecurityScope`. `keys` are
-    /// values to be kept in the data.
+    /// The data keeps the item's present resource values for `keys`, if they are texts, numbers, truth values or dates. They are read
+    /// with `resourceValues(forKeys:fromBookmarkData:)`.
     ///
-    /// **Differences.** No resource values are kept: `keys` has no effect. `url`, the document to
-    /// which a bookmark is bound there, is not needed here. Together with `withSecurityScope` it
+    /// **There.** On iOS the data always has the right of the app that made it, on macOS only with `withSecurityScope`.
+    ///
+    /// **Differences.** `url`, the document to which a bookmark is bound there, is not needed here. Together with `withSecurityScope` it
     /// fails with `featureUnsupported`.
     ///
     /// - Throws: `CocoaError`: `fileReadNoSuchFile`, `fileReadNoPermission` (also if a scope is required and no active grant leads to
@@ -41,7 +42,7 @@ extension URL {
             }
             let isImplicit = !isScoped && !options.contains(.withoutImplicitSecurityScope) && ScopeTable.process.covers(self)
             let scope: BookmarkMaker.Scope = isScoped ? .required : isImplicit ? .whereKnown : .none
-            return Data(try BookmarkMaker.data(of: self, scope: scope, in: environment))
+            return Data(try BookmarkMaker.data(of: self, scope: scope, keeping: keys ?? [], in: environment))
         } catch {
             throw CocoaError(error, url: self, isMaking: true)
         }

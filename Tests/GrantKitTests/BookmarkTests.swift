@@ -180,4 +180,60 @@ import Testing
             #expect(cocoaCode { _ = try granted.bookmarkData(options: .withSecurityScope) } == .fileReadUnknown)
         }
     }
+
+    @Test("A bookmark keeps the resource values that it was made with, over the deletion of the item")
+    func resourceValues() throws {
+        let bench = try Bench()
+        let note = try bench.granted("docs").appendingPathComponent("note")
+        try bench.program {
+            let keys: Set<URLResourceKey> = [.nameKey, .fileSizeKey, .linkCountKey, .isRegularFileKey, .contentModificationDateKey]
+            let now = try note.resourceValues(forKeys: keys)
+            let plain = try note.bookmarkData()
+            for options in [[], .withSecurityScope] as [URL.BookmarkCreationOptions] {
+                let data = try note.bookmarkData(options: options, includingResourceValuesForKeys: keys)
+                #expect(try bench.resolve(data).url == note)
+                for count in 0..<data.count { #expect(bench.failure(data.prefix(count)) == .fileReadCorruptFile) }
+                let kept = try #require(URL.resourceValues(forKeys: keys.union([.creationDateKey]), fromBookmarkData: data))
+                #expect(kept.name == "note" && kept.fileSize == 4 && kept.linkCount == 1 && kept.isRegularFile == true)
+                #expect(kept.contentModificationDate == now.contentModificationDate && kept.creationDate == nil)
+                #expect(kept.allValues.count == 5)
+                let old = try #require(NSURL.resourceValues(forKeys: [.fileSizeKey, .linkCountKey], fromBookmarkData: data))
+                #expect(old[.fileSizeKey] as? Int == 4 && old[.linkCountKey] as? Int == 1)
+                if options != [] {
+                    // The seal covers them.
+                    var changed = data
+                    let place = try #require(changed.firstRange(of: Data("NSURLFileSizeKey".utf8))?.upperBound)
+                    changed[place + 8] ^= 1
+                    #expect(bench.failure(changed) == .fileReadCorruptFile)
+                }
+            }
+            try note.remove()
+            let all = try #require(
+                URL.resourceValues(forKeys: [.nameKey, .pathKey, .isDirectoryKey, .fileSizeKey], fromBookmarkData: plain))
+            #expect(all.name == "note" && all.path == note.path && all.isDirectory == false && all.fileSize == nil)
+            #expect(URL.resourceValues(forKeys: keys, fromBookmarkData: Data("no".utf8)) == nil)
+        }
+    }
+
+    @Test("The forms of NSURL do what those of URL do")
+    func olderForms() throws {
+        let bench = try Bench()
+        let url = try bench.granted("docs")
+        try bench.program {
+            let old = NSURL(fileURLWithPath: url.path, isDirectory: true)
+            #expect(old.startAccessingSecurityScopedResource())
+            old.stopAccessingSecurityScopedResource()
+            let data = try old.bookmarkData(options: .withSecurityScope, includingResourceValuesForKeys: [.nameKey], relativeTo: nil)
+            let moved = url.sibling("moved")
+            try url.move(to: moved)
+            var isStale: ObjCBool = false
+            let found = try NSURL(resolvingBookmarkData: data, options: [], relativeTo: nil, bookmarkDataIsStale: &isStale)
+            #expect(found.path == moved.path && isStale.boolValue)
+            let file = moved.appendingPathComponent("alias")
+            try NSURL.writeBookmarkData(data, to: file)
+            #expect(try NSURL.bookmarkData(withContentsOf: file) == data)
+            #expect(try NSURL(resolvingAliasFileAt: file).path == moved.path)
+            #expect(cocoaCode { _ = try NSURL(resolvingBookmarkData: Data(), bookmarkDataIsStale: nil) } == .fileReadCorruptFile)
+        }
+    }
 }
