@@ -102,7 +102,10 @@ open class UIDocumentPickerViewController: NSObject {
     public var directoryURL: URL?
 }
 
-@available(*, unavailable, message: "a DirectoryPicker's pick(_:) returns the picked items, none if cancelled")
+@available(
+    *, unavailable, renamed: "DirectoryPickerDelegate",
+    message: "conform to DirectoryPickerDelegate, whose methods have the same names, and call a DirectoryPicker's pick(_:for:)"
+)
 public protocol UIDocumentPickerDelegate: AnyObject {}
 
 @available(*, unavailable, message: "a DocumentBrowser lists and watches documents: the window is yours")
@@ -118,7 +121,10 @@ open class UIDocumentBrowserViewController: NSObject {
     ) {}
 }
 
-@available(*, unavailable, message: "a DocumentBrowser calls didChange: create, rename and delete return their result")
+@available(
+    *, unavailable, renamed: "DocumentBrowserDelegate",
+    message: "conform to DocumentBrowserDelegate, whose methods have the same names, and set a DocumentBrowser's delegate"
+)
 public protocol UIDocumentBrowserViewControllerDelegate: AnyObject {}
 
 @available(

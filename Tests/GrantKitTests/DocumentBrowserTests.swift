@@ -92,4 +92,64 @@ struct TheDocumentBrowser {
         #expect(program.wait() == 0)
         #expect(contents(moved + "/new.txt") == "end\n", "what is not saved is saved when it is closed")
     }
+
+    /// Sends a line. Returns whether a line of the news follows.
+    private func news(_ program: Child, _ line: String, _ wanted: String) throws {
+        program.send(line)
+        while let line = program.line() { if line == wanted { return } }
+        throw TestFailure("the program does not say “\(wanted)”")
+    }
+
+    @Test("DocumentBrowser imports, reveals and moves documents of several directories, over a restart")
+    func importing() throws {
+        let fixture = try MountFixture()
+        let (letters, notes) = (try fixture.source("letters"), try fixture.source("notes"))
+        for place in [letters + "/a.txt", notes + "/n.txt"] { try Data("first\n".utf8).write(to: URL(fileURLWithPath: place)) }
+        mkdir(letters + "/sub", 0o755)
+        let mountpoint = try fixture.mount("documents", isNew: true)
+        let program = try Child([Programs.documentBrowser], environment: fixture.environment)
+        #expect(try ask(program, "pick \(letters)") == ["done"] && ask(program, "pick \(notes)") == ["done"])
+        #expect(try ask(program, "list") == ["1 a.txt, 6 bytes", "2 n.txt, 6 bytes", "done"])
+
+        // Of two documents of one name both are kept.
+        let elsewhere = fixture.base + "/source/a.txt"
+        try Data("other\n".utf8).write(to: URL(fileURLWithPath: elsewhere))
+        #expect(try ask(program, "import \(elsewhere)") == ["imported as a 2.txt", "done"])
+        #expect(contents(letters + "/a.txt") == "first\n" && contents(letters + "/a 2.txt") == "other\n")
+        #expect(contents(elsewhere) == "other\n")
+        #expect(try ask(program, "import \(elsewhere)none").last == "failed")
+
+        // It is revealed in spite of the filter, by either of its names.
+        #expect(try ask(program, "filter n.txt") == ["done"])
+        #expect(try ask(program, "reveal \(letters)/a 2.txt") == ["shown as a 2.txt", "done"])
+        #expect(try ask(program, "reveal \(mountpoint)/notes/n.txt") == ["shown as n.txt", "done"])
+        #expect(try ask(program, "list") == ["1 a 2.txt, 6 bytes", "2 a.txt, 6 bytes", "3 n.txt, 6 bytes", "done"])
+        #expect(try ask(program, "reveal \(elsewhere)").last == "failed")
+
+        // A new document is made elsewhere, and moved here.
+        try news(program, "make b.txt", "* made b.txt")
+        #expect(contents(letters + "/b.txt") == "")
+        try wait(
+            fixture, program, "list", ["1 a 2.txt, 6 bytes", "2 a.txt, 6 bytes", "3 b.txt, 0 bytes", "4 n.txt, 6 bytes", "done"])
+
+        // An open document follows its move into another directory.
+        try news(program, "choose 2", "* progress")
+        try wait(fixture, program, "show", ["a: first", "state 0, unsaved false", "done"])
+        #expect(try ask(program, "rename 2 sub/moved.txt") == ["done"])
+        try wait(fixture, program, "show", ["moved: first", "state 0, unsaved false", "done"])
+        #expect(try ask(program, "type more") == ["done"])
+        try fixture.wait(until: "it is saved at the new place") { contents(letters + "/sub/moved.txt") == "first\nmore\n" }
+        #expect(contents(letters + "/a.txt") == nil)
+        program.closeInput()
+        #expect(program.wait() == 0)
+
+        let again = try Child([Programs.documentBrowser], environment: fixture.environment)
+        #expect(
+            try ask(again, "list") == [
+                "1 a 2.txt, 6 bytes", "2 b.txt, 0 bytes", "3 n.txt, 6 bytes", "4 sub/moved.txt, 11 bytes", "done",
+            ])
+        #expect(try ask(again, "open 4") == ["done"])
+        again.closeInput()
+        #expect(again.wait() == 0)
+    }
 }

@@ -84,4 +84,39 @@ import Testing
             #expect { try bookmark.resolve() } throws: { ($0 as? GrantError)?.code == .permission }
         }
     }
+
+    @MainActor private final class Delegate: DirectoryPickerDelegate {
+        var told: [String] = []
+        private var waiting: CheckedContinuation<Void, Never>?
+
+        func documentPicker(_ picker: any DirectoryPicker, didPickDocumentsAt urls: [URL]) {
+            tell("picked \(urls.map(\.lastPathComponent))")
+        }
+        func documentPickerWasCancelled(_ picker: any DirectoryPicker) { tell("cancelled") }
+
+        private func tell(_ text: String) {
+            told.append(text)
+            waiting?.resume()
+        }
+
+        /// Picks these, and waits until the delegate is told.
+        func pick(_ urls: [URL]) async {
+            await withCheckedContinuation { continuation in
+                waiting = continuation
+                DialogPicker { _ in urls }.pick(PickRequest(), for: self)
+            }
+        }
+    }
+
+    @Test("A picker tells its delegate what was picked, and counts an error as cancelled")
+    func delegates() async throws {
+        try await inProgram { bench in
+            let url = try bench.plain("x/Notes")
+            let delegate = Delegate()
+            await delegate.pick([url])
+            await delegate.pick([])
+            await delegate.pick([url.sibling("missing")])
+            #expect(await delegate.told == ["picked [\"Notes\"]", "cancelled", "cancelled"])
+        }
+    }
 }

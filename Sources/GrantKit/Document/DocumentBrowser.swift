@@ -33,8 +33,11 @@ import GrantSystem
     /// A part of the names to show, ignoring case. An empty filter shows all.
     public var filter = "" { didSet { if filter != oldValue { show() } } }
 
-    private let directories: [GrantedDirectory]
-    private let environment = GrantEnvironment.current
+    /// Told of picked, made and imported documents.
+    public weak var delegate: (any DocumentBrowserDelegate)?
+
+    let directories: [GrantedDirectory]
+    let environment = GrantEnvironment.current
     private let extensions: Set<String>?
     private var presenters: [DirectoryPresentation] = []
     private var all: [Item] = []
@@ -99,14 +102,18 @@ import GrantSystem
         changed()
     }
 
-    private static func coordinated(_ intents: [NSFileAccessIntent], _ work: @escaping @Sendable (URL, URL) throws -> Void) async throws {
+    /// Runs `work` with the present URLs of the first and the last item, while all are claimed. Presenters are told of a move from one to
+    /// the other.
+    static func coordinated(
+        _ intents: [NSFileAccessIntent], isMove: Bool = true, _ work: @escaping @Sendable (URL, URL) throws -> Void
+    ) async throws {
         try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
             let coordinator = NSFileCoordinator()
             coordinator.coordinate(with: intents, queue: OperationQueue()) { error in
                 do {
                     if let error { throw error }
                     try work(intents[0].url, intents[intents.count - 1].url)
-                    if intents.count > 1 { coordinator.item(at: intents[0].url, didMoveTo: intents[1].url) }
+                    if isMove, intents.count > 1 { coordinator.item(at: intents[0].url, didMoveTo: intents[1].url) }
                     continuation.resume()
                 } catch {
                     continuation.resume(throwing: error)
@@ -116,7 +123,7 @@ import GrantSystem
     }
 
     /// Many changes cause one listing, a tenth of a second later.
-    private func changed() {
+    func changed() {
         guard listing == nil else { return isStale = true }
         listing = Task { @MainActor [weak self] in
             try? await Task.sleep(for: .milliseconds(100))
@@ -130,7 +137,7 @@ import GrantSystem
         }
     }
 
-    private func list() async {
+    func list() async {
         var (found, troubles): ([Item], [GrantID: String]) = ([], [:])
         for directory in directories {
             let (id, extensions) = (directory.id, extensions)

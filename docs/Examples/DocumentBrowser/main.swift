@@ -1,15 +1,18 @@
 // DocumentBrowser: the documents of granted directories, in the terminal.
 //
-//     pick DIR · list · filter TEXT · open N · new NAME · type TEXT · show · save · close · rename N NAME · delete N
+//     pick DIR · list · filter TEXT · choose N · open N · new NAME · make NAME · import FILE · reveal FILE
+//     type TEXT · show · save · close · rename N NAME · delete N
 //
-// N counts from 1, as in `list`. The output of a command ends with a line `done` or `failed`.
+// `make` makes a document elsewhere, and imports it. N counts from 1, as in `list`. The output of a command ends with a line `done` or `failed`.
 // Changes by other programs appear in lines that begin with `*`.
 import Foundation
 import GrantKit
 
-@MainActor final class Program {
+@MainActor final class Program: DocumentBrowserDelegate {
     private var browser: DocumentBrowser?
     private var document: TextDocument?
+    /// The name of the document that `make` makes.
+    private var nameToMake = ""
 
     private func say(_ text: String) { FileHandle.standardOutput.write(Data((text + "\n").utf8)) }
 
@@ -18,6 +21,7 @@ import GrantKit
         browser?.stop()
         let begun = DocumentBrowser(try GrantedDirectory.all(in: try ViewName("documents")), extensions: ["txt", "md"])
         browser = begun
+        begun.delegate = self
         await begun.start()
         begun.didChange = { [weak self] in self?.say("* \(begun.items.count) documents") }
     }
@@ -51,10 +55,26 @@ import GrantKit
             return true
         case "open":
             guard document == nil, let item = item(operand) else { return false }
-            let opened = TextDocument(fileURL: item.url)
-            opened.report = { [weak self] in self?.say("* \($0)") }
-            guard await opened.open() else { return false }
-            document = opened
+            return await open(item.url)
+        case "choose":
+            guard let item = item(operand) else { return false }
+            browser?.pick([item])
+            return true
+        case "make":
+            nameToMake = operand
+            browser?.requestDocumentCreation()
+            return browser != nil
+        case "import":
+            guard let browser, let directory = try GrantedDirectory.all(in: try ViewName("documents")).first else { return false }
+            let place = try await browser.importDocument(
+                at: URL(fileURLWithPath: operand), nextToDocumentAt: directory.url, mode: .copy)
+            say("imported as \(place.lastPathComponent)")
+            return true
+        case "reveal":
+            guard let place = try await browser?.revealDocument(at: URL(fileURLWithPath: operand), importIfNeeded: false) else {
+                return false
+            }
+            say("shown as \(place.lastPathComponent)")
             return true
         case "new":
             guard document == nil, let directory = try GrantedDirectory.all(in: try ViewName("documents")).first else { return false }
@@ -86,6 +106,63 @@ import GrantKit
             return true
         default: return false
         }
+    }
+
+    private func open(_ url: URL) async -> Bool {
+        let opened = TextDocument(fileURL: url)
+        opened.report = { [weak self] in self?.say("* \($0)") }
+        let observer = NotificationCenter.default.addObserver(
+            forName: UIDocument.stateChangedNotification, object: opened, queue: .main
+        ) { [weak self] _ in
+            MainActor.assumeIsolated {
+                if opened.documentState.contains(.progressAvailable) { self?.say("* progress") }
+            }
+        }
+        defer { NotificationCenter.default.removeObserver(observer) }
+        guard await opened.open() else { return false }
+        document = opened
+        return true
+    }
+
+    // MARK: what the browser asks and tells
+
+    func documentBrowser(
+        _ controller: DocumentBrowser,
+        didRequestDocumentCreationWithHandler importHandler: @escaping @Sendable (URL?, DocumentBrowser.ImportMode) -> Void
+    ) {
+        let url = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).appendingPathComponent(nameToMake)
+        try? FileManager.default.createDirectory(at: url.deletingLastPathComponent(), withIntermediateDirectories: true)
+        let doc = TextDocument(fileURL: url)
+
+        // Create a new document in a temporary location.
+        doc.save(to: url, for: .forCreating) { (saveSuccess) in
+            // Make sure the document saved successfully.
+            guard saveSuccess else {
+                // Cancel document creation.
+                importHandler(nil, .none)
+                return
+            }
+
+            // Close the document.
+            doc.close(completionHandler: { (closeSuccess) in
+                // Pass the document's temporary URL to the import handler.
+                importHandler(closeSuccess ? url : nil, closeSuccess ? .move : .none)
+            })
+        }
+    }
+
+    func documentBrowser(_ controller: DocumentBrowser, didPickDocumentsAt documentURLs: [URL]) {
+        guard let url = documentURLs.first else { return }
+        Task { say(await open(url) ? "* opened \(url.lastPathComponent)" : "* not opened") }
+    }
+
+    func documentBrowser(_ controller: DocumentBrowser, didImportDocumentAt sourceURL: URL, toDestinationURL destinationURL: URL) {
+        try? FileManager.default.removeItem(at: sourceURL.deletingLastPathComponent())
+        say("* made \(destinationURL.lastPathComponent)")
+    }
+
+    func documentBrowser(_ controller: DocumentBrowser, failedToImportDocumentAt documentURL: URL, error: (any Error)?) {
+        say("* not made: \(error.map { $0.localizedDescription } ?? "")")
     }
 
     private func item(_ number: String) -> DocumentBrowser.Item? {
