@@ -70,10 +70,10 @@ import Testing
             var error: NSError?
             NSFileCoordinator().coordinate(writingItemAt: url, error: &error) { _ in
                 do {
-                    for _ in 0..<1000 {
+                    for _ in 0..<5000 {
                         NSFileCoordinator().coordinate(with: [.writingIntent(with: url)], queue: queue) { _ in done.withLock { $0 += 1 } }
                     }
-                    try waitForClaims(1000, on: url)
+                    try waitForClaims(5000, on: url)
                     // Other tests of this process have threads, too.
                     #expect(try threads() - before < 200)
                 } catch {
@@ -81,7 +81,7 @@ import Testing
                 }
             }
             #expect(error == nil)
-            try eventually("all have run") { done.withLock { $0 } == 1000 }
+            try eventually("all have run") { done.withLock { $0 } == 5000 }
         }
     }
 }

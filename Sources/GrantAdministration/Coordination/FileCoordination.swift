@@ -27,6 +27,19 @@ public struct FileCoordination: Sendable {
         _ accesses: [CoordinatedAccess], claimant: Claimant = .currentThread, purpose: String? = nil, timeout: Double? = nil,
         hold: Double? = nil, cancellation: CoordinationCancellation? = nil, progress: ((CoordinationProgress) -> Void)? = nil
     ) throws(CoordinationError) -> Claim {
+        let pending = try begin(
+            accesses, claimant: claimant, purpose: purpose, timeout: timeout, hold: hold, cancellation: cancellation, progress: progress)
+        while true {
+            if let claim = try pending.advance() { return claim }
+            try pending.waitForOthers()
+        }
+    }
+
+    /// The same for a caller that waits without a thread of its own.
+    package func begin(
+        _ accesses: [CoordinatedAccess], claimant: Claimant, purpose: String?, timeout: Double?, hold: Double? = nil,
+        cancellation: CoordinationCancellation?, progress: ((CoordinationProgress) -> Void)? = nil
+    ) throws(CoordinationError) -> PendingClaim {
         let deadline = timeout.map { Clock.deadline(seconds: $0) }
         let records = try mounts()
         var items: [ItemRequest] = []
@@ -41,16 +54,9 @@ public struct FileCoordination: Sendable {
         let request = ClaimRequest(
             number: ClaimPart.number, id: .random(), claimant: claimant.id, purpose: purpose.map { Array($0.utf8) }, items: items,
             holdMilliseconds: UInt32(min(max((hold ?? 0) * 1000, 0), 4e9)))
-        let directory = administrator.store.runDirectory
-        var wait = ClaimWait(
-            request: request, deadline: deadline, cancellation: cancellation, progress: progress,
-            deadlockDetector: records.count > 1 ? DeadlockDetector(claimant: claimant.id, records: records, directory: directory) : nil)
-        var reach = [ItemReach](repeating: .outside, count: items.count)
-        for record in records { _ = try wait.take(record, in: directory, &reach) }
-        if let missing = reach.firstIndex(where: { $0 != .reached }) {
-            throw reach[missing] == .revoked ? .revoked(items[missing].path) : .outside(items[missing].path)
-        }
-        return Claim(parts: wait.parts, items: items)
+        return PendingClaim(
+            ClaimWait(
+                request, in: records, administrator.store.runDirectory, until: deadline, cancellation: cancellation, progress: progress))
     }
 
     /// Returns the live mounts of the store, in the order in which every claimant asks them.

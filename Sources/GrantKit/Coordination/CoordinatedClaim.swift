@@ -32,10 +32,16 @@ final class CoordinatedClaim: Sendable {
         let deadline = wait.timeout.map { Clock.deadline(seconds: $0) }
         let local = try LocalClaims.process.take(
             try CoordinatedClaim.items(accesses), for: wait.work, purpose: wait.purpose, until: deadline, cancellation: wait.cancellation)
-        try self.init(accesses, wait, local: local, until: deadline, in: environment)
+        do throws(CoordinationError) {
+            let claimed = try CoordinatedClaim.claimInDaemons(accesses, wait, deadline, environment)
+            try self.init(accesses, wait, local: local, claimed, in: environment)
+        } catch {
+            LocalClaims.process.end(local)
+            throw error
+        }
     }
 
-    /// The same without a thread that waits for claims of this process. `answer` is called once, on a thread that may wait.
+    /// The same without a thread that waits for other claims. `answer` is called once, on a thread that may wait.
     static func take(
         _ accesses: [CoordinatedAccess], _ wait: Wait, in environment: GrantEnvironment,
         _ answer: @escaping @Sendable (Result<CoordinatedClaim, CoordinationError>) -> Void
@@ -49,20 +55,28 @@ final class CoordinatedClaim: Sendable {
                 switch local {
                 case .failure(let error): answer(.failure(error))
                 case .success(let id):
-                    let isStarted = run(answer) { () throws(CoordinationError) in
-                        answer(.success(try CoordinatedClaim(accesses, wait, local: id, until: deadline, in: environment)))
+                    let finish: @Sendable (Result<CoordinatedClaim, CoordinationError>) -> Void = { result in
+                        if case .failure = result { LocalClaims.process.end(id) }
+                        answer(result)
                     }
-                    if !isStarted { LocalClaims.process.end(id) }
+                    run(finish) { () throws(CoordinationError) in
+                        claimInDaemons(accesses, wait, deadline, environment, Array(accesses.indices)) { claimed in
+                            finish(
+                                Result { () throws(CoordinationError) in
+                                    try CoordinatedClaim(accesses, wait, local: id, try claimed.get(), in: environment)
+                                })
+                        }
+                    }
                 }
             }
         }
     }
 
-    /// Runs `body` on a thread that may wait. Its error is the answer. Returns false if there is no thread, which is the answer then.
-    @discardableResult private static func run(
-        _ answer: @escaping @Sendable (Result<CoordinatedClaim, CoordinationError>) -> Void,
+    /// Runs `body` on a thread that may wait. Its error is the answer, or that there is no thread.
+    private static func run<Value>(
+        _ answer: @escaping @Sendable (Result<Value, CoordinationError>) -> Void,
         _ body: @escaping @Sendable () throws(CoordinationError) -> Void
-    ) -> Bool {
+    ) {
         do throws(Errno) {
             try WaitingThreads.process.run {
                 do throws(CoordinationError) {
@@ -71,10 +85,8 @@ final class CoordinatedClaim: Sendable {
                     answer(.failure(error))
                 }
             }
-            return true
         } catch {
             answer(.failure(.failed(error.description)))
-            return false
         }
     }
 
@@ -84,33 +96,30 @@ final class CoordinatedClaim: Sendable {
         return items
     }
 
-    /// `local` is the claim in this process, which ends if the daemons give none.
+    /// A claim in the daemons, for the accesses with these indices. It is nil if there are none.
+    private typealias Claimed = (claim: Claim?, inside: [Int])
+
+    /// `local` is the claim in this process.
     private init(
-        _ accesses: [CoordinatedAccess], _ wait: Wait, local: ClaimID, until deadline: Int64?, in environment: GrantEnvironment
+        _ accesses: [CoordinatedAccess], _ wait: Wait, local: ClaimID, _ claimed: Claimed, in environment: GrantEnvironment
     ) throws(CoordinationError) {
-        do throws(CoordinationError) {
-            let (claim, inside) = try CoordinatedClaim.claimInDaemons(accesses, wait, deadline, environment)
-            var paths = accesses.map { $0.followsLink ? CanonicalPath.resolveWhatExists($0.path) : $0.path }
-            var places = paths
-            if let claim {
-                for (index, path) in zip(inside, claim.paths) {
-                    places[index] = path
-                    paths[index] = try accesses[index].inGivenForm(path, environment)
-                }
+        var paths = accesses.map { $0.followsLink ? CanonicalPath.resolveWhatExists($0.path) : $0.path }
+        var places = paths
+        if let claim = claimed.claim {
+            for (index, path) in zip(claimed.inside, claim.paths) {
+                places[index] = path
+                paths[index] = try accesses[index].inGivenForm(path, environment)
             }
-            self.paths = paths
-            self.environment = environment
-            let store = claim == nil ? nil : try? environment.administrator().store.directory
-            let relinquished = PresenterRegistry.process.askToRelinquish(
-                for: accesses, at: places, purpose: wait.purpose, askedBy: store, timeout: environment.timeouts.presenter)
-            parts = Lock((local, claim, relinquished))
-            own = accesses.contains { $0.kind == .writing } ? PresenterRegistry.process.presenters(of: wait.purpose) : []
-            work = wait.work.id
-            for presenter in own { presenter.beginWriting() }
-        } catch {
-            LocalClaims.process.end(local)
-            throw error
         }
+        self.paths = paths
+        self.environment = environment
+        let store = claimed.claim == nil ? nil : try? environment.administrator().store.directory
+        let relinquished = PresenterRegistry.process.askToRelinquish(
+            for: accesses, at: places, purpose: wait.purpose, askedBy: store, timeout: environment.timeouts.presenter)
+        parts = Lock((local, claimed.claim, relinquished))
+        own = accesses.contains { $0.kind == .writing } ? PresenterRegistry.process.presenters(of: wait.purpose) : []
+        work = wait.work.id
+        for presenter in own { presenter.beginWriting() }
     }
 
     deinit { end() }
@@ -118,29 +127,90 @@ final class CoordinatedClaim: Sendable {
     /// Claims those accesses that are in mounted grants, and returns which ones they are.
     private static func claimInDaemons(
         _ accesses: [CoordinatedAccess], _ wait: Wait, _ deadline: Int64?, _ environment: GrantEnvironment
-    ) throws(CoordinationError) -> (Claim?, inside: [Int]) {
+    ) throws(CoordinationError) -> Claimed {
         guard let administrator = try? environment.administrator() else { return (nil, []) }
-        let daemons = FileCoordination(administrator)
         var inside = Array(accesses.indices)
         while !inside.isEmpty {
-            let left = deadline.map { max(0, Double($0 - Clock.monotonic) / 1e9) }
             do throws(CoordinationError) {
-                let claim = try daemons.claim(
-                    inside.map { accesses[$0] }, claimant: wait.work.claimant, purpose: wait.purpose, timeout: left,
+                let claim = try FileCoordination(administrator).claim(
+                    inside.map { accesses[$0] }, claimant: wait.work.claimant, purpose: wait.purpose, timeout: left(until: deadline),
                     cancellation: wait.cancellation?.daemons)
                 return (claim, inside)
             } catch {
-                switch error {
-                case .noMount: return (nil, [])
-                case .outside:
-                    let granted = inside.filter { accesses[$0].isGranted(administrator) }
-                    // The daemons know better than the store what they show: then none of it is theirs.
-                    inside = granted.count < inside.count ? granted : []
-                default: throw error
-                }
+                inside = try rest(of: inside, after: error, accesses, administrator)
             }
         }
         return (nil, [])
+    }
+
+    /// The same without a thread that waits for other claims. `answer` is called on a thread that may wait.
+    private static func claimInDaemons(
+        _ accesses: [CoordinatedAccess], _ wait: Wait, _ deadline: Int64?, _ environment: GrantEnvironment, _ inside: [Int],
+        _ answer: @escaping @Sendable (Result<Claimed, CoordinationError>) -> Void
+    ) {
+        guard !inside.isEmpty, let administrator = try? environment.administrator() else { return answer(.success((nil, []))) }
+        let goOn: @Sendable (Result<Claim, CoordinationError>) -> Void = { result in
+            do throws(CoordinationError) {
+                answer(.success((try result.get(), inside)))
+            } catch {
+                do throws(CoordinationError) {
+                    let rest = try rest(of: inside, after: error, accesses, administrator)
+                    claimInDaemons(accesses, wait, deadline, environment, rest, answer)
+                } catch {
+                    answer(.failure(error))
+                }
+            }
+        }
+        let ask: @Sendable () throws(CoordinationError) -> (pending: PendingClaim, claim: Claim?) = { () throws(CoordinationError) in
+            if wait.cancellation?.isCancelled == true { throw .cancelled }
+            let pending = try FileCoordination(administrator).begin(
+                inside.map { accesses[$0] }, claimant: wait.work.claimant, purpose: wait.purpose, timeout: left(until: deadline),
+                cancellation: wait.cancellation?.daemons)
+            return (pending, try pending.advance())
+        }
+        AskingTurns.process.take(ask) { result in
+            switch result {
+            case .failure(let error): goOn(.failure(error))
+            case .success((_, let claim?)): goOn(.success(claim))
+            case .success((let pending, nil)): follow(pending, wait.cancellation, goOn)
+            }
+        }
+    }
+
+    private static func follow(
+        _ pending: PendingClaim, _ cancellation: Cancellation?, _ answer: @escaping @Sendable (Result<Claim, CoordinationError>) -> Void
+    ) {
+        do throws(CoordinationError) {
+            try DaemonWaits.process.wait(for: pending, cancellation) { isReady in
+                run(answer) { () throws(CoordinationError) in
+                    if cancellation?.isCancelled == true { throw .cancelled }
+                    try pending.resume(isReady: isReady)
+                    if let claim = try pending.advance() {
+                        answer(.success(claim))
+                    } else {
+                        follow(pending, cancellation, answer)
+                    }
+                }
+            }
+        } catch {
+            answer(.failure(error))
+        }
+    }
+
+    private static func left(until deadline: Int64?) -> Double? { deadline.map { max(0, Double($0 - Clock.monotonic) / 1e9) } }
+
+    /// Returns those of the accesses that are to be claimed after the daemons have refused them together.
+    private static func rest(
+        of inside: [Int], after error: CoordinationError, _ accesses: [CoordinatedAccess], _ administrator: GrantAdministrator
+    ) throws(CoordinationError) -> [Int] {
+        switch error {
+        case .noMount: return []
+        case .outside:
+            let granted = inside.filter { accesses[$0].isGranted(administrator) }
+            // The daemons know better than the store what they show: then none of it is theirs.
+            return granted.count < inside.count ? granted : []
+        default: throw error
+        }
     }
 
     /// Releases the claim. When it returns, others can have it.
