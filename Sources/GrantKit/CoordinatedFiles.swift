@@ -14,7 +14,8 @@ import GrantSystem
 /// The wait blocks no thread of Swift's own.
 ///
 /// What `work` coordinates itself, in its own task, fails with `.deadlock` where it would wait for the claim under which it runs. Another
-/// task waits: `work` must not wait for one that wants the same item.
+/// task, a child task included, waits until that claim ends, for nothing says whether `work` waits for it. If it does, both wait until the
+/// other task is cancelled (`.cancelled`) or its time is over (`.timedOut`): give it a `timeout`.
 public enum CoordinatedFiles {
     /// Identifies a part of a program. Claims of one purpose never block each other.
     public struct Purpose: Sendable, Hashable {

@@ -203,4 +203,23 @@ private final class OwnThreads: TaskExecutor {
             #expect { try granted.bookmark() } throws: { ($0 as? GrantError)?.code == .notFound }
         }
     }
+
+    @Test("Work that waits for another task's claim of the same item ends with the time-out or the cancellation")
+    func otherTask() async throws {
+        let bench = try Bench()
+        let url = try bench.plain("folder").appendingPathComponent("note")
+        try await GrantEnvironment.$current.withValue(GrantEnvironment(store: bench.fixture.base + "/no-store")) {
+            let inner = try await CoordinatedFiles.read(url) { url in
+                let timed = Task { try await CoordinatedFiles.write(url, timeout: .milliseconds(100)) { _ in } }
+                let timedOut = await timed.result
+                let cancelled = Task { try await CoordinatedFiles.write(url) { _ in } }
+                try waitForClaims(1, on: url)
+                cancelled.cancel()
+                return [timedOut, await cancelled.result].map { result in
+                    if case .failure(let error) = result { error as? CoordinationError } else { CoordinationError?.none }
+                }
+            }.get()
+            #expect(inner == [.timedOut, .cancelled])
+        }
+    }
 }

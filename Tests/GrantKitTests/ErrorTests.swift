@@ -57,4 +57,46 @@ import Testing
             #expect(cocoaCode { _ = try url.bookmarkData(options: .withSecurityScope) } == .fileReadUnknown)
         }
     }
+
+    private static let coordinationCodes: [(error: CoordinationError, reading: CocoaError.Code, writing: CocoaError.Code)] = [
+        (.cancelled, .userCancelled, .userCancelled), (.revoked([]), .fileReadNoPermission, .fileWriteNoPermission),
+        (.deadlock, .fileLocking, .fileLocking), (.timedOut, .fileLocking, .fileLocking),
+        (.outside([]), .fileReadNoSuchFile, .fileNoSuchFile), (.noMount, .fileReadUnknown, .fileWriteUnknown),
+        (.daemonDied(mountpoint: []), .fileReadUnknown, .fileWriteUnknown), (.failed("it broke"), .fileReadUnknown, .fileWriteUnknown),
+    ]
+
+    @Test("Each coordination error has the Cocoa code and the error number that the documentation gives")
+    func coordinationCodes() throws {
+        let names: [CocoaError.Code: String] = [
+            .userCancelled: "userCancelled", .fileReadNoPermission: "fileReadNoPermission", .fileWriteNoPermission: "fileWriteNoPermission",
+            .fileLocking: "fileLocking", .fileReadNoSuchFile: "fileReadNoSuchFile", .fileNoSuchFile: "fileNoSuchFile",
+            .fileReadUnknown: "fileReadUnknown", .fileWriteUnknown: "fileWriteUnknown",
+        ]
+        let numbers = [
+            EACCES: "EACCES", ECANCELED: "ECANCELED", EDEADLK: "EDEADLK", EIO: "EIO", ENOENT: "ENOENT", ENOTCONN: "ENOTCONN",
+            ETIMEDOUT: "ETIMEDOUT",
+        ]
+        let page = try #require(
+            URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+                .appendingPathComponent("../../Sources/GrantKit/GrantKit.docc/CoordinatingFileAccess.md").text)
+        for (error, reading, writing) in Self.coordinationCodes {
+            let (read, write) = (CocoaError.error(error, url: nil, isWriting: false), CocoaError.error(error, url: nil, isWriting: true))
+            #expect(read.domain == NSCocoaErrorDomain && read.code == reading.rawValue && write.code == writing.rawValue, "\(error)")
+            #expect(read.userInfo[NSUnderlyingErrorKey] as? CoordinationError == error)
+            let codes = reading == writing ? "`\(names[reading] ?? "")`" : "`\(names[reading] ?? "")`, `\(names[writing] ?? "")`"
+            let name =
+                "\(error)".isEmpty ? "" : String(describing: Mirror(reflecting: error).children.first?.label ?? Self.plainName(error))
+            #expect(page.contains("| `.\(name)`, \(numbers[error.errno] ?? "") | \(codes) |"), "\(name): \(codes)")
+        }
+    }
+
+    private static func plainName(_ error: CoordinationError) -> String {
+        switch error {
+        case .noMount: "noMount"
+        case .deadlock: "deadlock"
+        case .timedOut: "timedOut"
+        case .cancelled: "cancelled"
+        case .outside, .revoked, .daemonDied, .failed: ""
+        }
+    }
 }

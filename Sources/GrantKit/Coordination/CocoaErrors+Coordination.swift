@@ -7,7 +7,8 @@ extension CocoaError {
     /// | `userCancelled` | `cancel()` was called. |
     /// | `fileReadNoPermission`, `fileWriteNoPermission` | The grant is revoked or has expired, or a directory above may not be searched. |
     /// | `fileLocking` | The wait would deadlock (EDEADLK), or the time-out has passed (ETIMEDOUT). |
-    /// | `fileReadUnknown`, `fileWriteUnknown` | A daemon has ended, or another error occurred. |
+    /// | `fileReadNoSuchFile`, `fileNoSuchFile` | No grant leads to the item. |
+    /// | `fileReadUnknown`, `fileWriteUnknown` | A daemon has ended, nothing is mounted, or another error occurred. |
     ///
     /// `NSUnderlyingErrorKey` has the `CoordinationError`.
     static func error(_ failure: CoordinationError, url: URL?, isWriting: Bool) -> NSError {

@@ -24,8 +24,9 @@ public typealias NSErrorPointer = UnsafeMutablePointer<NSError?>?
 ///
 /// **There.** Every item is coordinated among all processes by a service of the system, and presenters in other processes are asked.
 ///
-/// **Differences.** A deadlock ends with `fileLocking` (EDEADLK below it). There it hangs. The
-/// class is final, and thread-safe.
+/// **Differences.** A wait for the caller's own task or thread ends with `fileLocking` (EDEADLK below it). There it hangs. An accessor
+/// that waits for another task or thread, which wants the same item, hangs here as well, until `cancel()` ends that wait. The class is
+/// final, and thread-safe.
 ///
 /// An accessor gets the item at the path by which it was named. In a mandatory grant it gets the
 /// path on the host, where no program waits for it.
