@@ -99,4 +99,42 @@ struct TheNoteEditor {
         #expect(try ask(editor, "save") == "done")
         #expect(contents(source + "/note") == "first\nkept\n")
     }
+
+    @Test("NoteEditor gives up a save that another process holds up, and saves later")
+    func cancelled() throws {
+        let (fixture, source, inMount) = try mounted()
+        let editor = try editor(fixture)
+        #expect(try ask(editor, "open \(inMount)/note") == "done")
+        // A reader asks for what was typed before.
+        let reader = try holding(fixture, "read", "docs")
+        #expect(try ask(editor, "type more") == "done")
+        #expect(try ask(editor, "save 0.3").hasPrefix("failed: "))
+        #expect(contents(source + "/note") == "first\n")
+        reader.closeInput()
+        #expect(reader.wait() == 0)
+        #expect(try ask(editor, "save") == "done")
+        #expect(contents(source + "/note") == "first\nmore\n")
+    }
+
+    @Test("NoteEditor follows its file when another process moves it, and is told of its deletion")
+    func movedAndDeleted() throws {
+        let (fixture, source, inMount) = try mounted()
+        let editor = try editor(fixture)
+        #expect(try ask(editor, "open \(inMount)/note") == "done")
+        try fixture.grantfs(
+            "coordinate", "write", source + "/note", "--for", "moving", "--to", source + "/moved", "--", "mv", source + "/note",
+            source + "/moved"
+        ).orThrow()
+        try expect(editor, "* moved to moved")
+        #expect(try ask(editor, "type there") == "done")
+        #expect(try ask(editor, "save") == "done")
+        #expect(contents(source + "/moved") == "first\nthere\n")
+        try fixture.grantfs("coordinate", "write", source + "/moved", "--for", "deleting", "--", "rm", source + "/moved").orThrow()
+        try expect(editor, "* deleted")
+    }
+
+    private func expect(_ editor: Child, _ line: String) throws {
+        while let said = editor.line() { if said == line { return } }
+        throw TestFailure("the editor does not say “\(line)”")
+    }
 }

@@ -12,6 +12,8 @@ final class Note: NSObject, NSFilePresenter, Sendable {
         var text = ""
         /// Whether there is text that is not in the file.
         var isDirty = false
+        /// Waits, or has the file.
+        var coordinator: NSFileCoordinator?
     }
 
     let presentedItemOperationQueue = OperationQueue()
@@ -59,6 +61,9 @@ final class Note: NSObject, NSFilePresenter, Sendable {
         access(.writingIntent(with: state.withLock { $0.url }, options: .forReplacing), done) { note, url in try note.write(to: url) }
     }
 
+    /// Ends the wait for other programs.
+    func cancel() { state.withLock { $0.coordinator }?.cancel() }
+
     func close() { NSFileCoordinator.removeFilePresenter(self) }
 
     /// Waits for the claim outside the queue, which stays free to answer other programs, and does
@@ -67,7 +72,9 @@ final class Note: NSObject, NSFilePresenter, Sendable {
         _ intent: NSFileAccessIntent, _ done: @escaping @Sendable ((any Error)?) -> Void,
         _ work: @escaping @Sendable (Note, URL) throws -> Void
     ) {
-        NSFileCoordinator(filePresenter: self).coordinate(with: [intent], queue: presentedItemOperationQueue) { [self] error in
+        let coordinator = NSFileCoordinator(filePresenter: self)
+        state.withLock { $0.coordinator = coordinator }
+        coordinator.coordinate(with: [intent], queue: presentedItemOperationQueue) { [self] error in
             do {
                 if let error { throw error }
                 try work(self, intent.url)

@@ -1,8 +1,8 @@
 // NoteEditor: runs commands line by line, and reports events.
 //
-//     open FILE · create FILE · type TEXT · save · show · close
+//     open FILE · create FILE · type TEXT · save [SECONDS] · show · close
 //
-// FILE is in a granted directory, in a mount of its view or on the host. A command prints one line,
+// `save` gives up when other programs have the file for so many seconds. FILE is in a granted directory, in a mount of its view or on the host. A command prints one line,
 // `done` or `failed: …`. Changes by other programs appear in lines that begin with `*`.
 import Foundation
 import GrantKit
@@ -45,7 +45,9 @@ while let line = readLine() {
     case ("type", let note?):
         note.type(operand + "\n")
         say("done")
-    case ("save", let note?): _ = wait(note.save)
+    case ("save", let note?):
+        if let seconds = Double(operand) { DispatchQueue.global().asyncAfter(deadline: .now() + seconds) { note.cancel() } }
+        _ = wait(note.save)
     case ("show", let note?): say(note.text.split(separator: "\n").joined(separator: " / "))
     case ("close", let open?):
         open.close()
