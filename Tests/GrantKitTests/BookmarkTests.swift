@@ -181,7 +181,7 @@ import Testing
         }
     }
 
-    @Test("A bookmark keeps the resource values that it was made with, over the deletion of the item")
+    @Test("A bookmark keeps its resource values over the deletion of the item")
     func resourceValues() throws {
         let bench = try Bench()
         let note = try bench.granted("docs").appendingPathComponent("note")

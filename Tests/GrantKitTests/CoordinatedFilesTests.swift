@@ -204,7 +204,7 @@ private final class OwnThreads: TaskExecutor {
         }
     }
 
-    @Test("Work that waits for another task's claim of the same item ends with the time-out or the cancellation")
+    @Test("A claim of another task ends with its time-out or its cancellation")
     func otherTask() async throws {
         let bench = try Bench()
         let url = try bench.plain("folder").appendingPathComponent("note")

@@ -100,7 +100,7 @@ struct TheDocumentBrowser {
         throw TestFailure("the program does not say “\(wanted)”")
     }
 
-    @Test("DocumentBrowser imports, reveals and moves documents of several directories, over a restart")
+    @Test("DocumentBrowser imports, reveals and moves documents, over a restart")
     func importing() throws {
         let fixture = try MountFixture()
         let (letters, notes) = (try fixture.source("letters"), try fixture.source("notes"))

@@ -65,7 +65,7 @@ import Testing
         (.daemonDied(mountpoint: []), .fileReadUnknown, .fileWriteUnknown), (.failed("it broke"), .fileReadUnknown, .fileWriteUnknown),
     ]
 
-    @Test("Each coordination error has the Cocoa code and the error number that the documentation gives")
+    @Test("Each coordination error has the codes that the documentation gives")
     func coordinationCodes() throws {
         let names: [CocoaError.Code: String] = [
             .userCancelled: "userCancelled", .fileReadNoPermission: "fileReadNoPermission", .fileWriteNoPermission: "fileWriteNoPermission",

@@ -201,7 +201,7 @@ struct AFileCoordinatorAndAMount {
         }
     }
 
-    @Test("Coordinations that wait for another process have no thread each, and end by a cancellation")
+    @Test("Coordinations that wait for another process have no thread each")
     func waitingTogether() throws {
         let (bench, source, inMount, _) = try mounted()
         func threads() throws -> Int { try FileManager.default.contentsOfDirectory(atPath: "/proc/self/task").count }
@@ -233,7 +233,7 @@ struct AFileCoordinatorAndAMount {
         }
     }
 
-    @Test("Asynchronous coordinations that wait are refused when their grant is revoked or their daemon ends")
+    @Test("Waiting coordinations fail when their grant is revoked or their daemon ends")
     func lostTogether() throws {
         let (bench, source, inMount, _) = try mounted()
         try bench.program {

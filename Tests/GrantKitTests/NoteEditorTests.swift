@@ -116,7 +116,7 @@ struct TheNoteEditor {
         #expect(contents(source + "/note") == "first\nmore\n")
     }
 
-    @Test("NoteEditor follows its file when another process moves it, and is told of its deletion")
+    @Test("NoteEditor follows a moved file, and is told of its deletion")
     func movedAndDeleted() throws {
         let (fixture, source, inMount) = try mounted()
         let editor = try editor(fixture)
