@@ -74,6 +74,27 @@ import Testing
         }
     }
 
+    @Test(
+        "A pick that fails and cannot be taken back names what may still be granted",
+        .enabled(if: Machine.offers("sqlite3"), "sqlite3 is not installed"))
+    func notTakenBack() async throws {
+        try await inProgram { bench in
+            let (revoked, new) = (try bench.plain("revoked"), try bench.plain("new"))
+            try await pick([revoked])[0].revoke()
+            try Command.run([
+                "sqlite3", bench.fixture.store + "/grants.sqlite",
+                """
+                CREATE TRIGGER unmade BEFORE INSERT ON grants BEGIN SELECT RAISE(ABORT, 'unmade'); END;
+                CREATE TRIGGER kept BEFORE UPDATE ON grants WHEN NEW.state = 'revoked' BEGIN SELECT RAISE(ABORT, 'kept'); END;
+                """,
+            ]).orThrow()
+            let error = await #expect(throws: GrantError.self) { try await pick([revoked, new]) }
+            let text = try #require(error?.description)
+            #expect(text.contains("“revoked” may still be granted") && !text.contains("nothing was granted"), "\(text)")
+            #expect(try GrantedDirectory.all().count == 1)
+        }
+    }
+
     @Test("A removed grant is no longer listed, and its bookmarks fail")
     func removed() async throws {
         try await inProgram { bench in

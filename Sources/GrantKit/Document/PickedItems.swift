@@ -35,9 +35,12 @@ struct PickedItems {
         let proposals = try propose(urls)
         var attempt = 1
         while true {
+            var chosen: [Way] = []
             do throws(GrantError) {
-                return try carryOut(try ways(proposals))
+                chosen = try ways(proposals)
+                return try carryOut(chosen)
             } catch {
+                if let failure = takeBack(chosen, unmade: error.code == .alreadyExists) { throw error.saying(failure) }
                 if error.code != .alreadyExists || attempt == Self.maxAttempts { throw error.saying("nothing was granted") }
                 attempt += 1
             }
@@ -116,27 +119,55 @@ struct PickedItems {
     }
 
     private func carryOut(_ ways: [Way]) throws(GrantError) -> [GrantedDirectory] {
-        let restored = ways.compactMap { way in if case .restored(let grant) = way { grant } else { Grant?.none } }
-        let choices = ways.compactMap { way in if case .new(let choice) = way { choice } else { GrantAdministrator.Choice?.none } }
-        do throws(GrantError) {
-            if !restored.isEmpty { _ = try administrator.restore(restored) }
-            var made = (choices.isEmpty ? [] : try administrator.grant(choices)).map(\.grant)[...]
-            let ids = ways.map { way in
-                switch way {
-                case .kept(let grant), .restored(let grant): grant.id
-                case .new: made.removeFirst().id
-                }
+        let (restored, choices) = (Self.restored(ways), Self.choices(ways))
+        if !restored.isEmpty { _ = try administrator.restore(restored) }
+        var made = (choices.isEmpty ? [] : try administrator.grant(choices)).map(\.grant)[...]
+        let ids = ways.map { way in
+            switch way {
+            case .kept(let grant), .restored(let grant): grant.id
+            case .new: made.removeFirst().id
             }
-            return try GrantedDirectory.of(ids)
-        } catch {
-            // As it was before.
-            let grants = (try? administrator.store.grants(view: request.view)) ?? []
-            let made = grants.filter { grant in
-                choices.contains { $0.name == grant.name && isSame($0.proposal.bookmark, grant.bookmark) }
-            }
-            if !made.isEmpty, error.code != .alreadyExists { _ = try? administrator.remove(made) }
-            if !restored.isEmpty { _ = try? administrator.revoke(restored) }
-            throw error
         }
+        return try GrantedDirectory.of(ids)
+    }
+
+    private static func restored(_ ways: [Way]) -> [Grant] {
+        ways.compactMap { way in if case .restored(let grant) = way { grant } else { nil } }
+    }
+
+    private static func choices(_ ways: [Way]) -> [GrantAdministrator.Choice] {
+        ways.compactMap { way in if case .new(let choice) = way { choice } else { nil } }
+    }
+
+    /// Removes the new grants and revokes the restored ones, after an error.
+    ///
+    /// Returns what may still be granted and why, nil if nothing is.
+    ///
+    /// - Parameter unmade: Whether none of the new grants was made.
+    private func takeBack(_ ways: [Way], unmade: Bool) -> String? {
+        let (restored, choices) = (Self.restored(ways), unmade ? [] : Self.choices(ways))
+        var failures: [String] = []
+        func attempt(_ grants: [Grant], _ withdraw: ([Grant]) throws(GrantError) -> [GrantChange]) {
+            let names = grants.map { "“\($0.name)”" }.joined(separator: ", ")
+            do throws(GrantError) {
+                if !grants.isEmpty, try !withdraw(grants).areConfirmed {
+                    failures.append("a mount has not confirmed the withdrawal of \(names)")
+                }
+            } catch {
+                failures.append("\(names) may still be granted: \(error)")
+            }
+        }
+        if !choices.isEmpty {
+            do throws(GrantError) {
+                let made = try administrator.store.grants(view: request.view).filter { grant in
+                    choices.contains { $0.name == grant.name && isSame($0.proposal.bookmark, grant.bookmark) }
+                }
+                attempt(made) { grants throws(GrantError) in try administrator.remove(grants) }
+            } catch {
+                failures.append("new grants may exist: \(error)")
+            }
+        }
+        attempt(restored) { grants throws(GrantError) in try administrator.revoke(grants) }
+        return failures.isEmpty ? nil : failures.joined(separator: "; ")
     }
 }
