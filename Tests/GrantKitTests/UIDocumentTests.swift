@@ -158,6 +158,42 @@ import Testing
         #expect(try status(file).st_uid == 1234 && status(file).st_gid == 2345)
     }
 
+    /// Calls a function between writing its file and putting it in the place of the old one.
+    final class Interrupted: UIDocument {
+        let whenWritten = Mutex<(@Sendable (String) -> Void)?>(nil)
+        override func contents(forType typeName: String) throws -> Any { Data("saved".utf8) }
+        override func load(fromContents contents: Any, ofType typeName: String?) throws {}
+        nonisolated override func writeContents(
+            _ contents: Any, to url: URL, for saveOperation: SaveOperation, originalContentsURL: URL?
+        ) throws {
+            try super.writeContents(contents, to: url, for: saveOperation, originalContentsURL: originalContentsURL)
+            whenWritten.withLock { $0 }?(url.path)
+        }
+    }
+
+    @Test(
+        "A save by root gives away no file that another user puts in its place",
+        .enabled(if: Identity.isRoot && Machine.plainUser != nil, "needs root and a plain user"))
+    func exchanged() async throws {
+        let user = try #require(Machine.plainUser)
+        let secret = file.deletingLastPathComponent().appendingPathComponent("secret")
+        try Data("root only".utf8).write(to: secret)
+        chmod(secret.path, 0o600)
+        let held = try FileDescriptor.open(secret.path.utf8, O_RDONLY)
+        for path in [file.path, file.deletingLastPathComponent().path] { chown(path, user.uid, user.gid) }
+        let document = Interrupted(fileURL: file)
+        let attempt = Mutex<Int32?>(nil)
+        document.whenWritten.withLock {
+            $0 = { place in attempt.withLock { $0 = try? Command.run(["mv", "-f", secret.path, place], as: user).status } }
+        }
+        _ = await document.open()
+        document.updateChangeCount(.done)
+        check(await document.close() && file.text == "saved")
+        #expect(attempt.withLock { $0 } == 1)
+        #expect(try held.status().st.st_uid == 0 && status(file).st_uid == user.uid)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: file.deletingLastPathComponent().path).sorted() == ["secret", "text.txt"])
+    }
+
     @Test("An observer on the main queue does not keep a document from being opened")
     func observer() async throws {
         let document = Text(fileURL: file)

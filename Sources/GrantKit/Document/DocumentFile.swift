@@ -82,13 +82,23 @@ enum DocumentFile {
             let name = CanonicalPath.lastName(of: path)
             let old = try old(name, in: directory)
             if isNew, old != nil { throw Errno(EEXIST) }
+            if old != nil, try !mayCreate(in: directory) { return try write(url, false) }
+            // Another user could exchange the new file before it gets the old one's owner and mode.
+            let staging =
+                try old != nil && hasOtherWriters(directory)
+                ? OwnStaging(in: directory, prefix: Array(".saving-".utf8), digits: 16) : OwnStaging?.none
+            defer { staging?.remove() }
             let temporary = Array(".\(GrantID.random().description.prefix(16)).saving".utf8)
-            let place = FilePath.url(CanonicalPath.join(CanonicalPath.parent(of: path), temporary), isDirectory: url.hasDirectoryPath)
+            let beside = try staging.map { try $0.directory.path() } ?? CanonicalPath.parent(of: path)
+            let place = FilePath.url(CanonicalPath.join(beside, temporary), isDirectory: url.hasDirectoryPath)
+            let made = (directory: staging?.directory.number ?? directory.number, name: temporary)
             do {
-                if old != nil, try !mayCreate(in: directory) { return try write(url, false) }
                 try write(place, old != nil)
-                try finish(temporary, in: directory, like: old)
-                try exchange(temporary, name, in: directory, old, isNew: isNew)
+                try finish(made, like: old)
+                try exchange(made, name, in: directory, old, isNew: isNew)
+                if old?.isDirectory == true {
+                    if let staging { try? removeTree(temporary, in: staging) } else { try FileManager.default.removeItem(at: place) }
+                }
             } catch {
                 try? FileManager.default.removeItem(at: place)
                 throw error
@@ -137,9 +147,22 @@ enum DocumentFile {
         return true
     }
 
+    /// Whether this process is root's and users may change names in the directory.
+    private static func hasOtherWriters(_ directory: borrowing FileDescriptor) throws(Errno) -> Bool {
+        if geteuid() != 0 { return false }
+        let status = try directory.status().st
+        return status.st_uid != 0 || status.st_mode & 0o022 != 0
+    }
+
+    /// Removes the old directory, which its owner may change meanwhile.
+    private static func removeTree(_ name: [UInt8], in staging: OwnStaging) throws(Errno) {
+        let old = try FileDescriptor.openBeneath(staging.directory.number, name, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
+        try TreeRemoval.remove(old, named: name, in: staging.directory, asOwner: true)
+    }
+
     /// Gives the new file the old one's attributes.
-    private static func finish(_ name: [UInt8], in directory: borrowing FileDescriptor, like old: Old?) throws(Errno) {
-        let written = try FileDescriptor.openAt(directory.number, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
+    private static func finish(_ made: (directory: Int32, name: [UInt8]), like old: Old?) throws(Errno) {
+        let written = try FileDescriptor.openAt(made.directory, made.name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
         let kind = try written.status().st.st_mode & S_IFMT
         guard kind == S_IFREG || kind == S_IFDIR else { throw Errno(EINVAL) }
         if let old {
@@ -149,22 +172,19 @@ enum DocumentFile {
         if fsync(written.number) != 0, errno != EINVAL { throw Errno(errno) }
     }
 
-    /// Gives the new file its name. A directory changes places with the old one, which is then
-    /// removed.
+    /// Gives the new file its name. A directory changes places with the old one.
     private static func exchange(
-        _ temporary: [UInt8], _ name: [UInt8], in directory: borrowing FileDescriptor, _ old: Old?, isNew: Bool
-    ) throws {
+        _ made: (directory: Int32, name: [UInt8]), _ name: [UInt8], in directory: borrowing FileDescriptor, _ old: Old?, isNew: Bool
+    ) throws(Errno) {
         let number = directory.number
         if isNew {
-            try DirectoryEntry.rename(number, temporary, to: name)
+            try DirectoryEntry.move(made.directory, made.name, to: number, name)
         } else if old?.isDirectory == true {
-            try DirectoryEntry.exchange(number, temporary, with: number, name)
+            try DirectoryEntry.exchange(made.directory, made.name, with: number, name)
         } else {
-            let result = withCString(temporary) { from in withCString(name) { renameat(number, from, number, $0) } }
+            let result = withCString(made.name) { from in withCString(name) { renameat(made.directory, from, number, $0) } }
             if result != 0 { throw Errno(errno) }
         }
-        guard old?.isDirectory == true else { return }
-        try FileManager.default.removeItem(at: FilePath.url(CanonicalPath.join(try directory.path(), temporary), isDirectory: true))
     }
 }
 
