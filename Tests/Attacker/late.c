@@ -2,9 +2,10 @@
 // threads keep busy, so that it processes the reply late. At the first line the thread makes its
 // call, at the second one the processor gets busy, and at the third one it is idle again. Then the
 // thread inspects the file and prints the result: “OK”, the name of an error, or “SIGBUS”.
-// CALL is `link`, `chmod`, `truncate` or `fstat` of “file”, `lookup` of “unknown”, or `create`,
-// `mkdir` or `symlink` of “new”. `list` lists the directory and then looks up “unknown”. `fault`
-// reads a page of “file”.
+// CALL is `link`, `chmod`, `truncate`, `getattr` or `statx` (with the birth time) of “file”, `lookup`
+// of “unknown”, or `create`, `mknod`, `mkdir` or `symlink` of “new”. `tmpfile` makes a file without a
+// name. `list` lists the directory and then looks up “unknown”. `fault` reads a page of “file”, and
+// `readlink` the symbolic link “link”, and both do it again at the end.
 #include "attacker.h"
 #include <dirent.h>
 #include <errno.h>
@@ -53,12 +54,18 @@ static const char *fault(void) {
 
 // Makes the call and returns its result. `file` is then the descriptor to inspect.
 static int make_call(void) {
-    struct stat status;
+    struct statx status;
     if (!strcmp(call, "link")) return linkat(directory, "file", directory, "new", 0);
     if (!strcmp(call, "chmod")) return fchmod(file, 0600);
     if (!strcmp(call, "truncate")) return ftruncate(file, 100);
-    if (!strcmp(call, "fstat")) return fstat(file, &status);
+    if (!strcmp(call, "getattr")) return statx(file, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &status);
+    if (!strcmp(call, "statx")) return statx(file, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS | STATX_BTIME, &status);
+    if (!strcmp(call, "readlink")) {
+        char text[64];
+        return readlinkat(directory, "link", text, sizeof text) == -1 ? -1 : 0;
+    }
     if (!strcmp(call, "lookup")) return file = openat(directory, "unknown", O_PATH);
+    if (!strcmp(call, "mknod")) return told = "new", mknodat(directory, "new", S_IFIFO | 0600, 0);
     if (!strcmp(call, "mkdir")) return told = "new", mkdirat(directory, "new", 0700);
     if (!strcmp(call, "symlink")) return told = "new", symlinkat("file", directory, "new");
     if (!strcmp(call, "list")) {
@@ -66,6 +73,7 @@ static int make_call(void) {
         return told = "unknown", getdents64(directory, names, sizeof names) == -1 ? -1 : 0;
     }
     if (!strcmp(call, "create")) return file = openat(directory, "new", O_CREAT | O_EXCL | O_RDWR, 0600);
+    if (!strcmp(call, "tmpfile")) return file = openat(directory, ".", O_TMPFILE | O_RDWR, 0600);
     errno = EINVAL;
     attack_failed(call);
 }
@@ -86,6 +94,7 @@ static void *make_late_call(void *result) {
         *found = fault();
         return NULL;
     }
+    if (error == 0 && !strcmp(call, "readlink") && make_call() == -1) error = errno;
     if (error == 0 && told != NULL && (file = openat(directory, told, O_PATH | O_NOFOLLOW)) == -1) error = errno;
     if (error == 0 && fstat(file, &status) == -1) error = errno;
     *found = error == 0 ? "OK" : strerrorname_np(error);

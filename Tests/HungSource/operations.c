@@ -104,6 +104,11 @@ static int hung_truncate(const char *path, off_t size, struct fuse_file_info *in
     return done;
 }
 
+static int hung_mknod(const char *path, mode_t mode, dev_t device) {
+    PASS("mknod");
+    return result(mknodat(root, below(path), mode, device));
+}
+
 static int hung_mkdir(const char *path, mode_t mode) {
     PASS("mkdir");
     return result(mkdirat(root, below(path), mode));
@@ -179,6 +184,6 @@ static void *hung_init(struct fuse_conn_info *connection, struct fuse_config *co
 const struct fuse_operations operations = {
     .getattr = hung_getattr, .readdir = hung_readdir, .opendir = hung_opendir, .open = hung_open, .create = hung_create,
     .read = hung_read, .write = hung_write, .flush = hung_flush, .release = hung_release, .fsync = hung_fsync,
-    .truncate = hung_truncate, .mkdir = hung_mkdir, .unlink = hung_unlink, .rmdir = hung_rmdir, .rename = hung_rename,
+    .truncate = hung_truncate, .mknod = hung_mknod, .mkdir = hung_mkdir, .unlink = hung_unlink, .rmdir = hung_rmdir, .rename = hung_rename,
     .utimens = hung_utimens, .chmod = hung_chmod, .link = hung_link, .symlink = hung_symlink, .readlink = hung_readlink, .statfs = hung_statfs, .flock = hung_flock, .init = hung_init,
 };

@@ -77,7 +77,7 @@ struct ProbedMount {
 
     /// What the protocol, and not grantfs, makes different from the native directory.
     static let differences: [String: Set<String>] = [
-        // The library has no such operation before 3.17.
+        // The kernel has no such request before Linux 6.1.
         "dirfd: openat-o_tmpfile": ["EOPNOTSUPP"],
         // Pages that are not cached are not waited for, and FUSE does not offer to.
         "fd-read: preadv2-nowait": ["EAGAIN", "EOPNOTSUPP"],

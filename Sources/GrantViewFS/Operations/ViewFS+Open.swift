@@ -167,6 +167,7 @@ extension ViewFS {
         }
         error = enter(path, isNameless ? nil : entry.text, found: parent, into: &parameters)
         recordMode(parameters.attr.st_mode)
+        InjectedFault.stop(at: "created")
         return opened
     }
 
