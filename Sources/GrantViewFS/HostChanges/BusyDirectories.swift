@@ -33,6 +33,8 @@ struct BusyDirectories {
     private static let rememberedFiles = 256
 
     private var directories: [UInt64: Directory] = [:]
+    private var quietForgotten: Int64 = 0
+    var count: Int { directories.count }
     /// Paused directories, by due time.
     private var paused: [UInt64] = []
 
@@ -40,7 +42,11 @@ struct BusyDirectories {
     ///
     /// `isOwn`: the write is the daemon's.
     mutating func isBusy(_ change: Change, isOwn: Bool, now: Int64) -> Bool {
-        if directories.count >= Self.remembered { forgetQuiet(now) }
+        if directories.count >= Self.remembered, directories[change.directory] == nil {
+            forgetQuiet(now)
+            // Its writes are all reported.
+            if directories.count >= Self.remembered { return false }
+        }
         var directory = directories[change.directory] ?? Directory()
         if directory.files.count >= Self.rememberedFiles {
             directory.files = directory.files.filter { now - $0.value.told < Self.busyWithin }
@@ -79,6 +85,8 @@ struct BusyDirectories {
     }
 
     private mutating func forgetQuiet(_ now: Int64) {
+        if now - quietForgotten < Self.busyWithin { return }
+        quietForgotten = now
         directories = directories.filter { $0.value.due != nil || $0.value.files.values.contains { now - $0.told < Self.busyWithin } }
     }
 }

@@ -46,6 +46,22 @@ extension MountTests {
             #expect(FileManager.default.fileExists(atPath: fixture.base + "/source/other/moved"))
         }
 
+        @Test("At most 4,096 directories of unknown applications exist at a time")
+        func unknown() throws {
+            try mount()
+            let script = """
+                import os, resource, sys
+                resource.setrlimit(resource.RLIMIT_NOFILE, (8000, 8000))
+                held = []
+                for number in range(5000):
+                    try: held.append(os.open(f"{sys.argv[1]}/by-app/unknown{number}", os.O_PATH))
+                    except FileNotFoundError: break
+                print(len(held))
+                """
+            let count = try #require(Int(Command.run(["python3", "-c", script, mountpoint], within: 60).orThrow().trimmed))
+            #expect(count > 4_000 && count <= 4_096)
+        }
+
         @Test("An application's directory outlives its last grant and shows the next one")
         func live() throws {
             try mount()
