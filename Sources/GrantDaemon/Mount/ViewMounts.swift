@@ -28,6 +28,8 @@ package final class ViewMounts {
     private var mounted: Set<GrantID> = []
     /// The mount of the mountpoints, by the id of its record.
     private var own: GrantID?
+    /// Its device number, for when the store cannot be read.
+    private var ownDevice: DeviceNumber?
 
     /// The interval at which the store is polled, in nanoseconds.
     private static let interval = 100_000_000
@@ -64,6 +66,9 @@ package final class ViewMounts {
             ready(error)
             return error.exitStatus
         }
+        // Best effort: without it `status` cannot tell whether this process has died.
+        let lock = own.flatMap { try? ViewMountsLock(of: $0, in: store) }
+        defer { withExtendedLifetime(lock) {} }
         ready(nil)
         ServiceManager.ready("\(shown.description) mounted at \(mountpoint.shown)")
         var version: Int64?
@@ -76,13 +81,15 @@ package final class ViewMounts {
             if let records = try? store.mounts() {
                 guard let own = records.first(where: { $0.id == own }) else { break }
                 guard own.process.isRunning else {
-                    if isUnmounted(own) { break }
+                    if isUnmounted(own.connection?.device) { break }
                     return die(with: own)
                 }
                 // Otherwise it reads the store only once a second.
                 _ = try? ControlClient.ask(
                     .apply(grants: [], timeoutMilliseconds: 1000), socket: own.socket, directory: store.runDirectory,
                     deadline: Clock.deadline(seconds: 1))
+            } else if isUnmounted(ownDevice) {
+                break
             }
             _ = try? mountMissing()
         }
@@ -97,7 +104,8 @@ package final class ViewMounts {
     private func mountOwn() throws(GrantError) -> Bool {
         let flags = ["--mountpoints"] + (isPrivate ? ["--private"] : [])
         guard try daemons.start(flags: flags, options: ownOptions, name: shown.label.description, at: mountpoint.path) else { return false }
-        own = try record(at: mountpoint.path)?.id
+        let made = try record(at: mountpoint.path)
+        (own, ownDevice) = (made?.id, made?.connection?.device)
         return own != nil
     }
 
@@ -165,8 +173,8 @@ package final class ViewMounts {
     }
 
     /// Whether the mount of the mountpoints is gone, so that its daemon has ended in good order.
-    private func isUnmounted(_ own: MountRecord) -> Bool {
-        guard let entry = try? mountpoint.mounted(), let device = own.connection?.device else { return true }
+    private func isUnmounted(_ device: DeviceNumber?) -> Bool {
+        guard let entry = try? mountpoint.mounted(), let device else { return true }
         return entry.device != device
     }
 
@@ -180,7 +188,7 @@ package final class ViewMounts {
         ServiceManager.stopping()
         end()
         // With the views on it.
-        if !isUnmounted(own) { try? mountpoint.unmount(lazy: true) }
+        if !isUnmounted(own.connection?.device) { try? mountpoint.unmount(lazy: true) }
         return error.exitStatus
     }
 }

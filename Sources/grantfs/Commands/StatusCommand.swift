@@ -14,7 +14,8 @@ enum StatusCommand {
         ],
         notes: [
             "A mount whose daemon has died is shown as dead, as long as it is mounted or a process holds something of "
-                + "it. The exit status is 1 then."
+                + "it. The exit status is 1 then.",
+            "If the process behind mount --views has died, this is reported, and the exit status is 1.",
         ],
         run: run)
 
@@ -54,7 +55,14 @@ enum StatusCommand {
                     + ". Processes that hold something of it can still read the kernel's cache "
                     + "(grantfs revoke --kill ends them, mounting the view again or umount -l removes a dead mount)")
         }
-        return reports.contains(where: \.isDead) ? 1 : 0
+        let abandoned = store.map { store in reports.filter { ViewMountsLock.isAbandoned($0.record, in: store) } } ?? []
+        for report in abandoned {
+            let place = String(decoding: report.record.mountpoint, as: UTF8.self)
+            Terminal.note(
+                "no process mounts views at \(place) any more: the one behind grantfs mount --views has died "
+                    + "(unmount \(place), and mount it again)")
+        }
+        return reports.contains(where: \.isDead) || !abandoned.isEmpty ? 1 : 0
     }
 
     /// Skips this process: the descriptors inherited from its shell end with it.

@@ -105,6 +105,13 @@ enum StoreChecks {
                     "mounts", "the mount at \(place) does not answer: \(unresponsiveReason)",
                     "if it stays so: kill \(report.record.pid), and mount it again"))
         }
+        for report in reports where ViewMountsLock.isAbandoned(report.record, in: administrator.store) {
+            let place = String(decoding: report.record.mountpoint, as: UTF8.self)
+            findings.append(
+                .problem(
+                    "mounts", "no process mounts views at \(place) any more: the one behind grantfs mount --views has died",
+                    "unmount \(place), and mount it again"))
+        }
         let dead = try administrator.deadMounts()
         for report in reports where report.isDead && !dead.contains(report.record.mountpoint) {
             let place = String(decoding: report.record.mountpoint, as: UTF8.self)

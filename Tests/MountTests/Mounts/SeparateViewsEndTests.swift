@@ -77,6 +77,34 @@ extension MountTests {
             #expect(try read("job-2/other/file") == "other")
         }
 
+        @Test("`status` and `doctor` report the death of the process behind `mount --views`")
+        func abandoned() throws {
+            try mount()
+            #expect(try fixture.grantfs("status").status == 0)
+            let message = "no process mounts views at \(mountpoint) any more"
+            #expect(try !fixture.grantfs("doctor").text.contains(message))
+            let first = try manager()
+            kill(first, SIGKILL)
+            try fixture.wait(until: "`status` reports it") { try fixture.grantfs("status").status == 1 }
+            #expect(try fixture.grantfs("status").errors.contains(message))
+            #expect(try fixture.grantfs("doctor").text.contains(message))
+            #expect(try read("job-1/held/file") == "held")
+            try fixture.grantfs("unmount", mountpoint).orThrow()
+            try mount()
+            #expect(try fixture.grantfs("status").status == 0)
+        }
+
+        @Test(
+            "The process behind `mount --views` ends with its mount, even without a store",
+            .enabled(if: Identity.isRoot, "needs root"))
+        func withoutStore() throws {
+            try mount()
+            let process = try manager()
+            try FileManager.default.removeItem(atPath: fixture.store)
+            try Command.run(["umount", "-R", mountpoint]).orThrow()
+            try fixture.wait(until: "the process has ended") { !Processes.isRunning(process) }
+        }
+
         @Test("Views whose names differ only in their composition are two views")
         func composition() throws {
             for view in ["job-caf\u{E9}", "job-cafe\u{301}"] { try fixture.grant(try fixture.source("held"), name: "a", view: view) }
