@@ -49,7 +49,8 @@ public struct ProcessIdentity: Hashable, Sendable {
         }
         // Fields are counted from 3, the state: the name before it may contain anything.
         guard let fields = ProcessIdentity.fields(text), let start = UInt64(fields[19]) else { return .gone }
-        return .seen(ProcessIdentity(pid: pid, start: start, bootID: Boot.id))
+        guard let boot = Boot.known else { return .unknown }
+        return .seen(ProcessIdentity(pid: pid, start: start, bootID: boot))
     }
 
     /// A child of this process that never calls exec, so that nothing can block its inspection.

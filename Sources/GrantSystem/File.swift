@@ -34,5 +34,15 @@ public enum File {
 /// This boot of the machine.
 public enum Boot {
     /// /proc/sys/kernel/random/boot_id, or `unknown` if it cannot be read.
-    public static var id: String { File.line(of: "/proc/sys/kernel/random/boot_id") ?? "unknown" }
+    public static var id: String { known ?? "unknown" }
+
+    /// The same, or nil if it cannot be read, as in a process without free descriptors.
+    public static var known: String? {
+        if let id = last.withLock({ $0 }) { return id }
+        guard let id = File.line(of: "/proc/sys/kernel/random/boot_id") else { return nil }
+        last.withLock { $0 = id }
+        return id
+    }
+
+    private static let last = Lock<String?>(nil)
 }

@@ -46,7 +46,7 @@ extension FleetTop {
     @Test("The fleet console shows lagging hosts and how long they may serve")
     func saysWhoLagsAndForHowLongItMayServe() throws {
         var top = top(try snapshot())
-        #expect(top.page.hasPrefix("grantfs top: 2 of 3 hosts live, 1 behind; 1 of 2 grants active"))
+        #expect(top.page.hasPrefix("grantfs top: 2 of 3 hosts live, 1 behind, 1 of 2 grants active"))
         #expect(top.line("  h1 ").contains("up to date") && top.line("  h1 ").contains("9 s"))
         #expect(top.line("  h2 ").contains("behind") && top.line("  h2 ").contains("5") && top.line("  h2 ").contains("12"))
         #expect(top.line("  h3 ").contains("not heard of"))

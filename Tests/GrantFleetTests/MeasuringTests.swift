@@ -70,7 +70,7 @@ extension GrantFleetTests {
             #expect(
                 text.value("grantfs_fleet_host_up", ["host": "h2"]) == 1 && text.value("grantfs_fleet_host_lagging", ["host": "h1"]) == 0)
             let top = try fleet.administer("top", "--fleet").orThrow()
-            #expect(top.lines[0] == "grantfs top: 2 of 2 hosts live, 1 behind; 0 of 2 grants active", "\(top)")
+            #expect(top.lines[0] == "grantfs top: 2 of 2 hosts live, 1 behind, 0 of 2 grants active", "\(top)")
             #expect(
                 top.lines.contains { $0.contains("h2") && $0.contains("behind") }
                     && top.lines.contains { $0.contains("x ") && $0.contains("1 of 2 wait") })

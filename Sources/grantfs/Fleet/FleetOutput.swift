@@ -51,7 +51,7 @@ enum FleetOutput {
             let names = confirmed.count > 5 ? "\(confirmed.count) hosts" : confirmed.map(\.host).joined(separator: ", ")
             text += ": confirmed by \(names) in \((slowest.milliseconds * 10).rounded() / 10) ms"
         }
-        if !fenced.isEmpty { text += ". Fenced, because their leases are gone:  \(fenced.map(\.host).joined(separator: ", "))" }
+        if !fenced.isEmpty { text += ". Fenced, because their leases are gone: \(fenced.map(\.host).joined(separator: ", "))" }
         return text
     }
 
