@@ -16,13 +16,13 @@ struct BlockedClaims: Sendable {
         blocked[other, default: []].insert(id)
     }
 
-    /// Has these claims looked at again.
+    /// Marks these claims for another check.
     mutating func loosen(_ ids: some Sequence<ClaimID>) { loose.formUnion(ids) }
 
-    /// Has the claims looked at again that may overtake others since this one waits.
+    /// Marks the claims that may overtake others, because another claim waits now.
     mutating func loosenOvertaking() { loose.formUnion(overtaking) }
 
-    /// Has the claims looked at again that this one blocks.
+    /// Marks the claims that this one blocks.
     mutating func loosenBlocked(by id: ClaimID) {
         for other in blocked.removeValue(forKey: id) ?? [] {
             blocker[other] = nil
@@ -30,7 +30,7 @@ struct BlockedClaims: Sendable {
         }
     }
 
-    /// Forgets what blocks a claim.
+    /// Removes a claim that is granted or has ended.
     mutating func forget(_ id: ClaimID) {
         loose.remove(id)
         overtaking.remove(id)
@@ -39,7 +39,7 @@ struct BlockedClaims: Sendable {
         if blocked[other]?.isEmpty == true { blocked[other] = nil }
     }
 
-    /// Returns the claims to be looked at, in order of arrival.
+    /// Returns the marked claims in order of arrival.
     mutating func takeLoose() -> [ClaimID] {
         defer { loose = [] }
         return loose.sorted()

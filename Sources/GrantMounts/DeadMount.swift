@@ -107,7 +107,8 @@ private struct DeadConnection {
 
     /// The result is nil if it does not exist any more.
     init?(_ record: MountRecord, _ table: MountTable, _ all: [MountRecord]) {
-        guard record.bootID == Boot.id else { return nil }
+        // An unknown boot counts as this one: a mount of another boot would count as gone.
+        guard Boot.known.map({ $0 == record.bootID }) ?? true else { return nil }
         self.record = record
         let views = table.entries.filter { $0.type == GrantAdministrator.filesystemType }
         guard let connection = record.connection else {

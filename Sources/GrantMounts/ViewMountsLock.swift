@@ -10,7 +10,7 @@ package final class ViewMountsLock {
 
     private static let prefix = "views-"
 
-    /// Takes the lock, and removes what killed processes have left.
+    /// Takes the lock, and removes the files of killed processes.
     ///
     /// - Parameter mount: The record of the mountpoints' mount.
     package init(of mount: GrantID, in store: GrantStore) throws(GrantError) {

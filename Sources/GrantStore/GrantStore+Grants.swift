@@ -134,7 +134,7 @@ extension GrantStore {
                         let users = try revokers(of: id, in: database)
                         guard grant.state(at: now) == .revoked, users == [Int64(truncatingIfNeeded: actor.uid)] else {
                             throw GrantError(
-                                .permission, "“\(grant.name)” is not restored", cause: "another user has revoked it as well",
+                                .permission, "“\(grant.name)” is not restored", cause: "another user has revoked it, or may have",
                                 advice: "root restores it")
                         }
                     }

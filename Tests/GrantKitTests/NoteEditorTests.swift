@@ -21,6 +21,14 @@ struct TheNoteEditor {
         return try answer(editor)
     }
 
+    /// An editor that has opened the note in a mount.
+    private func opened() throws -> (fixture: MountFixture, source: String, editor: Child) {
+        let (fixture, source, inMount) = try mounted()
+        let editor = try editor(fixture)
+        #expect(try ask(editor, "open \(inMount)/note") == "done")
+        return (fixture, source, editor)
+    }
+
     private func answer(_ editor: Child) throws -> String {
         while let line = editor.line() {
             if !line.hasPrefix("*") { return line }
@@ -83,9 +91,7 @@ struct TheNoteEditor {
 
     @Test("NoteEditor keeps its text over a revocation and saves after it")
     func revoked() throws {
-        let (fixture, source, inMount) = try mounted()
-        let editor = try editor(fixture)
-        #expect(try ask(editor, "open \(inMount)/note") == "done")
+        let (fixture, source, editor) = try opened()
         #expect(try ask(editor, "type kept") == "done")
         let writer = try holding(fixture, "write", "docs")
         editor.send("save")
@@ -102,9 +108,7 @@ struct TheNoteEditor {
 
     @Test("NoteEditor gives up a save that another process holds up, and saves later")
     func cancelled() throws {
-        let (fixture, source, inMount) = try mounted()
-        let editor = try editor(fixture)
-        #expect(try ask(editor, "open \(inMount)/note") == "done")
+        let (fixture, source, editor) = try opened()
         // A reader asks for what was typed before.
         let reader = try holding(fixture, "read", "docs")
         #expect(try ask(editor, "type more") == "done")
@@ -118,9 +122,7 @@ struct TheNoteEditor {
 
     @Test("NoteEditor follows a moved file, and is told of its deletion")
     func movedAndDeleted() throws {
-        let (fixture, source, inMount) = try mounted()
-        let editor = try editor(fixture)
-        #expect(try ask(editor, "open \(inMount)/note") == "done")
+        let (fixture, source, editor) = try opened()
         try fixture.grantfs(
             "coordinate", "write", source + "/note", "--for", "moving", "--to", source + "/moved", "--", "mv", source + "/note",
             source + "/moved"

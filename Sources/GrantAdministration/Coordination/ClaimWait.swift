@@ -217,7 +217,7 @@ struct ClaimWait {
         try resume(isReady: isReady)
     }
 
-    /// To be called when a descriptor is readable, or at `wakeUp`.
+    /// Call it when a descriptor is readable, or at `wakeUp`.
     mutating func resume(isReady: Bool) throws(CoordinationError) {
         if !isReady, let look = nextLook, deadline.map({ look < $0 }) ?? true {
             if deadlockDetector?.isDeadlocked(before: deadline) == true { throw .deadlock }
@@ -261,6 +261,6 @@ package final class PendingClaim: @unchecked Sendable {
     /// When there is something to do in any case, by `Clock.monotonic`.
     package var wakeUp: Int64? { wait.wakeUp }
 
-    /// To be called before `advance`, when a descriptor is readable or at `wakeUp`.
+    /// Call it before `advance`, when a descriptor is readable or at `wakeUp`.
     package func resume(isReady: Bool) throws(CoordinationError) { try wait.resume(isReady: isReady) }
 }

@@ -7,14 +7,19 @@ import GrantSystem
 final class AskingTurns: Sendable {
     static let process = AskingTurns()
 
+    private struct Job {
+        let run: @Sendable () -> Void
+        let fail: @Sendable (CoordinationError) -> Void
+    }
+
     private struct State {
         var asking = 0
-        var queue: [@Sendable () -> Void] = []
+        var queue: [Job] = []
         /// How many of `queue` have had their turn.
         var head = 0
 
-        /// Returns the next one, or counts one less that asks.
-        mutating func next() -> (@Sendable () -> Void)? {
+        /// Returns the next job. If there is none, one fewer asks.
+        mutating func next() -> Job? {
             if head == queue.count {
                 asking -= 1
                 return nil
@@ -38,11 +43,12 @@ final class AskingTurns: Sendable {
         _ ask: @escaping @Sendable () throws(CoordinationError) -> Value,
         _ done: @escaping @Sendable (Result<Value, CoordinationError>) -> Void
     ) {
-        let job: @Sendable () -> Void = {
+        let run: @Sendable () -> Void = {
             let result = Result { () throws(CoordinationError) in try ask() }
             // What follows may wait for presenters, which may have to ask as well.
             if (try? WaitingThreads.process.run { done(result) }) == nil { done(result) }
         }
+        let job = Job(run: run) { done(.failure($0)) }
         let isFirst = state.withLock { state in
             if state.asking == Self.limit {
                 state.queue.append(job)
@@ -51,19 +57,26 @@ final class AskingTurns: Sendable {
             state.asking += 1
             return true
         }
-        guard isFirst else { return }
-        do throws(Errno) {
-            try WaitingThreads.process.run { self.serve(job) }
-        } catch {
-            state.withLock { $0.asking -= 1 }
-            done(.failure(.failed(error.description)))
+        if isFirst { start(job) }
+    }
+
+    /// Starts a thread for a job. Without one it fails, and so do those that wait for its turn.
+    private func start(_ first: Job) {
+        var job: Job? = first
+        while let one = job {
+            do throws(Errno) {
+                return try WaitingThreads.process.run { self.serve(one) }
+            } catch {
+                one.fail(.failed(error.description))
+            }
+            job = state.withLock { $0.next() }
         }
     }
 
-    private func serve(_ first: @escaping @Sendable () -> Void) {
-        var job: (@Sendable () -> Void)? = first
+    private func serve(_ first: Job) {
+        var job: Job? = first
         while let one = job {
-            one()
+            one.run()
             job = state.withLock { $0.next() }
         }
     }

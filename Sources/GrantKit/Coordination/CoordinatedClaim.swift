@@ -199,7 +199,7 @@ final class CoordinatedClaim: Sendable {
 
     private static func left(until deadline: Int64?) -> Double? { deadline.map { max(0, Double($0 - Clock.monotonic) / 1e9) } }
 
-    /// Returns those of the accesses that are to be claimed after the daemons have refused them together.
+    /// Returns the accesses to claim next, after the daemons refused all of them together.
     private static func rest(
         of inside: [Int], after error: CoordinationError, _ accesses: [CoordinatedAccess], _ administrator: GrantAdministrator
     ) throws(CoordinationError) -> [Int] {
