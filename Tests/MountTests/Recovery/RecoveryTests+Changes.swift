@@ -45,7 +45,7 @@ extension MountTests.RecoveryTests {
     @Test("A change is never made twice while daemons die", arguments: deaths)
     func once(_ way: Succession.Way) throws {
         let scene = try Succession(way, switches: ["GRANTFS_TEST_CRASHES": "1000"])
-        let makers = (1...4).map { Maker(scene.mount + "/a/made\($0)-") }
+        let makers = try (1...4).map { try Maker(scene.mount + "/a/made\($0)-") }
         defer { for maker in makers { _ = maker.stop() } }
         try scene.replaceDaemon(15)
         for maker in makers {
@@ -79,11 +79,13 @@ extension MountTests.RecoveryTests {
         /// Where each number is appended once.
         let log: String
 
-        init(_ prefix: String) {
+        init(_ prefix: String) throws {
             log = prefix + "log"
+            // While no daemon dies: an open that makes a file may give EIO.
+            let log = open(self.log, O_CREAT | O_APPEND | O_WRONLY | O_CLOEXEC, 0o600)
+            if log < 0 { throw TestFailure("open: errno \(errno)") }
             Thread.detachNewThread { [self] in
                 var number = 0
-                let log = open(self.log, O_CREAT | O_APPEND | O_WRONLY | O_CLOEXEC, 0o600)
                 defer { close(log) }
                 while !lock.withLock({ isStopped }) {
                     number += 1
