@@ -66,6 +66,44 @@ extension NodeTree {
         return body(node)
     }
 
+    /// Makes the next operation on each node of a scope check its place.
+    ///
+    /// Does nothing in scopes where operations check it anyway, or never. `isServed`: whether
+    /// requests may come meanwhile.
+    ///
+    /// Locking: that of `withLive`, one node at a time.
+    public func doubt(_ scope: ScopeNodes, isServed: Bool = true) {
+        if scope.isUnwatched.load(ordering: .relaxed) || scope.document != nil { return }
+        // In this order: see `settle`.
+        scope.doubts.wrappingAdd(1, ordering: .sequentiallyConsistent)
+        for id in scope.ids {
+            if isServed { _ = withLive(id, in: scope) { $0.pointee.markDoubted() } } else { nodes.find(id)?.pointee.markDoubted() }
+        }
+    }
+
+    /// The node at an index of the table, if its place is in doubt. It may end at any moment.
+    public func doubted(at index: UInt32) -> (id: UInt64, scope: UInt32)? {
+        guard let (id, node) = nodes.element(at: index),
+            node.pointee.containment.load(ordering: .relaxed) & (Containment.escaped | Containment.isDoubted) == Containment.isDoubted
+        else { return nil }
+        let scope = node.pointee.scope
+        return nodes.find(id) == nil ? nil : (id, scope)
+    }
+
+    /// Ends the doubt about a node that was found in its grant.
+    ///
+    /// - Parameter moment: The scope's `doubts` before the node's place was read. A later doubt
+    ///   stays.
+    public func settle(_ node: UnsafeMutablePointer<Node>, since moment: UInt64) {
+        guard node.pointee.containment.load(ordering: .relaxed) & Containment.isDoubted != 0 else { return }
+        node.pointee.withOwner { scope in
+            if scope.hasUnwatched.load(ordering: .sequentiallyConsistent) { return }
+            node.pointee.containment.bitwiseAnd(~Containment.isDoubted, ordering: .sequentiallyConsistent)
+            // Doubts are counted first and marked afterwards, so one of the two remains.
+            if scope.doubts.load(ordering: .sequentiallyConsistent) != moment { node.pointee.markDoubted() }
+        }
+    }
+
     /// Refuses a node from now on and removes it from lookups by key.
     ///
     /// A lookup that finds the file in the granted directory again makes another node.
@@ -94,6 +132,14 @@ extension NodeTree {
             return !found
         }
         return found
+    }
+}
+
+extension Node {
+    /// See `Containment.isDoubted`.
+    func markDoubted() {
+        lookedAt.store(0, ordering: .relaxed)
+        containment.bitwiseOr(Containment.isDoubted, ordering: .sequentiallyConsistent)
     }
 }
 

@@ -43,6 +43,11 @@ public final class ScopeNodes: @unchecked Sendable {
     /// Set once, before there are nodes.
     public let isUnwatched = Atomic<Bool>(false)
 
+    /// Whether directories that the kernel knows are not watched yet, after another daemon's end.
+    public let hasUnwatched = Atomic<Bool>(false)
+    /// Counts doubts about the places of nodes: see `NodeTree.settle`.
+    public let doubts = Atomic<UInt64>(0)
+
     /// Reasons why the kernel may cache nothing of the scope. 0 if it may.
     public let cacheBypass = Atomic<UInt8>(0)
     /// Another scope of the mount reaches the same files.

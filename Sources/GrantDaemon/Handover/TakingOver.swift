@@ -143,7 +143,9 @@ struct TakingOver {
         let mounted = MountedView(
             store: store, shown: shown, mountpoint: head.mountpoint, options: head.options, files: files, since: head.since)
         let claims = Daemon.makeClaims(mounted)
+        InjectedFault.stop(at: "unwatched")
         let scopes = try mounted.takeOver(from: &reader, process.polling)
+        InjectedFault.stop(at: "watched")
         guard let connection = record.connection else { throw Errno(EBADMSG) }
         let handingOver = HandingOver(mounted)
         let server = try ControlServer(

@@ -185,7 +185,8 @@ extension ViewFS {
 
     /// Watches a scope with this process's own watches.
     ///
-    /// Changes in between show when the kernel's timeouts expire.
+    /// Changes in between show when the kernel's timeouts expire. Operations check the places of
+    /// nodes until `watchKnownDirectories` has looked at them.
     private func watch(_ nodes: ScopeNodes) {
         tree.withRoot(of: nodes) { descriptor in
             guard descriptor >= 0 else { return }
@@ -195,6 +196,10 @@ extension ViewFS {
         }
         let isTold = nodes.watchMeans.load(ordering: .relaxed) == ChangeWatch.Means.names.rawValue && !nodes.crossesMounts
         let wasUnwatched = nodes.isUnwatched.exchange(!isTold, ordering: .relaxed)
+        if isTold {
+            nodes.hasUnwatched.store(true, ordering: .relaxed)
+            tree.doubt(nodes, isServed: false)
+        }
         if isTold || wasUnwatched { return }
         for id in nodes.ids { tree.nodes.find(id)?.pointee.containment.bitwiseOr(Containment.isUnwatched, ordering: .relaxed) }
     }
@@ -203,7 +208,7 @@ extension ViewFS {
     ///
     /// Call it after `begin`.
     public func watchKnownDirectories(of scopes: [Scope]) {
-        // As after lost events: searches for files that left a grant meanwhile.
+        // Searches for open files that left a grant meanwhile.
         hostWatch.countRename()
         hostWatch.mayHaveMissed.store(true, ordering: .releasing)
         _ = BackgroundTask(mayHang: true) { [self] in
@@ -213,6 +218,10 @@ extension ViewFS {
                     pauseGate.run {
                         _ = tree.withLive(id, in: scope.nodes) { watch(id, $0) }
                     }
+                }
+                // Moves in directories that were not watched yet were reported in vain.
+                if scope.nodes.hasUnwatched.exchange(false, ordering: .sequentiallyConsistent) {
+                    pauseGate.run { departures.lookAgain(in: scope.nodes) }
                 }
             }
         }

@@ -52,7 +52,10 @@ final class HostChangeRelay {
         let kinds = ChangeKinds(rawValue: change.kinds)
         if kinds.contains(.overflow) || kinds.contains(.directory) { view.hostWatch.countMove() }
         if kinds.contains(.overflow) || kinds.contains(.moved) { view.hostWatch.countRename() }
-        if kinds.contains(.overflow) { return invalidateAll() }
+        if kinds.contains(.overflow) {
+            if watch.means != .data { for scope in scopes { view.departures.lookAgain(in: scope) } }
+            return invalidateAll()
+        }
         guard let notifier = view.session?.notifier else { return }
         // The kernel knows changes that came through this mount, in the scope through which they
         // came.

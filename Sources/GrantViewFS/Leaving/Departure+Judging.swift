@@ -13,12 +13,14 @@ extension Departure {
     func hasEscaped(_ id: UInt64, _ node: UnsafeMutablePointer<Node>) -> Bool {
         guard scope.document == nil, let top = scope.root, id != top.id else { return false }
         var answer = false
+        let moment = scope.doubts.load(ordering: .sequentiallyConsistent)
         view.tree.withRoot(of: scope) { root in
             let descriptor = view.tree.pin(node)
             // A node that cannot be reopened is of no use to any caller.
             if root >= 0, descriptor >= 0 {
                 let isDirectory = node.pointee.type == S_IFDIR
                 answer = isDirectory ? !lies(descriptor, below: root) : hasEscaped(id, node, descriptor, root)
+                if !answer { view.tree.settle(node, since: moment) }
             }
             view.tree.unpin(id, node)
         }

@@ -7,11 +7,12 @@ import GrantViewTree
 
 /// Detects files that were moved out of granted directories on the host.
 ///
-/// The kernel still knows such files. They are removed from the grants. Suspects come from three
+/// The kernel still knows such files. They are removed from the grants. Suspects come from four
 /// sources:
 /// - reported renames (`HostChangeRelay`),
 /// - operations in scopes without such reports (`ViewFS.isOutside`),
-/// - a scan of everything open, three times a second.
+/// - a scan of everything open, three times a second,
+/// - a look at everything after reports were missed (`lookAgain`).
 ///
 /// Each suspect is checked on a thread of its scope, because the scope's filesystem may hang.
 ///
@@ -32,6 +33,8 @@ final class Departures: Sendable {
     /// Directories scanned per turn besides open files: at most a few hundredths of a processor.
     private static let directoriesPerTurn = 16_384
     private static let stepsPerTurn = 131_072
+    /// In directories: a node in doubt is pinned.
+    private static let costOfDoubt = 4
     /// Nameless open files are searched in a directory, each in one of this many turns.
     private static let turnsOfNameless: UInt64 = 16
 
@@ -49,14 +52,30 @@ final class Departures: Sendable {
     /// A node that is not known to lie there becomes a suspect.
     func check(at id: UInt64, in number: UInt32) {
         guard let view, let scope = view.tree.scope(number) else { return }
-        let isInside = view.tree.withLive(id, in: scope) { _ in
-            var isInside = false
-            view.tree.withRoot(of: scope) { root in
-                if root >= 0, let held = view.tree.descriptor(of: id) { isInside = clinux_lies_below(root, held) == 1 }
-            }
-            return isInside
+        if look(at: id, in: scope, of: view) != 1 { suspect(id, in: number) }
+    }
+
+    /// The result of `clinux_lies_below` for a node. nil if it has no descriptor, or has ended.
+    ///
+    /// A doubt about a node that lies in its grant ends. Never blocks.
+    private func look(at id: UInt64, in scope: ScopeNodes, of view: ViewFS) -> Int32? {
+        let moment = scope.doubts.load(ordering: .sequentiallyConsistent)
+        return view.tree.withHeldDescriptor(of: id, in: scope) { descriptor in
+            var place: Int32 = -EAGAIN
+            view.tree.withRoot(of: scope) { if $0 >= 0 { place = clinux_lies_below($0, descriptor) } }
+            if place == 1, let node = view.tree.nodes.find(id) { view.tree.settle(node, since: moment) }
+            return place
         }
-        if isInside == false { suspect(id, in: number) }
+    }
+
+    /// Looks at every node of a scope again, because reports of moves may have been missed.
+    ///
+    /// Operations on a node check its place first, until the scanning thread has looked at it. The
+    /// next turn looks at open files.
+    func lookAgain(in scope: ScopeNodes) {
+        guard let view else { return }
+        view.tree.doubt(scope)
+        view.hostWatch.countRename()
     }
 
     /// Requests a check of a node.
@@ -142,7 +161,10 @@ final class Departures: Sendable {
         }
     }
 
-    /// Sweeps the table like a clock hand, as far as a turn allows.
+    /// Looks at directories, and at nodes in doubt.
+    ///
+    /// Sweeps the table like a clock hand, as far as a turn allows. A node in doubt without a
+    /// descriptor or a name waits for an operation.
     private func lookAtDirectories(_ view: ViewFS, _ hand: inout UInt32, _ left: inout UInt32, _ look: (NodeTree.UnpinnedSnapshot) -> Void)
     {
         let limit = view.tree.indexLimit
@@ -151,6 +173,12 @@ final class Departures: Sendable {
             left -= 1
             steps += 1
             hand = hand &+ 1 < limit ? hand &+ 1 : 0
+            if let doubted = view.tree.doubted(at: hand), let scope = view.tree.scope(doubted.scope) {
+                seen += Self.costOfDoubt
+                // Without a name only its directory's listing tells. That waits for an operation.
+                if self.look(at: doubted.id, in: scope, of: view) == 0 { suspect(doubted.id, in: doubted.scope) }
+                continue
+            }
             guard let directory = view.tree.directory(at: hand, orFile: view.kernelOpens) else { continue }
             seen += 1
             look(directory)
@@ -191,7 +219,8 @@ final class Departures: Sendable {
         private mutating func note(_ number: UInt32) -> Place? {
             let place = view.tree.scope(number).flatMap { scope -> Place? in
                 guard let root = scope.root, !scope.hasReleased else { return nil }
-                return Place(root: root.id, isLookedAt: watched || scope.isUnwatched.load(ordering: .relaxed))
+                let isUnwatched = scope.isUnwatched.load(ordering: .relaxed) || scope.hasUnwatched.load(ordering: .relaxed)
+                return Place(root: root.id, isLookedAt: watched || isUnwatched)
             }
             known[number] = place
             return place

@@ -38,8 +38,10 @@ extension ViewFS {
             return entry.isRefused(by: UInt32(truncatingIfNeeded: containment & Containment.escaped))
         }
         let (time, relied) = (Clock.monotonic, relied)
+        let isDoubted = containment & Containment.isDoubted != 0
+        let moment = node.pointee.withOwner { $0.doubts.load(ordering: .sequentiallyConsistent) }
         // It was just found by its name in a checked directory.
-        if time &- node.pointee.found.load(ordering: .relaxed) < Int64(truncatingIfNeeded: relied) &* 1_000_000 { return false }
+        if !isDoubted, time &- node.pointee.found.load(ordering: .relaxed) < Int64(truncatingIfNeeded: relied) &* 1_000_000 { return false }
         let now = UInt32(truncatingIfNeeded: time / 1_000_000)
         guard now &- node.pointee.lookedAt.load(ordering: .relaxed) >= relied else { return false }
         let descriptor = tree.pin(node)
@@ -47,9 +49,14 @@ extension ViewFS {
         // A node that cannot be reopened fails by itself.
         guard descriptor >= 0, let root = node.pointee.withOwner({ tree.rootDescriptor(of: $0) }) else { return false }
         let place = clinux_lies_below(root, descriptor)
-        if place != 1 { departures.suspect(id.rawValue, in: node.pointee.scope) }
-        if place == 0 {
-            if node.pointee.type == S_IFDIR { return entry.isRefused(by: UInt32(truncatingIfNeeded: Containment.escaping)) }
+        if place == 1 {
+            node.pointee.lookedAt.store(now, ordering: .relaxed)
+            tree.settle(node, since: moment)
+            return false
+        }
+        departures.suspect(id.rawValue, in: node.pointee.scope)
+        if place == 0 || isDoubted {
+            if place == 0, node.pointee.type == S_IFDIR { return entry.isRefused(by: UInt32(truncatingIfNeeded: Containment.escaping)) }
             // It may have another name, which another thread finds out.
             departures.awaitVerdict(in: node.pointee.scope)
             let now = node.pointee.containment.load(ordering: .sequentiallyConsistent)

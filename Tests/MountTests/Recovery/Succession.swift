@@ -17,10 +17,13 @@ struct Succession {
     let way: Way
     let mount: String
     let source: String
+    /// Of the next daemon.
+    let stops: StopPoints?
 
     /// `limits`: words for prlimit(1), which the daemon is started with.
     init(
-        _ way: Way = .upgrade, cache: String = "shared", owner: Identity = .current, switches: [String: String] = [:], limits: [String] = []
+        _ way: Way = .upgrade, cache: String = "shared", owner: Identity = .current, switches: [String: String] = [:],
+        limits: [String] = [], stops hasStops: Bool = false
     ) throws {
         self.way = way
         fixture = try MountFixture(owner: owner)
@@ -29,6 +32,7 @@ struct Succession {
         chown(source + "/file", owner.uid, owner.gid)
         try fixture.grant(source)
         fixture.switches = switches
+        stops = hasStops ? try StopPoints(fixture) : nil
         if way == .deathOnOldKernel { fixture.switches["GRANTFS_TEST_NO_RESEND"] = "1" }
         let options = "cache=" + cache + (way == .upgrade ? "" : ",recover")
         if limits.isEmpty {
@@ -39,7 +43,8 @@ struct Succession {
             let mounting = [Programs.grantfs(in: fixture.environment), "mount", "default", mount, "-o", options]
             try Command.run(["prlimit"] + limits + mounting, environment: fixture.environment).orThrow()
         }
-        fixture.switches = [:]
+        // The command starts the next daemon.
+        if !hasStops || way != .upgrade { fixture.switches = [:] }
     }
 
     /// Has the daemon replaced so many times.
@@ -59,6 +64,22 @@ struct Succession {
             }
             try fixture.wait(until: "the old daemon has ended") { !Processes.isRunning(before) }
         }
+    }
+
+    /// Has the daemon replaced, and runs `body` while the next one has stopped at a point.
+    func replaceDaemon(at point: String, _ body: () throws -> Void) throws {
+        let before = try fixture.daemon(at: mount)
+        stops?.arm(point)
+        let upgrade =
+            way == .upgrade
+            ? try Child([Programs.grantfs(in: fixture.environment), "upgrade", mount], environment: fixture.environment) : nil
+        if upgrade == nil { kill(before, SIGKILL) }
+        try stops?.awaitStop(point)
+        do {
+            defer { stops?.goOn(point) }
+            try body()
+        }
+        if let upgrade { #expect(upgrade.wait() == 0) }
     }
 
     /// Kills the daemon. Returns when the next one waits where the switch GRANTFS_TEST_RECOVER says “held”, until `goOn`.

@@ -1,0 +1,93 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+// Moves that no daemon was told.
+extension MountTests.LeavingTests {
+    /// When a file is moved: before the next daemon watches the host, or before it watches each
+    /// directory.
+    static let moments = ["unwatched", "watched"]
+
+    @Test(
+        "A file moved out of its grant between two daemons is refused",
+        arguments: [(Succession.Way.upgrade, "shared"), (.upgrade, "exclusive"), (.death, "shared"), (.death, "none")], moments)
+    func betweenDaemons(_ way: (Succession.Way, cache: String), moment: String) throws {
+        let scene = try Succession(way.0, cache: way.cache, stops: true)
+        let outside = try scene.fixture.directory("outside")
+        for name in ["moved", "stays", "d/f"] { try Self.write(scene.source + "/" + name) }
+        let (moved, stays) = (try HeldPath(scene.mount + "/a/moved"), try HeldPath(scene.mount + "/a/stays"))
+        let (directory, below) = (try HeldPath(scene.mount + "/a/d"), try HeldPath(scene.mount + "/a/d/f"))
+        let holder = try scene.holder(["map", "fd"])
+        #expect(try Succession.said(holder).hasPrefix("map read fd read"))
+        try scene.replaceDaemon(at: moment) {
+            for name in ["moved", "d", "file"] { try #require(rename(scene.source + "/" + name, outside + "/" + name) == 0) }
+        }
+        // The first call waits for the next daemon.
+        #expect(moved.read() == EACCES)
+        #expect(below.read() == EACCES)
+        #expect(directory.list() == EACCES)
+        #expect(stays.read() == 0)
+        try scene.fixture.wait(until: "the open file is refused") { try Succession.said(holder).hasPrefix("map SIGBUS fd EACCES") }
+        #expect(stays.read() == 0)
+    }
+
+    @Test("A file moved out of its grant is refused although the report was lost", .enabled(if: Identity.isRoot))
+    func lostReport() throws {
+        let fixture = try MountFixture()
+        // A filesystem of its own, so that no other daemon has the reports.
+        let volume = try Volume(.tmpfs, at: "volume", in: fixture)
+        for directory in ["a", "outside", "other"] { mkdir(volume.place + "/" + directory, 0o755) }
+        for name in ["a/moved", "a/stays", "other/0"] { try Self.write(volume.place + "/" + name) }
+        try fixture.grant(volume.place + "/a")
+        let mount = try fixture.mount()
+        let (moved, stays) = (try HeldPath(mount + "/a/moved"), try HeldPath(mount + "/a/stays"))
+        #expect(moved.read() == 0)
+        let daemon = try fixture.daemon(at: mount)
+        let queued = try #require(Int(Processes.kernelText("/proc/sys/fs/fanotify/max_queued_events").filter(\.isNumber)))
+        kill(daemon, SIGSTOP)
+        do {
+            defer { kill(daemon, SIGCONT) }
+            for number in 0..<queued + 1_000 { rename("\(volume.place)/other/\(number)", "\(volume.place)/other/\(number + 1)") }
+            try #require(rename(volume.place + "/a/moved", volume.place + "/outside/moved") == 0)
+        }
+        try fixture.wait(until: "it is refused") { moved.read() == EACCES }
+        #expect(stays.read() == 0)
+    }
+
+    private static func write(_ path: String) throws {
+        mkdir((path as NSString).deletingLastPathComponent, 0o755)
+        try Data(repeating: 0x61, count: 8192).write(to: URL(fileURLWithPath: path))
+    }
+}
+
+/// An O_PATH descriptor of a file or directory.
+private final class HeldPath {
+    // O_PATH, which needs _GNU_SOURCE.
+    private static let onlyPath: Int32 = 0o10_000_000
+    private let descriptor: Int32
+
+    init(_ path: String) throws {
+        descriptor = open(path, Self.onlyPath | O_CLOEXEC)
+        if descriptor < 0 { throw TestFailure("\(path): errno \(errno)") }
+    }
+
+    deinit { close(descriptor) }
+
+    /// Opens the file again and reads from it. Returns 0 or the error.
+    func read() -> Int32 {
+        let file = open("/proc/self/fd/\(descriptor)", O_RDONLY | O_CLOEXEC)
+        if file < 0 { return errno }
+        defer { close(file) }
+        var byte: UInt8 = 0
+        return pread(file, &byte, 1, 0) < 0 ? errno : 0
+    }
+
+    /// Looks up an entry. Returns 0 or the error.
+    func list() -> Int32 {
+        guard let stream = opendir("/proc/self/fd/\(descriptor)") else { return errno }
+        defer { closedir(stream) }
+        errno = 0
+        return readdir(stream) == nil ? errno : 0
+    }
+}
