@@ -81,6 +81,16 @@ extension NodeTree {
         }
     }
 
+    /// Does the same for one node. Returns false in such a scope.
+    public func doubt(_ node: UnsafeMutablePointer<Node>) -> Bool {
+        node.pointee.withOwner { scope in
+            if scope.isUnwatched.load(ordering: .relaxed) || scope.document != nil { return false }
+            scope.doubts.wrappingAdd(1, ordering: .sequentiallyConsistent)
+            node.pointee.markDoubted()
+            return true
+        }
+    }
+
     /// The node at an index of the table, if its place is in doubt. It may end at any moment.
     public func doubted(at index: UInt32) -> (id: UInt64, scope: UInt32)? {
         guard let (id, node) = nodes.element(at: index),

@@ -49,7 +49,7 @@ extension ViewFS {
             return
         }
         var parameters = EntryParameters()
-        let error = enter(descriptor, nil, found: parent, into: &parameters)
+        let error = enter(descriptor, nil, found: parent, since: hostWatch.renamesSeen, into: &parameters)
         if error == 0 { tree.nodes.find(parameters.ino)?.pointee.markNameless() }
         if !cachesAttributes { parameters.attr_timeout = 0 }
         if error != 0 {

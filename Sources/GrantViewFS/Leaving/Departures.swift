@@ -78,6 +78,13 @@ final class Departures: Sendable {
         view.hostWatch.countRename()
     }
 
+    /// Looks at one node again, because a report of its move may have come before the node.
+    ///
+    /// Never blocks. Locking: that of `suspect`.
+    func lookAgain(at id: UInt64, _ node: NodePointer) {
+        if let view, view.tree.doubt(node) { check(at: id, in: node.pointee.scope) }
+    }
+
     /// Requests a check of a node.
     func suspect(_ id: UInt64, in scope: UInt32) {
         // A document may be moved anywhere: it is followed.

@@ -66,6 +66,18 @@ extension ViewFS {
         return false
     }
 
+    /// Looks at a node again if a move was reported since `moment`, a value of `HostWatch.renamesSeen`.
+    ///
+    /// The report may have concerned the node's file, and found no node then. Call it after the node
+    /// is interned. `moment` is from before its file was opened.
+    @inline(__always)
+    func settleMoves(since moment: UInt64, of id: UInt64, _ node: NodePointer) {
+        if hostWatch.renamesSeen != moment { lookAgain(at: id, node) }
+    }
+
+    @inline(never)
+    private func lookAgain(at id: UInt64, _ node: NodePointer) { departures.lookAgain(at: id, node) }
+
     /// Whether a node's directory left the grant while the node was looked up in it.
     ///
     /// The node becomes a suspect then.

@@ -186,7 +186,8 @@ extension ViewFS {
             }
             familiarity -= 2
         }
+        let moment = hostWatch.renamesSeen
         let descriptor = parent.node.pointee.withOwner { open(name, in: directory, of: $0) }
-        if descriptor >= 0, enter(descriptor, name, found: parent, into: &parameters) != 0 { parameters = EntryParameters() }
+        if descriptor >= 0, enter(descriptor, name, found: parent, since: moment, into: &parameters) != 0 { parameters = EntryParameters() }
     }
 }

@@ -32,10 +32,10 @@ extension ViewFS {
     /// Interns the file behind a descriptor and describes it for the kernel.
     ///
     /// The file was found as `name`, nil if it has none. Takes ownership of the descriptor. Returns
-    /// 0 or a positive error number.
+    /// 0 or a positive error number. `moment`: see `settleMoves`.
     @inline(__always)
     func enter(
-        _ descriptor: Int32, _ name: UnsafePointer<CChar>?, found parent: (id: NodeID, node: NodePointer),
+        _ descriptor: Int32, _ name: UnsafePointer<CChar>?, found parent: (id: NodeID, node: NodePointer), since moment: UInt64,
         into parameters: inout EntryParameters
     ) -> Int32 {
         var status = FileStatus()
@@ -53,6 +53,7 @@ extension ViewFS {
             tree.forget(id, 1)
             return EACCES
         }
+        settleMoves(since: moment, of: id, node)
         describe(id, node, status, found: parent, into: &parameters)
         return 0
     }
@@ -159,6 +160,7 @@ extension ViewFS {
         cachesAttributes: Bool = true
     ) {
         var parameters = EntryParameters()
+        let moment = hostWatch.renamesSeen
         let descriptor = parent.node.pointee.withOwner { open(name, in: directory, of: $0) }
         if descriptor < 0 {
             guard descriptor == -ENOENT, policy.negativeTimeout > 0, mayCacheNames(of: parent.node) else {
@@ -169,7 +171,7 @@ extension ViewFS {
             _ = request.reply(entry: &parameters)
             return
         }
-        let error = enter(descriptor, name, found: parent, into: &parameters)
+        let error = enter(descriptor, name, found: parent, since: moment, into: &parameters)
         if !cachesAttributes { parameters.attr_timeout = 0 }
         if error != 0 {
             request.reply(error: error)

@@ -149,6 +149,7 @@ extension ViewFS {
         let isNameless = flags & clinux_O_TMPFILE == clinux_O_TMPFILE
         let creation = backingFlags(flags) | (isNameless ? flags & O_EXCL : O_CREAT | O_EXCL | O_NOFOLLOW)
         let place = isNameless ? AuditedPlace.file(entry.directory) : .entry(entry.directory, entry.text)
+        let moment = hostWatch.renamesSeen
         let opened = audited(request, parent.node, place, detail: isNameless ? "created without a name" : "created") {
             Identity.withReserve(of: request.caller) {
                 tree.evictingIfNeeded {
@@ -165,7 +166,8 @@ extension ViewFS {
             _ = clinux_close(opened)
             return path
         }
-        error = enter(path, isNameless ? nil : entry.text, found: parent, into: &parameters)
+        InjectedFault.stop(at: "entering")
+        error = enter(path, isNameless ? nil : entry.text, found: parent, since: moment, into: &parameters)
         recordMode(parameters.attr.st_mode)
         InjectedFault.stop(at: "created")
         return opened

@@ -3,7 +3,7 @@ import Glibc
 import TestSupport
 import Testing
 
-// Moves that no daemon was told.
+// Moves that no daemon was told, or that it was told before it knew the file.
 extension MountTests.LeavingTests {
     /// When a file is moved: before the next daemon watches the host, or before it watches each
     /// directory.
@@ -53,6 +53,41 @@ extension MountTests.LeavingTests {
         }
         try fixture.wait(until: "it is refused") { moved.read() == EACCES }
         #expect(stays.read() == 0)
+    }
+
+    @Test("A file moved out of its grant while it is made is refused", .enabled(if: Identity.isRoot))
+    func overtaken() throws {
+        let fixture = try MountFixture()
+        let source = try fixture.source("a")
+        let outside = try fixture.directory("outside")
+        try Self.write(source + "/known")
+        try fixture.grant(source)
+        let stops = try StopPoints(fixture)
+        let mount = try fixture.mount()
+        let known = try HeldPath(mount + "/a/known")
+        stops.arm("entering")
+        // It keeps only a descriptor that names the file.
+        let maker = try Child([
+            "python3", "-I", "-c",
+            """
+            import os, sys
+            file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+            path = os.open(f'/proc/self/fd/{file}', os.O_PATH); os.close(file)
+            for line in sys.stdin:
+                try: os.close(os.open(f'/proc/self/fd/{path}', os.O_RDONLY)); print(0, flush=True)
+                except OSError as error: print(error.errno, flush=True)
+            """, mount + "/a/made",
+        ])
+        try stops.awaitStop("entering")
+        try #require(rename(source + "/made", outside + "/made") == 0)
+        // Moves are reported in order.
+        try #require(rename(source + "/known", outside + "/known") == 0)
+        try fixture.wait(until: "the later move is known") { known.read() == EACCES }
+        // The scan that follows a move has taken place.
+        pause(milliseconds: 700)
+        stops.goOn("entering")
+        maker.send("read")
+        try maker.expect("\(EACCES)")
     }
 
     private static func write(_ path: String) throws {
