@@ -8,6 +8,7 @@ import GrantSystem
 // `ClaimProbe STORE many PATH COUNT`, `ClaimProbe STORE script`.
 // Presenters: `ClaimProbe STORE present PATH PATIENCE PURPOSE`, `ClaimProbe STORE presenters PATH COUNT`,
 // `ClaimProbe STORE nonsense PATH`, `ClaimProbe STORE take-over FILE`.
+// What is known of this boot without a free descriptor, with some, and without again: `ClaimProbe - boot`.
 // Programs that use files without claims: `ClaimProbe - load DIRECTORY THREADS`, `ClaimProbe - map FILE`.
 
 setvbuf(stdout, nil, _IOLBF, 0)
@@ -161,7 +162,22 @@ func map(_ path: String) {
     }
 }
 
+/// Prints whether the id of the boot is known while this process can open nothing, before its first
+/// look and after it.
+func boot() {
+    var changed = rlimit()
+    getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &changed)
+    let limits = [0, changed.rlim_cur, 0]
+    let known = limits.map { limit in
+        changed.rlim_cur = limit
+        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &changed)
+        return Boot.known == nil ? "unknown" : "known"
+    }
+    print(known.joined(separator: " "))
+}
+
 switch words[2] {
+case "boot": boot()
 case "load" where words.count == 5: try load(words[3], Int(words[4]) ?? 0)
 case "map" where words.count == 4: map(words[3])
 case "many" where words.count == 5: try many(Array(words[3].utf8), Int(words[4]) ?? 0)

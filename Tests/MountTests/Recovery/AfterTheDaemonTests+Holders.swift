@@ -38,6 +38,31 @@ extension MountTests.AfterTheDaemon {
         #expect(holder.wait() == -SIGKILL)
     }
 
+    @Test("A process that has read the id of the boot knows it without free descriptors")
+    func knownBoot() throws {
+        #expect(try Command.run([Programs.claimProbe, "-", "boot"]).trimmed == "unknown known known")
+    }
+
+    @Test("A mount is neither dead nor gone while the id of the boot cannot be read", .enabled(if: Identity.isRoot))
+    func unknownBoot() throws {
+        let scene = try Scene()
+        let grantfs = { (arguments: String...) in
+            try Command.run(
+                ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /proc/sys/kernel/random && exec \"$@\"", "sh", Programs.grantfs]
+                    + arguments,
+                environment: scene.fixture.environment)
+        }
+        let live = try grantfs("status", "--json")
+        #expect(live.status == 0 && live.text.contains("\"state\":\"live\""), "\(live)")
+        let holder = try scene.holder(["map"])
+        try scene.fixture.killDaemon(at: scene.mount)
+        let refused = try grantfs("revoke", "a", "--json", "--timeout", "1")
+        #expect(refused.status == 3, "\(refused)")
+        #expect(holder.wait(within: 0) == nil)
+        holder.kill()
+        #expect(try scene.revoke().status == 0)
+    }
+
     /// In a mount namespace of its own, where fusectl is mounted as it is on machines with systemd.
     @Test("A descriptor in flight keeps a revocation of a dead mount unconfirmed", .enabled(if: Identity.isRoot))
     func unseen() throws {
