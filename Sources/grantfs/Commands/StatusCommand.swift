@@ -15,7 +15,7 @@ enum StatusCommand {
         notes: [
             "A mount whose daemon has died is shown as dead, as long as it is mounted or a process holds something of "
                 + "it. The exit status is 1 then.",
-            "If the process behind mount --views has died, this is reported, and the exit status is 1.",
+            "If the process behind mount --views has died, this is reported, with --json as mountsViews, and the exit status is 1.",
         ],
         run: run)
 
@@ -33,8 +33,10 @@ enum StatusCommand {
         let recorded = Dictionary(try (store?.grants() ?? []).map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
         // A mount of several views reports all of them.
         if let view { reports = reports.map { $0.showing { recorded[$0.id].map { $0.view == view } ?? true } } }
+        let abandoned = store.map { store in reports.map { ViewMountsLock.isAbandoned($0.record, in: store) } } ?? []
         if arguments.wantsJSON {
-            try Terminal.print(JSON.object([("mounts", .array(reports.map { .object(json($0, recorded)) }))]).text)
+            let objects = zip(reports, abandoned).map { JSON.object(json($0, recorded, isAbandoned: $1)) }
+            try Terminal.print(JSON.object([("mounts", .array(objects))]).text)
         } else {
             for report in reports { try show(report, recorded) }
             if reports.isEmpty {
@@ -55,24 +57,24 @@ enum StatusCommand {
                     + ". Processes that hold something of it can still read the kernel's cache "
                     + "(grantfs revoke --kill ends them, mounting the view again or umount -l removes a dead mount)")
         }
-        let abandoned = store.map { store in reports.filter { ViewMountsLock.isAbandoned($0.record, in: store) } } ?? []
-        for report in abandoned {
+        for (report, isAbandoned) in zip(reports, abandoned) where isAbandoned {
             let place = String(decoding: report.record.mountpoint, as: UTF8.self)
             Terminal.note(
                 "no process mounts views at \(place) any more: the one behind grantfs mount --views has died "
                     + "(unmount \(place), and mount it again)")
         }
-        return reports.contains(where: \.isDead) || !abandoned.isEmpty ? 1 : 0
+        return reports.contains(where: \.isDead) || abandoned.contains(true) ? 1 : 0
     }
 
     /// Skips this process: the descriptors inherited from its shell end with it.
     private static func others(_ holders: [Holder]) -> [Holder] { holders.filter { $0.pid != getpid() } }
 
-    private static func json(_ report: MountReport, _ recorded: [GrantID: Grant]) -> [(String, JSON)] {
+    private static func json(_ report: MountReport, _ recorded: [GrantID: Grant], isAbandoned: Bool) -> [(String, JSON)] {
         let record = report.record
+        let mountsViews = record.shown.hasMountpoints ? JSON.bool(!isAbandoned && !report.isDead) : .null
         return [("view", .string(record.view.description))] + JSON.members("mountpoint", record.mountpoint) + [
             ("pid", .integer(Int64(record.pid))), ("since", JSON.time(record.since)), ("state", .string(report.isDead ? "dead" : "live")),
-            ("answers", .bool(report.status != nil)),
+            ("answers", .bool(report.status != nil)), ("mountsViews", mountsViews),
             ("grants", .array((report.status?.grants ?? []).map { .object(json($0, recorded[$0.id], of: record)) })),
             ("inodes", .unsigned(report.status?.inodes ?? 0)), ("descriptors", .unsigned(report.status?.descriptors ?? 0)),
             ("requests", .object((report.status?.requests ?? []).map { (RequestName.of($0.opcode), .unsigned($0.count)) })),

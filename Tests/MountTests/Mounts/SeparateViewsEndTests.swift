@@ -81,17 +81,32 @@ extension MountTests {
         func abandoned() throws {
             try mount()
             #expect(try fixture.grantfs("status").status == 0)
+            #expect(try mountsViews() == [true, nil, nil])
             let message = "no process mounts views at \(mountpoint) any more"
             #expect(try !fixture.grantfs("doctor").text.contains(message))
             let first = try manager()
             kill(first, SIGKILL)
             try fixture.wait(until: "`status` reports it") { try fixture.grantfs("status").status == 1 }
             #expect(try fixture.grantfs("status").errors.contains(message))
+            #expect(try mountsViews() == [false, nil, nil])
             #expect(try fixture.grantfs("doctor").text.contains(message))
             #expect(try read("job-1/held/file") == "held")
             try fixture.grantfs("unmount", mountpoint).orThrow()
             try mount()
             #expect(try fixture.grantfs("status").status == 0)
+        }
+
+        /// Of each mount, the mountpoints first.
+        private func mountsViews() throws -> [Bool?] {
+            struct Document: Decodable {
+                struct Mount: Decodable {
+                    let mountpoint: String
+                    let mountsViews: Bool?
+                }
+                let mounts: [Mount]
+            }
+            let document: Document = try fixture.grantfs("status", "--json").decoded()
+            return document.mounts.sorted { $0.mountpoint < $1.mountpoint }.map(\.mountsViews)
         }
 
         @Test(
