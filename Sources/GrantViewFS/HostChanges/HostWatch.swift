@@ -53,8 +53,11 @@ final class HostWatch: Sendable {
     /// Locking: takes the lock of the watched directories for a moment.
     func watch(_ id: UInt64, _ node: NodePointer, descriptor: Int32) {
         let means = node.pointee.withOwner { $0.watchMeans.load(ordering: .acquiring) }
-        guard means != 0, !node.pointee.isWatched.exchange(true, ordering: .relaxed) else { return }
+        guard means != 0, !node.pointee.isWatched.load(ordering: .acquiring) else { return }
+        InjectedFault.stop(at: "watching")
         add(descriptor, as: id, node)
+        // Set afterwards: another request that finds the directory relies on it.
+        node.pointee.isWatched.store(true, ordering: .releasing)
     }
 
     /// Watches a directory whose changes are those of the node `id`.

@@ -114,7 +114,7 @@ extension ViewFS {
     /// Watches a directory for host changes, before the kernel can cache any entry of it.
     @inline(never)
     func watch(_ id: UInt64, _ node: NodePointer) {
-        guard !node.pointee.isWatched.load(ordering: .relaxed) else { return }
+        guard !node.pointee.isWatched.load(ordering: .acquiring) else { return }
         let descriptor = tree.pin(node)
         if descriptor >= 0 { hostWatch.watch(id, node, descriptor: descriptor) }
         tree.unpin(id, node)
