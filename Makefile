@@ -4,6 +4,8 @@ SWIFT   ?= swift
 PREFIX  ?= /usr/local
 DESTDIR ?=
 BINDIR  ?= $(PREFIX)/bin
+# grantfs searches for the daemon's program in ../libexec.
+LIBEXECDIR = $(patsubst %/,%,$(dir $(BINDIR)))/libexec/grantfs
 MANDIR  ?= $(PREFIX)/share/man
 # The shells' directories for completions.
 BASHDIR ?= $(PREFIX)/share/bash-completion/completions
@@ -28,6 +30,8 @@ POLICYEXAMPLE = $(PREFIX)/share/grantfs/policy.toml.example
 INSTALL ?= install
 
 program := .build/release/grantfs
+# The daemon's program is beside it in a build, and in libexec in an installation.
+daemon = $(firstword $(shell ls -d '$(dir $(program))grantfsd' '$(dir $(program))../libexec/grantfs/grantfsd' 2>/dev/null))
 sources := Package.swift $(shell find Sources -type f 2>/dev/null)
 
 export SWIFT
@@ -41,23 +45,26 @@ build: ## build everything for debugging, with tests
 	@.ci/packages build
 	$(SWIFT) build --build-tests
 
-release: $(program) ## build the program as it is installed
+release: $(program) ## build the programs as they are installed
 
 # Swift's runtime and the C++ library that it needs are linked statically. The program exports no symbols and has no run path, so it
-# starts in a fifth less time. $(static)/libstdc++.a is a linker script: the linker finds it before the shared library and links the two
+# starts in a fifth less time. A library that only another program of the package uses is not linked. $(static)/libstdc++.a is a linker script: the linker finds it before the shared library and links the two
 # archives that it names.
 static := $(CURDIR)/.build/static
-quickstart = --disable-local-rpath -Xlinker --no-export-dynamic -Xlinker -L$(static)
+quickstart = --disable-local-rpath -Xlinker --no-export-dynamic -Xlinker --as-needed -Xlinker -L$(static)
 
 # The touch marks it as up to date, even if the build linked nothing.
 $(program): $(sources)
 	@.ci/packages build
 	@mkdir -p $(static) && printf 'GROUP ( %s %s )\n' "$$(g++ -print-file-name=libstdc++.a)" "$$(g++ -print-file-name=libgcc_eh.a)" >$(static)/libstdc++.a
+	$(SWIFT) build -c release --static-swift-stdlib $(quickstart) --product grantfsd
 	$(SWIFT) build -c release --static-swift-stdlib $(quickstart) --product grantfs
+	@.ci/daemon-contents .build/release/grantfsd
 	@touch -c $@
 
-# Another program of the same objects.
+# Other programs of the same objects.
 faults: release
+	$(SWIFT) build -c release --static-swift-stdlib $(quickstart) --product grantfsd-faults
 	$(SWIFT) build -c release --static-swift-stdlib $(quickstart) --product grantfs-faults
 
 test: ## install packages, build, run all tests, real mounts included (ARGS='--filter Name' for some, ARGS=--times for the slowest)
@@ -99,10 +106,11 @@ define write
 rm -f "$(2)" && (umask 077 && $(1) >"$(2)") && chmod $(3) "$(2)"
 endef
 
-install: $(program) ## install the program, the mount helper, units, man pages and completions (PREFIX, DESTDIR)
+install: $(program) ## install the programs, the mount helper, units, man pages and completions (PREFIX, DESTDIR)
 	@[ -n '$(DESTDIR)' ] || .ci/beside-package install '$(UNITDIR)' '$(HELPERDIR)'
-	$(INSTALL) -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(HELPERDIR)' '$(DESTDIR)$(MANDIR)/man1' '$(DESTDIR)$(MANDIR)/man5' '$(DESTDIR)$(MANDIR)/man8'
+	$(INSTALL) -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(LIBEXECDIR)' '$(DESTDIR)$(HELPERDIR)' '$(DESTDIR)$(MANDIR)/man1' '$(DESTDIR)$(MANDIR)/man5' '$(DESTDIR)$(MANDIR)/man8'
 	$(INSTALL) -m 755 $(program) '$(DESTDIR)$(BINDIR)/grantfs'
+	$(INSTALL) -m 755 $(daemon) '$(DESTDIR)$(LIBEXECDIR)/grantfsd'
 	$(call write,sed 's|^PATH=.*|&:$(BINDIR)|' mount-helpers/mount.grantfs,$(DESTDIR)$(HELPERDIR)/mount.grantfs,755)
 	ln -sf mount.grantfs '$(DESTDIR)$(HELPERDIR)/mount.fuse.grantfs'
 	$(INSTALL) -m 644 docs/man/grantfs.1 '$(DESTDIR)$(MANDIR)/man1/grantfs.1'
@@ -157,12 +165,12 @@ test-kernels: ## run the tests that depend on the kernel on Linux 6.1, 6.12 and 
 	@$(MAKE) --no-print-directory release
 	@rm -rf .build/installed
 	@(umask 022 && $(MAKE) --no-print-directory install DESTDIR= PREFIX=$(CURDIR)/.build/installed HELPERDIR=$(CURDIR)/.build/installed/sbin >/dev/null)
-	@$(MAKE) --no-print-directory faults && install -m 755 .build/release/grantfs-faults .build/installed/bin/
+	@$(MAKE) --no-print-directory faults && install -m 755 .build/release/grantfs-faults .build/installed/bin/ && install -m 755 .build/release/grantfsd-faults .build/installed/libexec/grantfs/
 	$(SWIFT) build --build-tests
 	@.ci/kernels $(if $(PARTS),--parts '$(PARTS)') $(KERNELS)
 
 uninstall: ## remove the files of `make install` with the same PREFIX and DESTDIR, except the package's
-	@for file in '$(BINDIR)/grantfs' '$(HELPERDIR)/mount.grantfs' '$(HELPERDIR)/mount.fuse.grantfs' \
+	@for file in '$(BINDIR)/grantfs' '$(LIBEXECDIR)/grantfsd' '$(HELPERDIR)/mount.grantfs' '$(HELPERDIR)/mount.fuse.grantfs' \
 		'$(MANDIR)/man1/grantfs.1' '$(MANDIR)/man5/grantfs.5' '$(MANDIR)/man8/mount.grantfs.8' \
 		'$(UNITDIR)/system/grantfs@.service' '$(UNITDIR)/user/grantfs@.service' \
 		'$(UNITDIR)/system/grantfs-apply.service' '$(UNITDIR)/user/grantfs-apply.service' \

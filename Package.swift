@@ -35,8 +35,11 @@ let package = Package(
     name: "grantfs",
     products: [
         .executable(name: "grantfs", targets: ["grantfs"]),
-        // The same objects with faults that tests inject. It is not installed.
+        // The daemon of a mount, which grantfs starts.
+        .executable(name: "grantfsd", targets: ["grantfsd"]),
+        // The same objects with faults that tests inject. They are not installed.
         .executable(name: "grantfs-faults", targets: ["grantfs", "CGrantFaults"]),
+        .executable(name: "grantfsd-faults", targets: ["FaultyDaemon"]),
         // For programs of your own, in the shapes of Apple's Foundation.
         .library(name: "GrantKit", targets: ["GrantKit"]),
         // What the commands do, without Foundation.
@@ -97,17 +100,20 @@ let package = Package(
                 "GrantSystem",
             ]),
         library("GrantPortal", ["CGrantPortal", "GrantAdministration", "GrantBookmarks", "GrantModel", "GrantStore", "GrantSystem"]),
-        library("GrantCommandLine", ["GrantMounts", "GrantModel", "GrantStore"]),
+        library("GrantCommandLine", ["GrantMounts", "GrantModel", "GrantStore", "GrantSystem"]),
         library(
             "GrantDaemon",
             [
                 "GrantCommandLine", "GrantViewFS", "GrantFUSE", "GrantViewTree", "GrantCoordinator", "GrantControl", "GrantStore",
                 "GrantBookmarks", "GrantConfinement", "GrantMounts", "CGrantSystem", "GrantSystem", "GrantModel",
             ]),
+        .executableTarget(name: "grantfsd", dependencies: ["GrantDaemon"], swiftSettings: strict),
         .executableTarget(
             name: "grantfs",
             dependencies: [
-                "GrantCommandLine", "GrantDaemon", "CGrantSQLite", "CGrantSystem", "GrantSystem", "GrantModel", "GrantStore", "GrantFUSE",
+                // Built with it, and not linked.
+                "grantfsd",
+                "GrantCommandLine", "CGrantSQLite", "CGrantSystem", "GrantSystem", "GrantModel", "GrantStore",
                 "GrantControl", "GrantConfinement", "GrantAdministration", "GrantFiles", "GrantTerminal", "GrantConsoles",
                 "GrantProxy", "GrantPortal",
                 "GrantFleet", "GrantFleetConsole",
@@ -151,6 +157,9 @@ let package = Package(
             cSettings: strictC),
         .executableTarget(
             name: "GateBenchmark", dependencies: ["GrantCoordinator", "GrantSystem"], path: "Tests/Benchmarks/Gate", swiftSettings: strict),
+        // A target of its own: a target that names grantfsd has the program built that comes first of its products.
+        .executableTarget(
+            name: "FaultyDaemon", dependencies: ["GrantDaemon", "CGrantFaults"], path: "Tests/FaultyDaemon", swiftSettings: strict),
         .target(name: "CGrantFaults", dependencies: ["CGrantSystem"], path: "Tests/Faults", cSettings: strictC),
         .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: strict),
         tests("MountTests", ["TestSupport"]),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes and checks the bill of materials of the program, as CycloneDX JSON.
+"""Makes and checks the bill of materials of a program, as CycloneDX JSON.
 
     bill.py make PROGRAM PACKAGED VERSION   prints the bill. PACKAGED is the stripped program, SOURCE_DATE_EPOCH the time
     bill.py check BILL PROGRAM [PACKAGED]   compares a bill with the symbols and strings of a program
@@ -182,6 +182,7 @@ def make(program_path, packaged_path, version):
         parts.append(component(name, package.version, LICENCES[package.source], "dynamic", package.url(), [("package", package.name), ("source", package.source)]))
     # The user's machine may have any version of these, or none.
     parts += [component(name, "", "", "loaded", scope="optional") for name in sorted(program.loaded)]
+    name = pathlib.Path(program_path).name
     digest = hashlib.sha256(pathlib.Path(packaged_path).read_bytes()).hexdigest()
     when = datetime.datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), datetime.timezone.utc)
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip() or "unknown"
@@ -190,13 +191,13 @@ def make(program_path, packaged_path, version):
         "metadata": {
             "timestamp": when.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "component": {
-                "type": "application", "bom-ref": "grantfs", "name": "grantfs", "version": version,
+                "type": "application", "bom-ref": name, "name": name, "version": version,
                 "hashes": [{"alg": "SHA-256", "content": digest}], "licenses": [{"expression": "Apache-2.0"}],
                 "properties": [{"name": "grantfs:commit", "value": commit}],
             },
         },
         "components": parts,
-        "dependencies": [{"ref": "grantfs", "dependsOn": [part["bom-ref"] for part in parts]}] + [{"ref": part["bom-ref"]} for part in parts],
+        "dependencies": [{"ref": name, "dependsOn": [part["bom-ref"] for part in parts]}] + [{"ref": part["bom-ref"]} for part in parts],
     }
     bill = {"bomFormat": bill["bomFormat"], "specVersion": "1.5", "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, json.dumps(bill))}", **bill}
     return bill
@@ -215,7 +216,8 @@ def faults(bill, program, digest=None):
         if linkage != "loaded" and not (part.get("version") and part.get("licenses", [{}])[0].get("expression")):
             yield f"{part['name']} has no version or no licence"
     references = [part["bom-ref"] for part in parts]
-    depends = next((entry.get("dependsOn", []) for entry in bill["dependencies"] if entry["ref"] == "grantfs"), [])
+    own = bill["metadata"]["component"]["bom-ref"]
+    depends = next((entry.get("dependsOn", []) for entry in bill["dependencies"] if entry["ref"] == own), [])
     if len(set(references)) != len(references) or sorted(depends) != sorted(references):
         yield "its references do not fit its components"
     static = linked.get("static", {})

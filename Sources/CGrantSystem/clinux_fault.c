@@ -5,3 +5,5 @@ __attribute__((weak, noinline)) const char *clinux_injected(enum clinux_fault fa
     (void)fault;
     return NULL;
 }
+
+__attribute__((weak, noinline)) const char *clinux_program_suffix(void) { return ""; }

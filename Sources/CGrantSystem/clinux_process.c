@@ -191,11 +191,14 @@ pid_t clinux_spawn(const char *path, char *const arguments[], char *const enviro
         posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
         posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
     }
+    int program;
+    bool by_descriptor = sscanf(path, "/proc/self/fd/%d", &program) == 1;
+    int places = count + by_descriptor;
     // Away from the numbers that they will get.
-    int *high = calloc((size_t)count + 1, sizeof *high);
+    int *high = calloc((size_t)places + 1, sizeof *high);
     int error = high == NULL ? ENOMEM : 0, moved = 0;
-    for (; error == 0 && moved < count; moved++) {
-        high[moved] = fcntl(descriptors[moved], F_DUPFD_CLOEXEC, 3 + count);
+    for (; error == 0 && moved < places; moved++) {
+        high[moved] = fcntl(moved < count ? descriptors[moved] : program, F_DUPFD_CLOEXEC, 3 + places);
         if (high[moved] == -1) {
             error = errno;
             break;
@@ -203,7 +206,16 @@ pid_t clinux_spawn(const char *path, char *const arguments[], char *const enviro
         posix_spawn_file_actions_adddup2(&actions, high[moved], 3 + moved);
     }
     // A lock or a pipe that the starter's caller left open must not live as long as the child.
-    if (manner) posix_spawn_file_actions_addclosefrom_np(&actions, 3 + count);
+    if (manner) posix_spawn_file_actions_addclosefrom_np(&actions, 3 + places);
+    char opened[sizeof "/proc/self/fd/-2147483648"];
+    if (by_descriptor) {
+        // Opened again at the lowest free number, it is closed by execve(2).
+        snprintf(opened, sizeof opened, "/proc/self/fd/%d", 3 + count);
+        posix_spawn_file_actions_addopen(&actions, 3 + places, opened, O_PATH | O_CLOEXEC, 0);
+        posix_spawn_file_actions_addclose(&actions, 3 + count);
+        snprintf(opened, sizeof opened, "/proc/self/fd/%d", 3 + places);
+        path = opened;
+    }
     pid_t pid = 0;
     if (error == 0) error = posix_spawnp(&pid, path, &actions, &attributes, arguments, environment ? environment : environ);
     while (moved > 0) close(high[--moved]);

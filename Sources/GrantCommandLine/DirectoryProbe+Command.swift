@@ -1,10 +1,18 @@
+import GrantModel
 import GrantMounts
 import GrantStore
 
 extension DirectoryProbe {
-    /// The probe of all commands. The arguments begin with the program's name, as ps(1) shows it.
-    package static let command = DirectoryProbe.helper(program: lookProgram, arguments: lookArguments)
-    package static let lookProgram = "/proc/self/exe"
+    /// The probe of all commands. Without the daemon's program a command looks itself, and says so.
+    package static let command: DirectoryProbe = {
+        do throws(GrantError) {
+            return .helper(program: try DaemonProgram.path(), arguments: lookArguments)
+        } catch {
+            Terminal.report(error)
+            return .inProcess
+        }
+    }()
+    /// The arguments of a helper. They begin with the program's name, as ps(1) shows it.
     package static let lookArguments = ["grantfs", "look"]
 }
 

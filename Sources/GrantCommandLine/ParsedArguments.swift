@@ -26,6 +26,14 @@ package struct ParsedArguments: Sendable {
         }
         return text
     }
+
+    package static func view(named text: String) throws(GrantError) -> ViewName {
+        do {
+            return try ViewName(text)
+        } catch {
+            throw GrantError(.usage, "invalid view name “\(text)”", cause: error.rawValue)
+        }
+    }
 }
 
 /// What to do.

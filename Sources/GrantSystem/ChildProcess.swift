@@ -5,7 +5,7 @@ import Glibc
 public enum ChildProcess {
     /// posix_spawn(3) with all signals unblocked and at their defaults.
     ///
-    /// A program without a slash is searched in PATH.
+    /// A program without a slash is searched in PATH. `/proc/self/fd/N` is this process's descriptor N, which the child does not inherit.
     ///
     /// - Parameters:
     ///   - detached: In a session of its own, stdin and stdout at /dev/null, no other descriptor

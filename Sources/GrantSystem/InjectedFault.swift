@@ -47,6 +47,9 @@ public struct InjectedFault: Sendable {
     /// statfs(2) of a file traps, with or without a lock held.
     public static let trap = InjectedFault(fault: CLINUX_FAULT_TRAP)
 
+    /// What the names of the programs with faults have in addition: empty in the shipped programs.
+    public static var programSuffix: String { String(cString: clinux_program_suffix()) }
+
     /// It is nil if the fault is absent.
     public var setting: String? { clinux_injected(fault).map { String(cString: $0) } }
     public var isPresent: Bool { clinux_injected(fault) != nil }

@@ -1,7 +1,7 @@
 import GrantModel
 import Testing
 
-@testable import grantfs
+@testable import GrantCommandLine
 
 private func options(_ lists: String..., sloppy: Bool = false) throws(GrantError) -> MountOptions {
     var parser = MountOptionParser(isSloppy: sloppy)

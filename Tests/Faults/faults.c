@@ -1,4 +1,4 @@
-// Makes `grantfs-faults` of the shipped program: its definition replaces the weak one of CGrantSystem.
+// Makes `grantfs-faults` and `grantfsd-faults` of the shipped programs: its definitions replace the weak ones of CGrantSystem.
 #include "faults.h"
 #include "clinux_fault.h"
 #include <stdlib.h>
@@ -26,3 +26,5 @@ static const char *const names[] = {
 };
 
 const char *clinux_injected(enum clinux_fault fault) { return getenv(names[fault]); }
+
+const char *clinux_program_suffix(void) { return "-faults"; }

@@ -27,3 +27,6 @@ enum clinux_fault {
 //
 // The definition is weak. The program of the tests has another one (Tests/Faults).
 const char *clinux_injected(enum clinux_fault fault);
+
+// What the names of the programs with faults have in addition.
+const char *clinux_program_suffix(void);

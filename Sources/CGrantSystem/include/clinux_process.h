@@ -50,6 +50,7 @@ int clinux_open_standard_descriptors(void);
 // - GROUP: a process group of its own, nothing inherited but stdin, stdout and stderr.
 // - SILENT: all three from and to /dev/null, nothing else inherited.
 //
+// A `path` /proc/self/fd/N is this process's descriptor N, which the child does not inherit.
 // `descriptors` become the numbers from 3 on of the child. `environment` (or NULL for this
 // process's) becomes its variables.
 enum { clinux_SPAWN_DETACHED = 1, clinux_SPAWN_GROUP = 2, clinux_SPAWN_SILENT = 4 };

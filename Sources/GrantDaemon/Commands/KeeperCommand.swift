@@ -6,14 +6,14 @@ import GrantMounts
 import GrantSystem
 import GrantViewFS
 
-/// `grantfs keeper`: the small process beside a daemon. It unmounts for a user's daemon, which may start no program itself. When the
+/// `grantfsd keeper`: the small process beside a daemon. It unmounts for a user's daemon, which may start no program itself. When the
 /// daemon has died, it makes the kernel drop its cache: cached pages and mappings would stay readable as long as a process holds them.
 /// The dead mount stays, and returns ENOTCONN.
 ///
 /// Descriptor 3 is a socket to the daemon, 4 another device of its connection, 5 the numbers of its nodes, and 6, where available, the
 /// control file that aborts the connection.
-package enum KeeperCommand {
-    package static let declaration = CommandDeclaration(
+enum KeeperCommand {
+    static let declaration = CommandDeclaration(
         "keeper", "Looks after a mount whose daemon is on descriptor 3.",
         operands: [OperandDeclaration("MOUNTPOINT"), OperandDeclaration("MOUNT"), OperandDeclaration("DAEMON")],
         options: [

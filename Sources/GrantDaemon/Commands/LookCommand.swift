@@ -2,13 +2,15 @@ import GrantCommandLine
 import GrantModel
 import GrantMounts
 import GrantStore
+import GrantSystem
 
-/// `grantfs look`: the helper process that looks at directories for another command, which can then end even if one hangs.
-package enum LookCommand {
-    package static let declaration = CommandDeclaration(
+/// `grantfsd look`: the helper process that looks at directories for another command, which can then end even if one hangs.
+enum LookCommand {
+    static let declaration = CommandDeclaration(
         "look", "Answers on descriptor 3 what a command asks about directories.", isHidden: true, run: run)
 
     private static func run(_ arguments: ParsedArguments) -> Int32 {
+        ProcessName.set("grantfs-look")
         DirectoryProbe.serve(descriptor: 3)
         return 0
     }

@@ -3,9 +3,9 @@ import GrantCommandLine
 import GrantModel
 import GrantStore
 
-/// `grantfs recover`: the daemon that a supervisor starts after the previous one has died. Descriptor 3 is a socket to the supervisor.
-package enum RecoverCommand {
-    package static let declaration = CommandDeclaration(
+/// `grantfsd recover`: the daemon that a supervisor starts after the previous one has died. Descriptor 3 is a socket to the supervisor.
+enum RecoverCommand {
+    static let declaration = CommandDeclaration(
         "recover", "Goes on with the mount of a daemon that has died.",
         operands: [OperandDeclaration("ID")], options: [], isHidden: true, run: run)
 
@@ -14,8 +14,8 @@ package enum RecoverCommand {
         guard fcntl(3, F_SETFD, FD_CLOEXEC) == 0, let id = GrantID(try ParsedArguments.text(arguments.operands[0], "the mount's id")),
             let record = try store.mounts().first(where: { $0.id == id })
         else { throw GrantError(.notFound, "there is no such mount") }
-        BackgroundStart.settle()
-        BackgroundStart.silence()
+        DaemonStart.settle()
+        DaemonStart.silence()
         return try Recovering.run(store: store, record: record, socket: 3)
     }
 }

@@ -2,9 +2,9 @@ import GrantCommandLine
 import GrantModel
 import GrantStore
 
-/// `grantfs take-over`: the daemon that `upgrade` starts for one mount.
-package enum TakeOverCommand {
-    package static let declaration = CommandDeclaration(
+/// `grantfsd take-over`: the daemon that `upgrade` starts for one mount.
+enum TakeOverCommand {
+    static let declaration = CommandDeclaration(
         "take-over", "Goes on with the mount of another daemon.",
         operands: [OperandDeclaration("ID")],
         options: [
@@ -19,10 +19,10 @@ package enum TakeOverCommand {
             let record = try store.mounts().first(where: { $0.id == id })
         else { throw GrantError(.notFound, "there is no such mount") }
         let descriptor = try arguments.text("ready-fd").flatMap { Int32($0) }
-        BackgroundStart.settle()
+        DaemonStart.settle()
         return TakingOver.run(store: store, record: record) { result in
             switch result {
-            case .success(let paused): if let descriptor { BackgroundStart.announce(on: descriptor, Array(String(paused).utf8)) }
+            case .success(let paused): if let descriptor { DaemonStart.announce(on: descriptor, Array(String(paused).utf8)) }
             case .failure(let error): Terminal.report(error)
             }
         }

@@ -105,7 +105,7 @@ struct TakingOver {
 
     private func take(_ file: borrowing FileDescriptor, over socket: borrowing UnixSocket) throws(GrantError) -> Taken {
         // Before there are many descriptors.
-        _ = Daemon.raiseDescriptorLimit()
+        _ = DescriptorLimit.raise()
         guard case .state(let bytes, let count) = try hear(over: socket) else { throw refusal("it is of another version") }
         do {
             let deadline = Clock.deadline(seconds: Self.patience)

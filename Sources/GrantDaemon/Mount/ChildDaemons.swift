@@ -1,3 +1,4 @@
+import GrantCommandLine
 import Glibc
 import GrantModel
 import GrantMounts
@@ -33,7 +34,7 @@ struct ChildDaemons {
     func start(flags: [String], options: String, name: String, at place: [UInt8]) throws(GrantError) -> Bool {
         let words = ["grantfs", "mount", "--store", store.directory] + flags + (options.isEmpty ? [] : ["-o", options]) + ["--", name]
         do throws(Errno) {
-            return try BackgroundStart.run(words: words.map { Array($0.utf8) } + [place]) == 0
+            return try BackgroundStart.run("/proc/self/exe", words: words.map { Array($0.utf8) } + [place]) == 0
         } catch {
             throw GrantError(.mountFailed, "a daemon cannot be started", cause: error.description)
         }

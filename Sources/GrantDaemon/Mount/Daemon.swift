@@ -9,7 +9,7 @@ import GrantSystem
 import GrantViewFS
 
 /// The process behind one mount.
-package enum Daemon {
+enum Daemon {
     /// Serves `shown` at `mountpoint` (absolute, canonical) until it is unmounted or a signal ends it. `ready` is called once: with nil when
     /// the mount answers, or with the error. Returns the exit status.
     ///
@@ -21,7 +21,7 @@ package enum Daemon {
     ///
     /// The order matters: the socket listens before the mount is recorded, and the mount is recorded before the grants are read. So a
     /// command that changes the store either finds this mount and notifies it, or this mount has read the change.
-    package static func run(
+    static func run(
         store: GrantStore, shown: ShownViews, mountpoint: [UInt8], options: MountOptions, isBackground: Bool = false,
         temporary: String? = nil, command: String? = nil, attached: () -> Void = {}, ready: (GrantError?) -> Void
     ) -> Int32 {
@@ -120,7 +120,7 @@ package enum Daemon {
     /// Sets up signals, limits, capabilities and the log for a process that serves a mount.
     static func prepare(_ options: MountOptions, isBackground: Bool) -> Process {
         let signals = blockSignals()
-        let limit = raiseDescriptorLimit()
+        let limit = DescriptorLimit.raise()
         Identity.prepareProcess()
         let polling = idlePolling(options.idle)
         Confinement.giveUpCapabilities()
@@ -222,24 +222,6 @@ package enum Daemon {
         for number in [SIGTERM, SIGINT, SIGHUP, SIGUSR1] { sigaddset(&set, number) }
         pthread_sigmask(SIG_BLOCK, &set, nil)
         return set
-    }
-
-    /// Raises RLIMIT_NOFILE to its hard limit and returns the new one. Root's daemon also raises the hard limit as far as the kernel allows
-    /// (fs.nr_open), because all files that programs open in the mount are open here. A hard limit below the kernel's default of 4,096
-    /// (INR_OPEN_MAX) was set on purpose and stays.
-    package static func raiseDescriptorLimit() -> Int {
-        var limit = rlimit()
-        guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 1024 }
-        let most = rlim_t(1 << 20)
-        if geteuid() == 0, limit.rlim_max >= 4096, limit.rlim_max < most {
-            let text = (try? File.contents(of: "/proc/sys/fs/nr_open".utf8)) ?? []
-            let possible = min(most, rlim_t(String(decoding: text.prefix { $0 != 0x0A }, as: UTF8.self)) ?? 0)
-            var higher = rlimit(rlim_cur: possible, rlim_max: possible)
-            if possible > limit.rlim_max, setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &higher) == 0 { limit = higher }
-        }
-        limit.rlim_cur = limit.rlim_max
-        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-        return Int(truncatingIfNeeded: min(limit.rlim_cur, 1 << 20))
     }
 }
 

@@ -10,7 +10,7 @@ import GrantSystem
 /// one daemon for each of these views, which mounts it there.
 ///
 /// It mounts a view again that has a grant and is not mounted.
-package final class ViewMounts {
+final class ViewMounts {
     private let store: GrantStore
     private let daemons: ChildDaemons
     private let shown: ShownViews
@@ -38,7 +38,7 @@ package final class ViewMounts {
     private static let retryDelay: Int64 = 3_000_000_000
 
     /// `options` are the parsed options. `viewOptions` are the words of `-o` for the views' daemons.
-    package init(store: GrantStore, shown: ShownViews, mountpoint: Mountpoint, options: MountOptions, viewOptions: String) {
+    init(store: GrantStore, shown: ShownViews, mountpoint: Mountpoint, options: MountOptions, viewOptions: String) {
         (self.store, self.shown, self.mountpoint, self.viewOptions) = (store, shown, mountpoint, viewOptions)
         daemons = ChildDaemons(store: store)
         // fusermount3 refuses a mountpoint on a read-only mount. This one has no file that could be written.
@@ -52,7 +52,7 @@ package final class ViewMounts {
 
     /// Mounts, and returns the exit status when the mount is gone or a signal has come. Calls `ready` once: with nil when every view that has
     /// a grant is mounted, or with the error when nothing is.
-    package func run(ready: (GrantError?) -> Void) -> Int32 {
+    func run(ready: (GrantError?) -> Void) -> Int32 {
         let signals = ChildDaemons.blockSignals()
         do throws(GrantError) {
             guard try mountOwn(), try mountMissing() else {

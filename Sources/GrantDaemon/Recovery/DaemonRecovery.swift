@@ -1,4 +1,5 @@
 import CGrantSystem
+import GrantCommandLine
 import GrantControl
 import Glibc
 import GrantModel
@@ -31,7 +32,7 @@ final class DaemonRecovery: @unchecked Sendable {
     {
         (self.id, self.store) = (id, store)
         // The supervisor inherits this process's limit and needs room up to it.
-        _ = Daemon.raiseDescriptorLimit()
+        _ = DescriptorLimit.raise()
         do throws(Errno) {
             state = try MemoryFile.of([])
             supervisor = try Supervisor(

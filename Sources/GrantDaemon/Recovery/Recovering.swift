@@ -65,7 +65,7 @@ struct Recovering {
     }
 
     private func take(_ left: CrashedDescriptors, _ takingOver: TakingOver) throws -> TakingOver.Taken {
-        _ = Daemon.raiseDescriptorLimit()
+        _ = DescriptorLimit.raise()
         let page = left.page
         let fixedFile = try left.take(page.pointee.state)
         var fixed = try HandoverReader(file: fixedFile, count: Int(clamping: page.pointee.state_bytes), descriptors: [])

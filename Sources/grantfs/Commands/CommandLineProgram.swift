@@ -1,13 +1,10 @@
 import GrantCommandLine
-import GrantDaemon
 import GrantModel
 
 /// The declarations of the whole command line.
 enum CommandLineProgram {
-    static let version = "0.1.0"
-
     static let declaration = ProgramDeclaration(
-        name: "grantfs", version: version,
+        name: "grantfs", version: ProgramDeclaration.version,
         summary: "Grants directories to views, mounts the views, and withdraws grants, live.",
         commands: [
             GrantCommand.declaration, PickCommand.declaration, ListCommand.declaration, RevokeCommand.declaration,
@@ -19,18 +16,13 @@ enum CommandLineProgram {
             WatchCommand.declaration, ApplyCommand.declaration, ExportCommand.declaration, PolicyCommand.declaration,
             DoctorCommand.declaration,
             StatusCommand.declaration, TopCommand.declaration, MetricsCommand.declaration, LogCommand.declaration,
-            UpgradeCommand.declaration, FleetCommand.declaration, AgentCommand.declaration, TakeOverCommand.declaration,
-            RecoverCommand.declaration, LookCommand.declaration, InventoryCommand.declaration, ServeCommand.declaration,
-            KeeperCommand.declaration,
+            UpgradeCommand.declaration, FleetCommand.declaration, AgentCommand.declaration, InventoryCommand.declaration,
+            ServeCommand.declaration,
             BeginCommand.declaration, ProxyCommand.declaration,
             CompletionCommand.declaration,
             CompleteCommand.declaration, ManualCommand.declaration,
         ],
-        commonOptions: [
-            CommonOptions.store,
-            OptionDeclaration("help", short: "h", help: "say this"),
-            OptionDeclaration("version", help: "say the version"),
-        ],
+        commonOptions: ProgramDeclaration.standardOptions,
         groups: [
             ("Every day", ["grant", "mount", "list", "revoke", "unmount"]),
             ("Grants", ["pick", "set", "restore", "remove", "resolve", "apply", "export"]),
@@ -41,16 +33,12 @@ enum CommandLineProgram {
             ("The machine", ["policy", "upgrade", "metrics", "completion"]),
         ])
 
-    /// Runs a command line and returns the exit status.
+    /// Runs a command line, whose first word is the program's name, and returns the exit status.
     static func run(_ words: [[UInt8]]) -> Int32 {
+        let rest = Array(words.dropFirst())
+        guard DaemonProgram.hasCommand(rest) else { return declaration.run(rest) }
         do throws(GrantError) {
-            switch try ArgumentParser(program: declaration).parse(words) {
-            case .version: try Terminal.print("grantfs \(version)")
-            case .help(nil): try Terminal.print(HelpText.program(declaration), terminator: "")
-            case .help(let command?): try Terminal.print(HelpText.command(command, of: declaration), terminator: "")
-            case .run(let command, let arguments): return try command.run(arguments)
-            }
-            return 0
+            try DaemonProgram.become(words)
         } catch {
             Terminal.report(error)
             return error.exitStatus

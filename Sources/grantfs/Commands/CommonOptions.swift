@@ -5,9 +5,6 @@ import GrantStore
 
 /// Options of several commands, and their values.
 enum CommonOptions {
-    static let store = OptionDeclaration(
-        "store", value: "DIR",
-        help: "the store (default: $GRANTFS_STORE, else /var/lib/grantfs for root, $XDG_DATA_HOME/grantfs for others)")
     static let view = OptionDeclaration("view", value: "V", help: "only in this view")
     static let json = OptionDeclaration("json", help: "one JSON document on stdout")
     static let access = OptionDeclaration(
@@ -35,14 +32,6 @@ extension ParsedArguments {
         guard let store else { throw GrantAdministrator.unknown(view, among: []) }
         try GrantAdministrator(store: store).requireKnown(view)
         return view
-    }
-
-    static func view(named text: String) throws(GrantError) -> ViewName {
-        do {
-            return try ViewName(text)
-        } catch {
-            throw GrantError(.usage, "invalid view name “\(text)”", cause: error.rawValue)
-        }
     }
 
     func name() throws(GrantError) -> GrantName? {

@@ -1,7 +1,6 @@
 import Glibc
 import GrantAdministration
 import GrantCommandLine
-import GrantDaemon
 import GrantModel
 import GrantPortal
 import GrantStore
@@ -27,7 +26,7 @@ enum PortalCommand {
         let store = try GrantStore(directory: try arguments.storeDirectory(), create: true)
         let mountpoint = try place(arguments)
         signal(SIGPIPE, SIG_IGN)
-        _ = Daemon.raiseDescriptorLimit()
+        _ = DescriptorLimit.raise()
         var signals = sigset_t()
         sigemptyset(&signals)
         for number in [SIGTERM, SIGINT, SIGHUP] { sigaddset(&signals, number) }

@@ -1,6 +1,6 @@
 import Glibc
 import GrantAdministration
-import GrantDaemon
+import GrantCommandLine
 import GrantModel
 import GrantStore
 import GrantSystem
@@ -29,9 +29,10 @@ struct PortalMount: Sendable {
         while true {
             while try mountpoint.mounted() != nil, try current() == nil, Clock.monotonic < deadline { usleep(20_000) }
             if let there = try current() { return record.withLock { $0 = there } }
+            let program = try DaemonProgram.path()
             let status: Int32
             do throws(Errno) {
-                status = try BackgroundStart.run(words: words)
+                status = try BackgroundStart.run(program, words: words)
             } catch {
                 throw GrantError(.mountFailed, "the daemon of the documents cannot be started", cause: error.description)
             }

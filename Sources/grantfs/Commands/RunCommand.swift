@@ -1,7 +1,6 @@
 import Glibc
 import GrantAdministration
 import GrantCommandLine
-import GrantDaemon
 import GrantModel
 import GrantStore
 import GrantProxy
@@ -63,13 +62,14 @@ enum RunCommand {
         let directory = try arguments.storeDirectory()
         // While there is one thread: with more, the kernel waits for an RCU grace period before a descriptor table can grow.
         DescriptorTable.grow()
+        let program = try DaemonProgram.path()
         let label = TemporaryMount.newLabel()
         // Only a view of its own is sure to have a mount of its own.
         let daemon =
             request.grants.isEmpty
             ? nil
             : try? BackgroundStart.Waiting(
-                words: daemonWords(label, store: directory, request, arguments), for: text(of: arguments.operands))
+                program, words: daemonWords(label, store: directory, request, arguments), for: text(of: arguments.operands))
         // Runs in the background while the directories are looked up and the view is mounted.
         let files = SystemFiles(isRoot: geteuid() == 0, hasNetwork: request.hasNetwork)
         let system = Ahead { files.find(firstDescriptor: SandboxProcess.firstHanded) }
@@ -251,14 +251,15 @@ enum RunCommand {
     ) throws(GrantError) {
         let words = words(
             view.description, temporary.file, store: store.directory, at: temporary.mountpoint, isAudited: isAudited)
+        let program = try DaemonProgram.path()
         let status: Int32
-        do {
+        do throws(Errno) {
             // The store may be elsewhere than expected when the daemon was started.
             status =
                 if let daemon, daemon.words == words {
                     try daemon.go(attached: attached)
                 } else {
-                    try BackgroundStart.run(words: words, for: command)
+                    try BackgroundStart.run(program, words: words, for: command)
                 }
         } catch {
             throw GrantError(.mountFailed, "the daemon cannot be started", cause: error.description)

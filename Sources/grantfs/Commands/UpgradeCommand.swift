@@ -1,7 +1,6 @@
 import Glibc
 import GrantAdministration
 import GrantCommandLine
-import GrantDaemon
 import GrantModel
 import GrantStore
 import GrantSystem
@@ -73,9 +72,10 @@ enum UpgradeCommand {
                     advice: "nsenter --target \(record.pid) --mount grantfs upgrade …"))
             return Outcome(record: record, pid: nil, pausedNanoseconds: nil)
         }
+        let program = try DaemonProgram.path()
         do throws(Errno) {
             let words = ["grantfs", "take-over", "--store", store.directory, record.id.description].map { Array($0.utf8) }
-            let (status, said) = try BackgroundStart.start(words: words)
+            let (status, said) = try BackgroundStart.start(program, words: words)
             guard status == 0 else { return Outcome(record: record, pid: nil, pausedNanoseconds: nil) }
             let pid = (try? store.mounts().first { $0.id == record.id })??.pid
             return Outcome(record: record, pid: pid, pausedNanoseconds: Int64(String(decoding: said, as: UTF8.self)))

@@ -1,10 +1,12 @@
 import Glibc
+import GrantCommandLine
+import GrantModel
 import GrantSystem
 
 /// Checks whether one installation hides another: `make install` and a package do not detect each
 /// other, and /usr/local comes first.
 enum InstallationChecks {
-    static func run() -> [Finding] { [programs].compactMap { $0 } + units }
+    static func run() -> [Finding] { [programs, daemonProgram].compactMap { $0 } + units }
 
     /// What a shell runs as `grantfs`, by PATH.
     private static var programs: Finding? {
@@ -15,6 +17,16 @@ enum InstallationChecks {
         return .note(
             "program", "there are \(found.count) programs in PATH: \(found[0]) comes before \(found.dropFirst().joined(separator: ", "))",
             remedy)
+    }
+
+    /// Whether the program that serves mounts is found.
+    private static var daemonProgram: Finding? {
+        do throws(GrantError) {
+            _ = try DaemonProgram.path()
+            return nil
+        } catch {
+            return .problem("daemon", error.message + (error.cause.map { ": " + $0 } ?? ""), error.advice ?? remedy)
+        }
     }
 
     private static let remedy = "make uninstall, in the source that one of them is from, or apt remove grantfs"

@@ -26,7 +26,7 @@ enum AgentCommand {
         // Blocked before there are threads, so that none of them gets one.
         pthread_sigmask(SIG_BLOCK, &signals, nil)
         let agent = try FleetAgent(
-            store: store, probe: .command, version: CommandLineProgram.version,
+            store: store, probe: .command, version: ProgramDeclaration.version,
             log: { level, text in SystemLog.write(level, "agent: " + Terminal.visible(text)) })
         SystemLog.open(isForeground: true)
         let waited = signals

@@ -112,7 +112,7 @@ final class MCPServer {
         return .object([
             ("protocolVersion", .string(MCPServer.versions.contains(wanted) ? wanted : MCPServer.versions[0])),
             ("capabilities", .object([("tools", .object([]))])),
-            ("serverInfo", .object([("name", .string("grantfs")), ("version", .string(CommandLineProgram.version))])),
+            ("serverInfo", .object([("name", .string("grantfs")), ("version", .string(ProgramDeclaration.version))])),
             (
                 "instructions",
                 .string(

@@ -1,3 +1,4 @@
+import GrantCommandLine
 import GrantFleet
 import Glibc
 import GrantModel
@@ -81,7 +82,7 @@ enum FleetMetricsText {
     static func text(of fleet: FleetSnapshot) -> String {
         var text = OpenMetrics()
         text.begin("grantfs_build", .info, "The program that says this.")
-        text.add("grantfs_build_info", [("version", CommandLineProgram.version)], 1)
+        text.add("grantfs_build_info", [("version", ProgramDeclaration.version)], 1)
         text.begin("grantfs_fleet_revision", .gauge, "The revision of etcd at which this is so.")
         text.add("grantfs_fleet_revision", [], signed: fleet.revision)
         text.begin("grantfs_fleet_lease_seconds", .gauge, unit: "seconds", "How long a host that is cut off may serve.")

@@ -1,17 +1,20 @@
+import GrantCommandLine
 import GrantControl
-import GrantFUSE
 import GrantModel
 import GrantStore
 
 /// The metrics of mounts, as OpenMetrics.
 enum MountMetricsText {
+    /// A daemon times one request in so many: `RequestTimings.sampling`.
+    private static let sampling = 8
+
     typealias Mount = (record: MountRecord, metrics: MountMetrics?)
 
     /// `more`: adds other metrics of this machine.
     static func text(of mounts: [Mount], more: (inout OpenMetrics) -> Void = { _ in }) -> String {
         var text = OpenMetrics()
         text.begin("grantfs_build", .info, "The program that says this.")
-        text.add("grantfs_build_info", [("version", CommandLineProgram.version)], 1)
+        text.add("grantfs_build_info", [("version", ProgramDeclaration.version)], 1)
         text.begin("grantfs_up", .gauge, "Whether the daemon of a mount answers.")
         for mount in mounts { text.add("grantfs_up", labels(mount.record), mount.metrics == nil ? 0 : 1) }
         let live = mounts.compactMap { mount in mount.metrics.map { (labels: labels(mount.record), record: mount.record, metrics: $0) } }
@@ -62,7 +65,7 @@ enum MountMetricsText {
         }
         text.begin(
             "grantfs_request_duration_seconds", .histogram, unit: "seconds",
-            "How long requests took, of one in \(RequestTimings.sampling) of each kind and worker.")
+            "How long requests took, of one in \(sampling) of each kind and worker.")
         for mount in mounts {
             for timing in mount.metrics.timings {
                 text.add("grantfs_request_duration_seconds", mount.labels + [("kind", RequestName.of(timing.opcode))], timing.durations)

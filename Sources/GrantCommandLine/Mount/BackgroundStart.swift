@@ -1,23 +1,30 @@
 import Glibc
-import GrantCommandLine
 import GrantMounts
 import GrantStore
 import GrantSystem
 
 /// Starts a daemon in the background and waits until its mount answers. The daemon is a child with its own session, which reports success
-/// through a pipe and errors on standard error.
+/// through a pipe and errors on standard error. `program` is `DaemonProgram.path`, or a daemon's own executable.
 package enum BackgroundStart {
-    private static let word: [UInt8] = Array("ok".utf8)
+    /// The report that the mount answers.
+    package static let word: [UInt8] = Array("ok".utf8)
+    /// The report that the mount exists.
+    package static let attachedMark = UInt8(ascii: "m")
+    /// The variable with the command line for which a daemon is started. It is not among the daemon's words, which every user can read, and
+    /// by which programs are found.
+    package static let commandVariable = "GRANTFS_RUN_COMMAND"
 
-    /// Starts this program again with these words. Returns 0 once the mount answers, else the daemon's exit status. `said`: the additional
+    /// Starts the program with these words. Returns 0 once the mount answers, else the daemon's exit status. `said`: the additional
     /// bytes of `announce`.
-    package static func run(words: [[UInt8]], for command: String? = nil) throws(Errno) -> Int32 {
-        try start(words: words, for: command).status
+    package static func run(_ program: String, words: [[UInt8]], for command: String? = nil) throws(Errno) -> Int32 {
+        try start(program, words: words, for: command).status
     }
 
-    package static func start(words: [[UInt8]], for command: String? = nil) throws(Errno) -> (status: Int32, said: [UInt8]) {
+    package static func start(
+        _ program: String, words: [[UInt8]], for command: String? = nil
+    ) throws(Errno) -> (status: Int32, said: [UInt8]) {
         let pipe = try PipePair()
-        let child = try spawn(words, for: command, ["--ready-fd=3"], [pipe.writing.number])
+        let child = try spawn(program, words, for: command, ["--ready-fd=3"], [pipe.writing.number])
         return try outcome(of: child, pipe)
     }
 
@@ -25,6 +32,7 @@ package enum BackgroundStart {
     /// silently if that ends before. When this value is freed before `go`, it waits for the daemon's end, unless a directory hangs.
     package final class Waiting {
         package let words: [[UInt8]]
+        private let program: String
         private let child: Int32
         private var ready: (reading: Int32, writing: Int32)?
         /// The daemon has the other end open as long as it lives.
@@ -32,15 +40,16 @@ package enum BackgroundStart {
         private let looks: StandingProbe
 
         /// `words`: as for `run`.
-        package init(words: [[UInt8]], for command: String) throws(Errno) {
+        package init(_ program: String, words: [[UInt8]], for command: String) throws(Errno) {
             self.words = words
+            self.program = program
             let ready = try PipePair()
             let pair = try UnixSocket.pair()
             let looks = try UnixSocket.pair()
             // Of standard error it gets to know with `go`: a directory that hangs may hold it up before, and a reader of the starter's must not
             // wait for that.
             child = try spawn(
-                words, for: command, ["--ready-fd=3", "--go-fd=4", "--look-fd=5"],
+                program, words, for: command, ["--ready-fd=3", "--go-fd=4", "--look-fd=5"],
                 [ready.writing.number, pair.other.number, looks.other.number], silent: true)
             socket = pair.closeOther()
             self.looks = StandingProbe(looks.closeOther(), pid: child)
@@ -48,7 +57,7 @@ package enum BackgroundStart {
         }
 
         /// Makes the daemon look at directories.
-        package var probe: DirectoryProbe { .standing(looks, program: DirectoryProbe.lookProgram, arguments: DirectoryProbe.lookArguments) }
+        package var probe: DirectoryProbe { .standing(looks, program: program, arguments: DirectoryProbe.lookArguments) }
 
         /// Makes the daemon mount. Returns the same as `run`. `attached` is called when the mount
         /// exists. Requests to it are answered once it is served.
@@ -86,38 +95,8 @@ package enum BackgroundStart {
         }
     }
 
-    /// In the daemon: the socket to a starter that waits for this process's end, which alone closes it.
-    private final class Starter: Sendable {
-        let socket: UnixSocket
-        init(_ socket: consuming UnixSocket) { self.socket = socket }
-    }
-    private static let starter = Lock<Starter?>(nil)
-
-    /// In the daemon: waits for `go`, which brings standard error. Returns false if it will not come.
-    ///
-    /// The descriptor stays open under a high number, because its end tells the starter that this process ends. The kernel closes the
-    /// descriptors of an ending process from the highest number on (task_work_run), so this one comes before those that take long.
-    package static func mayGo(_ descriptor: Int32) -> Bool {
-        let last = fcntl(descriptor, F_DUPFD_CLOEXEC, 900)
-        if last >= 0 { close(descriptor) } else { _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC) }
-        let starter = Starter(UnixSocket(connected: FileDescriptor(owning: last >= 0 ? last : descriptor)))
-        self.starter.withLock { $0 = starter }
-        guard let errors = try? starter.socket.receive(descriptors: 1, deadline: .max) else { return false }
-        dup2(errors[0], Terminal.standardError)
-        close(errors[0])
-        return true
-    }
-
-    /// In the daemon: the command line for which it was started. It is not among the daemon's words, which every user can read, and by
-    /// which programs are found.
-    package static func takeCommand() -> String? {
-        defer { unsetenv(commandVariable) }
-        return getenv(commandVariable).map { String(cString: $0) }
-    }
-    private static let commandVariable = "GRANTFS_RUN_COMMAND"
-
     private static func spawn(
-        _ words: [[UInt8]], for command: String?, _ added: [String], _ descriptors: [Int32], silent: Bool = false
+        _ program: String, _ words: [[UInt8]], for command: String?, _ added: [String], _ descriptors: [Int32], silent: Bool = false
     ) throws(Errno) -> Int32 {
         // The runtime's backtracer, started by a crash with several threads, can hang and keep the mount from dying.
         setenv("SWIFT_BACKTRACE", "enable=no", 0)
@@ -126,7 +105,7 @@ package enum BackgroundStart {
         // They come before the command's own words, because behind a `--` they would be operands.
         let added = (added + ["--foreground"]).map { Array($0.utf8) }
         return try ChildProcess.spawn(
-            "/proc/self/exe", arguments: [words.first ?? Array("grantfs".utf8)] + added + words.dropFirst(), detached: true,
+            program, arguments: [words.first ?? Array("grantfs".utf8)] + added + words.dropFirst(), detached: true,
             silent: silent, descriptors: descriptors)
     }
 
@@ -161,36 +140,5 @@ package enum BackgroundStart {
             }
         }
         return said
-    }
-
-    private static let attachedMark = UInt8(ascii: "m")
-
-    /// Reports, in the daemon, that the mount exists and will be served soon.
-    package static func announceAttached(on descriptor: Int32) { _ = write(descriptor, [attachedMark], 1) }
-
-    /// In the daemon, once every relative path has been resolved: changes to the root directory, so that the starter's can be unmounted.
-    package static func settle() {
-        // Started as /proc/self/exe, it would be called “exe” in the log and in ps.
-        ProcessName.set("grantfs")
-        _ = chdir("/")
-    }
-
-    /// In the daemon: redirects standard error to /dev/null, so that a reader of the starter's pipe does not wait for the daemon.
-    static func silence() {
-        let null = open("/dev/null", O_RDWR | O_CLOEXEC)
-        if null >= 0 {
-            dup2(null, Terminal.standardError)
-            close(null)
-        }
-    }
-
-    /// In the daemon: reports that its mount answers, and redirects standard error. `more`: additional bytes for the starter.
-    package static func announce(on descriptor: Int32, _ more: [UInt8] = []) {
-        silence()
-        // SIGPIPE would end a daemon whose starter was killed. It is then as good as started.
-        let before = signal(SIGPIPE, SIG_IGN)
-        _ = write(descriptor, word + more, word.count + more.count)
-        signal(SIGPIPE, before)
-        close(descriptor)
     }
 }

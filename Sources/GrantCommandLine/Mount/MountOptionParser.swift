@@ -1,20 +1,20 @@
 import GrantModel
 
 /// Parses `-o`, as mount(8), fstab and `grantfs mount` pass it.
-struct MountOptionParser {
-    private(set) var options = MountOptions()
+package struct MountOptionParser {
+    package private(set) var options = MountOptions()
     /// Whether to change the flags of an existing mount.
-    private(set) var isRemount = false
+    package private(set) var isRemount = false
     /// Whether a view that no grant names yet may be mounted.
-    private(set) var isNew = false
+    package private(set) var isNew = false
     /// Whether the view's name is a pattern, and each view that matches is shown in a directory.
-    private(set) var hasSeveralViews = false
+    package private(set) var hasSeveralViews = false
     /// Whether a word says that each of several views is a mount, which it is in any case.
-    private(set) var isSeparate = false
+    package private(set) var isSeparate = false
     /// mount -s: unknown options are ignored.
-    let isSloppy: Bool
+    package let isSloppy: Bool
 
-    init(isSloppy: Bool = false) { self.isSloppy = isSloppy }
+    package init(isSloppy: Bool = false) { self.isSloppy = isSloppy }
 
     /// Options that mount(8) handles itself but also passes on, and that every filesystem accepts.
     private static let ignored: Set<String> = [
@@ -30,7 +30,7 @@ struct MountOptionParser {
     ]
 
     /// The words for completion: known options, those with a value up to the `=` or with each possible value.
-    static var completions: [String] {
+    package static var completions: [String] {
         known.flatMap { word -> [String] in
             switch word {
             case "cache": CacheMode.allCases.map { "cache=\($0.rawValue)" }
@@ -42,7 +42,7 @@ struct MountOptionParser {
     }
 
     /// Parses a comma-separated list. Later options win. `.usage` names an invalid one.
-    mutating func read(_ list: String) throws(GrantError) {
+    package mutating func read(_ list: String) throws(GrantError) {
         for word in MountOptionParser.split(list) where !word.isEmpty {
             let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             try parse(String(parts[0]), value: parts.count > 1 ? String(parts[1]) : nil)
@@ -133,7 +133,7 @@ struct MountOptionParser {
     }
 
     /// Returns the list without these words.
-    static func removing(_ words: Set<String>, from list: String) -> String {
+    package static func removing(_ words: Set<String>, from list: String) -> String {
         split(list).filter { !words.contains($0) }.map { word in
             String(word.flatMap { $0 == "," || $0 == "\\" ? ["\\", $0] : [$0] })
         }.joined(separator: ",")

@@ -1,0 +1,4 @@
+import Glibc
+import GrantDaemon
+
+exit(DaemonCommandLine.main())

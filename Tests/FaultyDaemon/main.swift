@@ -1,0 +1,5 @@
+import Glibc
+import GrantDaemon
+
+// `grantfsd` with faults that tests inject: see CGrantFaults.
+exit(DaemonCommandLine.main())
