@@ -47,9 +47,9 @@ build: ## build everything for debugging, with tests
 
 release: $(program) ## build the programs as they are installed
 
-# Swift's runtime and the C++ library that it needs are linked statically. The program exports no symbols and has no run path, so it
-# starts in a fifth less time. A library that only another program of the package uses is not linked. $(static)/libstdc++.a is a linker script: the linker finds it before the shared library and links the two
-# archives that it names.
+# Swift's runtime and the C++ library that it needs are linked statically. The programs export no symbols and have no run path, so each
+# starts in a fifth less time. $(static)/libstdc++.a is a linker script: the linker finds it before the shared library and links the two
+# archives that it names. Each program links the libraries that it uses, and not those of the other.
 static := $(CURDIR)/.build/static
 quickstart = --disable-local-rpath -Xlinker --no-export-dynamic -Xlinker --as-needed -Xlinker -L$(static)
 
