@@ -4,8 +4,8 @@ SWIFT   ?= swift
 PREFIX  ?= /usr/local
 DESTDIR ?=
 BINDIR  ?= $(PREFIX)/bin
-# grantfs searches for the daemon's program in ../libexec.
-LIBEXECDIR = $(patsubst %/,%,$(dir $(BINDIR)))/libexec/grantfs
+# Where grantfs searches for the daemon's program: beside itself, or in ../libexec/grantfs, which packages use.
+LIBEXECDIR ?= $(BINDIR)
 MANDIR  ?= $(PREFIX)/share/man
 # The shells' directories for completions.
 BASHDIR ?= $(PREFIX)/share/bash-completion/completions
@@ -30,7 +30,7 @@ POLICYEXAMPLE = $(PREFIX)/share/grantfs/policy.toml.example
 INSTALL ?= install
 
 program := .build/release/grantfs
-# The daemon's program is beside it in a build, and in libexec in an installation.
+# The daemon's program is beside it in a build, and in libexec in some installations.
 daemon = $(firstword $(shell ls -d '$(dir $(program))grantfsd' '$(dir $(program))../libexec/grantfs/grantfsd' 2>/dev/null))
 sources := Package.swift $(shell find Sources -type f 2>/dev/null)
 
@@ -165,7 +165,7 @@ test-kernels: ## run the tests that depend on the kernel on Linux 6.1, 6.12 and 
 	@$(MAKE) --no-print-directory release
 	@rm -rf .build/installed
 	@(umask 022 && $(MAKE) --no-print-directory install DESTDIR= PREFIX=$(CURDIR)/.build/installed HELPERDIR=$(CURDIR)/.build/installed/sbin >/dev/null)
-	@$(MAKE) --no-print-directory faults && install -m 755 .build/release/grantfs-faults .build/installed/bin/ && install -m 755 .build/release/grantfsd-faults .build/installed/libexec/grantfs/
+	@$(MAKE) --no-print-directory faults && install -m 755 .build/release/grantfs-faults .build/release/grantfsd-faults .build/installed/bin/
 	$(SWIFT) build --build-tests
 	@.ci/kernels $(if $(PARTS),--parts '$(PARTS)') $(KERNELS)
 

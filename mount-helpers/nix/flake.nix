@@ -20,7 +20,7 @@
         buildInputs = with pkgs; [ fuse3 sqlite libseccomp ncurses tomlplusplus systemd curl jansson libmicrohttpd gnutls ];
         buildPhase = "make release";
         # Units, sysusers and the mount helper stay in the package. NixOS would need a module to link them.
-        installPhase = "make install DESTDIR= PREFIX=$out HELPERDIR=$out/sbin";
+        installPhase = "make install DESTDIR= PREFIX=$out LIBEXECDIR=$out/libexec/grantfs HELPERDIR=$out/sbin";
         meta = {
           license = pkgs.lib.licenses.asl20;
           platforms = [ system ];
