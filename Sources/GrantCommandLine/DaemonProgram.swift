@@ -13,7 +13,9 @@ package enum DaemonProgram {
 
     /// Whether the words after the program's name are a command of `grantfsd`, perhaps after the options that `BackgroundStart` adds.
     package static func hasCommand(_ words: some Sequence<[UInt8]>) -> Bool {
-        let command = words.first { !$0.starts(with: "--".utf8) || !($0.contains(UInt8(ascii: "=")) || $0.elementsEqual("--foreground".utf8)) }
+        let command = words.first {
+            !$0.starts(with: "--".utf8) || !($0.contains(UInt8(ascii: "=")) || $0.elementsEqual("--foreground".utf8))
+        }
         return command.map { commands.contains($0) } ?? false
     }
 
@@ -57,7 +59,8 @@ package enum DaemonProgram {
             }
             guard isTrusted(file) else {
                 throw GrantError(
-                    .permission, "\(VisibleText.of(place)) is not started", cause: "it is not as protected from other users as this program",
+                    .permission, "\(VisibleText.of(place)) is not started",
+                    cause: "it is not as protected from other users as this program",
                     advice: "it must be a file of root, of you or of the owner of grantfs, and writable for no others")
             }
             return file

@@ -89,7 +89,9 @@ extension MountTests {
             #expect(child.wait() == 0)
         }
 
-        @Test("grantfs passes the internal commands of earlier versions on to grantfsd", arguments: ["keeper", "look", "recover", "take-over"])
+        @Test(
+            "grantfs passes the internal commands of earlier versions on to grantfsd",
+            arguments: ["keeper", "look", "recover", "take-over"])
         func internalCommands(name: String) throws {
             _ = try install(at: "bin")
             let output = try Command.run([directory + "/grantfs", name, "--help"])
