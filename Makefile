@@ -51,7 +51,9 @@ release: $(program) ## build the programs as they are installed
 # starts in a fifth less time. $(static)/libstdc++.a is a linker script: the linker finds it before the shared library and links the two
 # archives that it names. Each program links the libraries that it uses, and not those of the other.
 static := $(CURDIR)/.build/static
-quickstart = --disable-local-rpath -Xlinker --no-export-dynamic -Xlinker --as-needed -Xlinker -L$(static)
+# Swift's modules for regular expressions and concurrency are not imported into each file, and so not linked.
+lean = $(foreach module,string-processing concurrency,-Xswiftc -Xfrontend -Xswiftc -disable-implicit-$(module)-module-import)
+quickstart = $(lean) --disable-local-rpath -Xlinker --no-export-dynamic -Xlinker --as-needed -Xlinker -L$(static)
 
 # The touch marks it as up to date, even if the build linked nothing.
 $(program): $(sources)

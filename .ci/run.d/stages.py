@@ -44,7 +44,7 @@ STAGES = [
     Stage("documentation", ".ci/documentation", after=("tests",)),
     Stage("site", "rm -rf .build/site && .ci/site .build/site", after=("lint",)),
     # No reference is counted and no memory taken on the way of a request.
-    Stage("hot-path", "python3 Tests/Benchmarks/bench/hotpath.py .build/release/grantfs", after=("release",)),
+    Stage("hot-path", "python3 Tests/Benchmarks/bench/hotpath.py .build/release/grantfsd", after=("release",)),
     # Installed, used, upgraded and removed in a copy of this machine that is thrown away.
     Stage("package", "make deb", after=("release",)),
     # Parsed and compiled, not enforced: .ci/apparmor without an option boots kernels for that.

@@ -33,7 +33,7 @@ public enum Identity {
         canChange = clinux_keep_capabilities_across_setuid() == 0
         // Callers whose groups and capabilities are hidden count as having none.
         let proc = try? MountTable.current().entry(mountpoint: Array("/proc".utf8))
-        if proc?.superOptions.contains("hidepid=") == true { _ = clinux_open_own_proc() }
+        if proc?.superOptions.contains(part: "hidepid=") == true { _ = clinux_open_own_proc() }
     }
 
     /// Makes the thread act as `caller`. Returns 0 or the error number of the refused call.

@@ -1,4 +1,5 @@
 import GrantModel
+import GrantSystem
 
 /// Shows the entries that one `grantfs run` leaves in the log as one, with its command. `--json`, `--view`, `--grant` and `--follow`
 /// show each entry.
@@ -32,6 +33,6 @@ package struct RunEntries {
     /// Returns the command of a run whose view was mounted, or nil for other entries.
     package static func command(of entry: LogEntry) -> String? {
         guard entry.event == .mounted, let view = entry.view else { return nil }
-        return entry.detail.firstRange(of: "/\(view), for ").map { String(entry.detail[$0.upperBound...]) }
+        return entry.detail.utf8.place(ofPart: "/\(view), for ".utf8).map { String(entry.detail[$0.upperBound...]) }
     }
 }

@@ -59,7 +59,7 @@ public struct BlockedListing: Hashable, Sendable {
     /// function that waits (fs/readdir.c).
     private static func isQueued(at place: String) -> Bool {
         if let stack = try? File.contents(of: "\(place)/stack".utf8), !stack.isEmpty {
-            return !stack.split(separator: 0x0A).contains { $0.contains("page_fault".utf8) }
+            return !stack.split(separator: 0x0A).contains { $0.contains(part: "page_fault".utf8) }
         }
         return (try? File.contents(of: "\(place)/wchan".utf8)).map { $0.starts(with: "iterate_dir".utf8) } ?? false
     }

@@ -1,4 +1,5 @@
 import GrantModel
+import GrantSystem
 
 // Users and roles, which only etcd's user root may change.
 extension EtcdClient {
@@ -76,7 +77,7 @@ extension EtcdClient {
             try body()
             return true
         } catch {
-            if case .other(let text) = error, text.contains("not found") { return false }
+            if case .other(let text) = error, text.contains(part: "not found") { return false }
             throw error
         }
     }
@@ -112,7 +113,7 @@ extension EtcdClient {
                     Member(
                         endpoint: endpoint, failure: nil, version: answer["version"]?.string ?? "?", bytes: answer["dbSize"]?.integer ?? 0,
                         isLeader: own != nil && answer["leader"]?.string == own,
-                        alarms: Self.alarms.filter { name in errors.contains { $0.contains(name) } }))
+                        alarms: Self.alarms.filter { name in errors.contains { $0.contains(part: name) } }))
             } catch {
                 result.append(Member(endpoint: endpoint, failure: error, version: "", bytes: 0, isLeader: false, alarms: []))
             }

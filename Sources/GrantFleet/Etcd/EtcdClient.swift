@@ -113,12 +113,12 @@ public final class EtcdClient: @unchecked Sendable {
                         throw unanswered ?? error
                     }
                     guard case .other(let text) = error else { throw error }
-                    if text.contains("invalid auth token"), !isFresh {
+                    if text.contains(part: "invalid auth token"), !isFresh {
                         state.token = nil
                         continue
                     }
                     // Users or roles have changed meanwhile.
-                    guard text.contains("revision of auth store is old") else { throw error }
+                    guard text.contains(part: "revision of auth store is old") else { throw error }
                     state.token = nil
                 }
             }
@@ -190,7 +190,7 @@ public final class EtcdClient: @unchecked Sendable {
         }
         state.clock = answer.date.map { $0 - Clock.realtime / 1_000_000_000 }
         guard let value = try? JSONValue(text: collected.bytes), case .object = value else {
-            if String(decoding: collected.bytes.prefix(200), as: UTF8.self).contains("CommonName of client") {
+            if String(decoding: collected.bytes.prefix(200), as: UTF8.self).contains(part: "CommonName of client") {
                 throw .clientCertificate("it has a common name (CN), with which etcd's gateway refuses every request")
             }
             throw .invalidResponse(endpoint: endpoint, "it answers \(answer.status) with text that is not JSON")
@@ -200,10 +200,10 @@ public final class EtcdClient: @unchecked Sendable {
             throw .invalidResponse(endpoint: endpoint, "it answers \(answer.status)")
         }
         // A member that is partitioned or has just lost its leader: another one may know better.
-        for sign in ["request timed out", "leader changed", "server stopped", "unavailable"] where message.contains(sign) {
+        for sign in ["request timed out", "leader changed", "server stopped", "unavailable"] where message.contains(part: sign) {
             throw .unanswered(message)
         }
-        for sign in ["no leader", "not healthy", "too many requests"] where message.contains(sign) { throw .unreachable(message) }
+        for sign in ["no leader", "not healthy", "too many requests"] where message.contains(part: sign) { throw .unreachable(message) }
         throw EtcdFailure(message: message, user: settings.user ?? "")
     }
 

@@ -1,4 +1,5 @@
 import GrantModel
+import GrantSystem
 
 /// The reason why etcd did not execute a request.
 public enum EtcdFailure: Error, Sendable, Equatable {
@@ -86,15 +87,15 @@ public enum EtcdFailure: Error, Sendable, Equatable {
     init(message: String, user: String) {
         self =
             switch message {
-            case let text where text.contains("authentication failed"): .refusedLogin(user: user)
-            case let text where text.contains("user name is empty"): .needsLogin
-            case let text where text.contains("authentication is not enabled"): .isOpen
-            case let text where text.contains("permission denied"): .denied
-            case let text where text.contains("database space exceeded"): .full
-            case let text where text.contains("corrupt cluster"): .corrupt
-            case let text where text.contains("requested lease not found"): .noSuchLease
-            case let text where text.contains("already exists"): .exists
-            case let text where text.contains("request is too large"): .tooLarge
+            case let text where text.contains(part: "authentication failed"): .refusedLogin(user: user)
+            case let text where text.contains(part: "user name is empty"): .needsLogin
+            case let text where text.contains(part: "authentication is not enabled"): .isOpen
+            case let text where text.contains(part: "permission denied"): .denied
+            case let text where text.contains(part: "database space exceeded"): .full
+            case let text where text.contains(part: "corrupt cluster"): .corrupt
+            case let text where text.contains(part: "requested lease not found"): .noSuchLease
+            case let text where text.contains(part: "already exists"): .exists
+            case let text where text.contains(part: "request is too large"): .tooLarge
             default: .other(message)
             }
     }

@@ -1,4 +1,5 @@
 import GrantModel
+import GrantSystem
 
 /// The address of etcd, and the client's credentials.
 public struct EtcdSettings: Sendable, Equatable {
@@ -23,7 +24,7 @@ public struct EtcdSettings: Sendable, Equatable {
     public static func endpoints(of text: String) throws(GrantError) -> [String] {
         var result: [String] = []
         for word in text.split(separator: ",") {
-            var endpoint = word.contains("://") ? String(word) : "https://\(word)"
+            var endpoint = word.contains(part: "://") ? String(word) : "https://\(word)"
             while endpoint.hasSuffix("/") { endpoint.removeLast() }
             let rest = endpoint.drop { $0 != ":" }.dropFirst(3)
             guard endpoint.hasPrefix("https://") || endpoint.hasPrefix("http://"), !rest.isEmpty, !rest.contains("/"),

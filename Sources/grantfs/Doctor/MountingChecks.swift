@@ -61,7 +61,7 @@ enum MountingChecks {
     private static var appArmor: Finding? {
         guard File.line(of: "/sys/module/apparmor/parameters/enabled") == "Y" else { return nil }
         let loaded = (try? File.contents(of: "/sys/kernel/security/apparmor/profiles".utf8)).map { String(decoding: $0, as: UTF8.self) }
-        let isConfined = loaded.map { $0.contains("fusermount3 (enforce)") } ?? (access("/etc/apparmor.d/fusermount3", F_OK) == 0)
+        let isConfined = loaded.map { $0.contains(part: "fusermount3 (enforce)") } ?? (access("/etc/apparmor.d/fusermount3", F_OK) == 0)
         if !isConfined { return .ok("apparmor", "AppArmor does not confine fusermount3") }
         return .note(
             "apparmor", "AppArmor confines fusermount3: users can mount at the places of its profile only",

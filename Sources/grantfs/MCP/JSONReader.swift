@@ -1,5 +1,6 @@
 import CGrantSQLite
 import GrantModel
+import GrantSystem
 
 /// Parses JSON (RFC 8259) with SQLite's parser.
 final class JSONReader {
@@ -23,7 +24,7 @@ final class JSONReader {
     /// The text may come from a program that is not trusted, and a value takes a hundred times the memory of its text.
     func read(_ text: [UInt8], most: Int = 100_000) -> JSON? {
         if Self.values(in: text) > most { return nil }
-        if text.contains(0) || contains(text, Array("\\u0000".utf8)) || !Bytes.isUTF8(text) { return nil }
+        if text.contains(0) || text.contains(part: "\\u0000".utf8) || !Bytes.isUTF8(text) { return nil }
         guard let valid = prepare("SELECT json_valid(?1)", text) else { return nil }
         defer { sqlite3_finalize(valid) }
         guard sqlite3_step(valid) == SQLITE_ROW, sqlite3_column_int(valid, 0) == 1 else { return nil }
@@ -71,10 +72,6 @@ final class JSONReader {
             }
         }
         return count
-    }
-
-    private func contains(_ text: [UInt8], _ part: [UInt8]) -> Bool {
-        text.indices.contains { text[$0] == part[0] && text[$0...].starts(with: part) }
     }
 
     private func prepare(_ sql: String, _ text: [UInt8]) -> OpaquePointer? {

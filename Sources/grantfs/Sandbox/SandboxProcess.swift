@@ -145,8 +145,8 @@ final class SandboxProcess {
             said.append(byte)
         }
         let text = String(decoding: said, as: UTF8.self)
-        guard let key = text.split(separator: "\"child-pid\":", maxSplits: 1).dropFirst().first else { return nil }
-        return Int32(String(key.drop { $0 == " " }.prefix { $0.isNumber }))
+        guard let key = text.utf8.place(ofPart: "\"child-pid\":".utf8) else { return nil }
+        return Int32(String(text[key.upperBound...].drop { $0 == " " }.prefix { $0.isNumber }))
     }
 
     /// Whether the program was started, once bwrap has ended: bwrap reports the program's exit status, and nothing if it could not be
@@ -154,7 +154,7 @@ final class SandboxProcess {
     private static func hasBegun(saidBy reading: borrowing FileDescriptor) -> Bool {
         var said: [UInt8] = []
         while said.count < 4096, let next = next(of: reading) { said.append(next) }
-        return String(decoding: said, as: UTF8.self).contains("\"exit-code\"")
+        return String(decoding: said, as: UTF8.self).contains(part: "\"exit-code\"")
     }
 
     private static func next(of reading: borrowing FileDescriptor) -> UInt8? {

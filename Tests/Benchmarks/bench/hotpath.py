@@ -1,7 +1,7 @@
 """Looks into the program itself: what runs with every request counts no references, takes no memory and asks for no type's metadata.
 
 objdump's listing is searched for calls of the Swift runtime that do. Prints a line; the exit status is 1 if there is such a call, so it can be run alone:
-python3 Tests/Benchmarks/bench/hotpath.py .build/release/grantfs
+python3 Tests/Benchmarks/bench/hotpath.py .build/release/grantfsd
 """
 
 import collections
