@@ -111,8 +111,6 @@ let package = Package(
         .executableTarget(
             name: "grantfs",
             dependencies: [
-                // Built with it, and not linked.
-                "grantfsd",
                 "GrantCommandLine", "CGrantSQLite", "CGrantSystem", "GrantSystem", "GrantModel", "GrantStore",
                 "GrantControl", "GrantConfinement", "GrantAdministration", "GrantFiles", "GrantTerminal", "GrantConsoles",
                 "GrantProxy", "GrantPortal",
