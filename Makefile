@@ -112,6 +112,7 @@ install: $(program) ## install the programs, the mount helper, units, man pages 
 	@[ -n '$(DESTDIR)' ] || .ci/beside-package install '$(UNITDIR)' '$(HELPERDIR)'
 	$(INSTALL) -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(LIBEXECDIR)' '$(DESTDIR)$(HELPERDIR)' '$(DESTDIR)$(MANDIR)/man1' '$(DESTDIR)$(MANDIR)/man5' '$(DESTDIR)$(MANDIR)/man8'
 	$(INSTALL) -m 755 $(program) '$(DESTDIR)$(BINDIR)/grantfs'
+	@[ '$(LIBEXECDIR)' = '$(BINDIR)' ] || rm -f '$(DESTDIR)$(BINDIR)/grantfsd'
 	$(INSTALL) -m 755 $(daemon) '$(DESTDIR)$(LIBEXECDIR)/grantfsd'
 	$(call write,sed 's|^PATH=.*|&:$(BINDIR)|' mount-helpers/mount.grantfs,$(DESTDIR)$(HELPERDIR)/mount.grantfs,755)
 	ln -sf mount.grantfs '$(DESTDIR)$(HELPERDIR)/mount.fuse.grantfs'

@@ -172,7 +172,7 @@ int clinux_open_standard_descriptors(void) {
 
 int clinux_pipe(int ends[2]) { return pipe2(ends, O_CLOEXEC) == -1 ? -errno : 0; }
 
-pid_t clinux_spawn(const char *path, char *const arguments[], char *const environment[], int manner,
+pid_t clinux_spawn(const char *path, int program, char *const arguments[], char *const environment[], int manner,
                    const int descriptors[], int count) {
     bool detached = manner & clinux_SPAWN_DETACHED;
     posix_spawnattr_t attributes;
@@ -191,8 +191,7 @@ pid_t clinux_spawn(const char *path, char *const arguments[], char *const enviro
         posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
         posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
     }
-    int program;
-    bool by_descriptor = sscanf(path, "/proc/self/fd/%d", &program) == 1;
+    bool by_descriptor = path == NULL;
     int places = count + by_descriptor;
     // Away from the numbers that they will get.
     int *high = calloc((size_t)places + 1, sizeof *high);

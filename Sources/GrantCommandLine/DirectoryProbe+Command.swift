@@ -1,17 +1,23 @@
 import GrantModel
 import GrantMounts
 import GrantStore
+import GrantSystem
 
 extension DirectoryProbe {
-    /// The probe of all commands. Without the daemon's program a command looks itself, and says so.
-    package static let command: DirectoryProbe = {
+    /// The probe of all commands. Without the daemon's program a command looks itself, and reports that once.
+    package static var command: DirectoryProbe {
         do throws(GrantError) {
-            return .helper(program: try DaemonProgram.path(), arguments: lookArguments)
+            return .helper(program: try DaemonProgram.file(), arguments: lookArguments)
         } catch {
-            Terminal.report(error)
+            let isNew = hasReported.withLock { reported in
+                defer { reported = true }
+                return !reported
+            }
+            if isNew { Terminal.report(error) }
             return .inProcess
         }
-    }()
+    }
+    private static let hasReported = Lock(false)
     /// The arguments of a helper. They begin with the program's name, as ps(1) shows it.
     package static let lookArguments = ["grantfs", "look"]
 }

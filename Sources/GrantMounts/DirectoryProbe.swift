@@ -9,9 +9,9 @@ public enum DirectoryProbe: Sendable {
     case inProcess
     /// In helper processes: a program, found as execvp(3) does, that calls `DirectoryProbe.serve` on descriptor 3, and its arguments, the name
     /// first. A request fails when its filesystem has not answered for a second.
-    case helper(program: String, arguments: [String])
+    case helper(program: ProgramFile, arguments: [String])
     /// Like `helper`, but the first helper is an existing process.
-    case standing(StandingProbe, program: String, arguments: [String])
+    case standing(StandingProbe, program: ProgramFile, arguments: [String])
 
     /// How long a filesystem may take for one answer: nanoseconds.
     static let answerTimeout: Int64 = 1_000_000_000
@@ -20,7 +20,7 @@ public enum DirectoryProbe: Sendable {
 
     /// Returns an answer to each request, in order. Different filesystems that may hang are asked concurrently.
     package func ask(_ requests: [ProbeRequest]) -> [ProbeAnswer] {
-        let (standing, program, arguments): (StandingProbe?, String, [String])
+        let (standing, program, arguments): (StandingProbe?, ProgramFile, [String])
         switch self {
         case .inProcess:
             let resolver = BookmarkResolver()
@@ -50,7 +50,7 @@ public enum DirectoryProbe: Sendable {
     }
 
     private static func answers(
-        to requests: [ProbeRequest], isOneMount: Bool, _ standing: StandingProbe?, _ program: String, _ arguments: [String]
+        to requests: [ProbeRequest], isOneMount: Bool, _ standing: StandingProbe?, _ program: ProgramFile, _ arguments: [String]
     ) -> [ProbeAnswer] {
         var answers: [ProbeAnswer] = []
         var unresponsive = 0
@@ -58,10 +58,10 @@ public enum DirectoryProbe: Sendable {
             do throws(Errno) {
                 let lent = standing?.take()
                 let helper = if let lent { lent } else { try ProbeHelper(program, arguments) }
-                helper.ask(requests[answers.count...]) { answers.append($0) }
+                try helper.ask(requests[answers.count...]) { answers.append($0) }
                 if lent == nil || answers.count < requests.count { helper.end() } else { standing?.putBack(helper) }
             } catch {
-                // Out of processes: it runs in this one.
+                // Out of processes, or without the program: it runs in this one.
                 let resolver = BookmarkResolver()
                 return answers + requests[answers.count...].map { $0.answer(resolver) }
             }

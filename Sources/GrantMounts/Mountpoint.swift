@@ -85,7 +85,7 @@ public struct Mountpoint: Sendable {
         guard try MountIdentity(of: try FileDescriptor.openWithoutLinks(entry.mountpoint)).isSame(as: mount) else { throw Errno(EBUSY) }
         let arguments = ["fusermount3", "-u"] + (lazy ? ["-z"] : []) + ["--"]
         let child = try ChildProcess.spawn(
-            ProgramSearch.mountHelper ?? "fusermount3", arguments: arguments.map { Array($0.utf8) } + [entry.mountpoint])
+            .path(ProgramSearch.mountHelper ?? "fusermount3"), arguments: arguments.map { Array($0.utf8) } + [entry.mountpoint])
         // It has printed why.
         if try ChildProcess.wait(child) != 0 { throw Errno(EBUSY) }
     }

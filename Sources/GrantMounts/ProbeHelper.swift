@@ -30,16 +30,20 @@ final class ProbeHelper: Sendable {
         self.pid = pid
     }
 
-    init(_ program: String, _ arguments: [String]) throws(Errno) {
+    init(_ program: ProgramFile, _ arguments: [String]) throws(Errno) {
         let pair = try UnixSocket.pair()
         pid = try ChildProcess.spawn(program, arguments: arguments.map { Array($0.utf8) }, detached: true, descriptors: [pair.other.number])
         socket = pair.closeOther()
     }
 
-    /// Passes on the answers as they come. Ends early if none comes for a while, or the process has ended.
-    func ask(_ requests: ArraySlice<ProbeRequest>, _ answered: (ProbeAnswer) -> Void) {
+    /// Passes on the answers as they come. Ends early if none comes for a while, or the process has ended. Throws ENOEXEC if the process
+    /// does not start: no filesystem is to blame.
+    func ask(_ requests: ArraySlice<ProbeRequest>, _ answered: (ProbeAnswer) -> Void) throws(Errno) {
         if !hasBegun.withLock({ $0 }) {
-            guard (try? Frame.receive(over: socket, deadline: Clock.monotonic + ProbeHelper.startTimeout)) != nil else { return }
+            guard (try? Frame.receive(over: socket, deadline: Clock.monotonic + ProbeHelper.startTimeout)) != nil else {
+                end()
+                throw Errno(ENOEXEC)
+            }
             hasBegun.withLock { $0 = true }
         }
         var rest = requests

@@ -1,11 +1,19 @@
 import CGrantSystem
 import Glibc
 
+/// A program to start.
+public enum ProgramFile: Sendable, ExpressibleByStringLiteral {
+    /// Without a slash it is searched in PATH.
+    case path(String)
+    /// An open file of this process, which the child does not inherit.
+    case descriptor(Int32)
+
+    public init(stringLiteral path: String) { self = .path(path) }
+}
+
 /// Starts programs and waits for them.
 public enum ChildProcess {
     /// posix_spawn(3) with all signals unblocked and at their defaults.
-    ///
-    /// A program without a slash is searched in PATH. `/proc/self/fd/N` is this process's descriptor N, which the child does not inherit.
     ///
     /// - Parameters:
     ///   - detached: In a session of its own, stdin and stdout at /dev/null, no other descriptor
@@ -15,7 +23,7 @@ public enum ChildProcess {
     ///   - descriptors: Get the numbers from 3 on in the child.
     ///   - environment: `NAME=VALUE` entries that replace this process's environment.
     public static func spawn(
-        _ program: String, arguments: [[UInt8]], environment: [[UInt8]]? = nil, detached: Bool = false, inGroup: Bool = false,
+        _ program: ProgramFile, arguments: [[UInt8]], environment: [[UInt8]]? = nil, detached: Bool = false, inGroup: Bool = false,
         silent: Bool = false, descriptors: [Int32] = []
     ) throws(Errno) -> Int32 {
         let manner =
@@ -24,8 +32,13 @@ public enum ChildProcess {
             | (silent ? Int32(truncatingIfNeeded: clinux_SPAWN_SILENT) : 0)
         let words = CStrings(arguments)
         let variables = environment.map { CStrings($0) }
-        return try Errno.check(
-            clinux_spawn(program, words.pointers, variables?.pointers, manner, descriptors, Int32(clamping: descriptors.count)))
+        let count = Int32(clamping: descriptors.count)
+        switch program {
+        case .path(let path):
+            return try Errno.check(clinux_spawn(path, -1, words.pointers, variables?.pointers, manner, descriptors, count))
+        case .descriptor(let file):
+            return try Errno.check(clinux_spawn(nil, file, words.pointers, variables?.pointers, manner, descriptors, count))
+        }
     }
 
     /// Reaps the child.

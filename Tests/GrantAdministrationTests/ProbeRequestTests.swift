@@ -76,13 +76,13 @@ import Testing
     func areAnsweredWhateverTheHelperDoes() throws {
         let bench = try Bench()
         let directory = Array(try bench.directory("a").utf8)
-        for arguments in [["sh", "-c", "exit 1"], ["sh", "-c", "printf '\\0\\0\\0\\1x' >&3"]] {
-            let answers = DirectoryProbe.helper(program: "sh", arguments: arguments).ask([
-                .canonical(directory), .bookmark(directory: directory),
-            ])
-            #expect(answers.map { "\($0)" } == ["unresponsive", "unresponsive"])
-        }
-        let answers = DirectoryProbe.helper(program: bench.root + "/none", arguments: ["none"]).ask([.canonical(directory)])
+        let requests = [ProbeRequest.canonical(directory), .bookmark(directory: directory)]
+        let started = DirectoryProbe.helper(program: "sh", arguments: ["sh", "-c", "printf '\\0\\0\\0\\1x' >&3"]).ask(requests)
+        #expect(started.map { "\($0)" } == ["unresponsive", "unresponsive"])
+        let unable = DirectoryProbe.helper(program: "sh", arguments: ["sh", "-c", "exit 1"]).ask(requests)
+        #expect(unable.map { "\($0)" }.first == "\(ProbeAnswer.canonical(directory))")
+        #expect(unable.map { "\($0)".hasPrefix("bookmarked") } == [false, true])
+        let answers = DirectoryProbe.helper(program: .path(bench.root + "/none"), arguments: ["none"]).ask([.canonical(directory)])
         #expect(answers.map { "\($0)" } == ["\(ProbeAnswer.canonical(directory))"])
     }
 

@@ -50,11 +50,11 @@ int clinux_open_standard_descriptors(void);
 // - GROUP: a process group of its own, nothing inherited but stdin, stdout and stderr.
 // - SILENT: all three from and to /dev/null, nothing else inherited.
 //
-// A `path` /proc/self/fd/N is this process's descriptor N, which the child does not inherit.
+// Without a `path` the program is the descriptor `program`, which the child does not inherit.
 // `descriptors` become the numbers from 3 on of the child. `environment` (or NULL for this
 // process's) becomes its variables.
 enum { clinux_SPAWN_DETACHED = 1, clinux_SPAWN_GROUP = 2, clinux_SPAWN_SILENT = 4 };
-pid_t clinux_spawn(const char *path, char *const arguments[], char *const environment[], int manner,
+pid_t clinux_spawn(const char *path, int program, char *const arguments[], char *const environment[], int manner,
                    const int descriptors[], int count);
 // A pseudo-terminal: master and slave.
 int clinux_terminal_make(int ends[2]);

@@ -4,7 +4,7 @@ import GrantStore
 import GrantSystem
 
 /// Starts a daemon in the background and waits until its mount answers. The daemon is a child with its own session, which reports success
-/// through a pipe and errors on standard error. `program` is `DaemonProgram.path`, or a daemon's own executable.
+/// through a pipe and errors on standard error. `program` is `DaemonProgram.file`, or a daemon's own executable.
 package enum BackgroundStart {
     /// The report that the mount answers.
     package static let word: [UInt8] = Array("ok".utf8)
@@ -16,12 +16,12 @@ package enum BackgroundStart {
 
     /// Starts the program with these words. Returns 0 once the mount answers, else the daemon's exit status. `said`: the additional
     /// bytes of `announce`.
-    package static func run(_ program: String, words: [[UInt8]], for command: String? = nil) throws(Errno) -> Int32 {
+    package static func run(_ program: ProgramFile, words: [[UInt8]], for command: String? = nil) throws(Errno) -> Int32 {
         try start(program, words: words, for: command).status
     }
 
     package static func start(
-        _ program: String, words: [[UInt8]], for command: String? = nil
+        _ program: ProgramFile, words: [[UInt8]], for command: String? = nil
     ) throws(Errno) -> (status: Int32, said: [UInt8]) {
         let pipe = try PipePair()
         let child = try spawn(program, words, for: command, ["--ready-fd=3"], [pipe.writing.number])
@@ -32,7 +32,7 @@ package enum BackgroundStart {
     /// silently if that ends before. When this value is freed before `go`, it waits for the daemon's end, unless a directory hangs.
     package final class Waiting {
         package let words: [[UInt8]]
-        private let program: String
+        private let program: ProgramFile
         private let child: Int32
         private var ready: (reading: Int32, writing: Int32)?
         /// The daemon has the other end open as long as it lives.
@@ -40,7 +40,7 @@ package enum BackgroundStart {
         private let looks: StandingProbe
 
         /// `words`: as for `run`.
-        package init(_ program: String, words: [[UInt8]], for command: String) throws(Errno) {
+        package init(_ program: ProgramFile, words: [[UInt8]], for command: String) throws(Errno) {
             self.words = words
             self.program = program
             let ready = try PipePair()
@@ -96,7 +96,7 @@ package enum BackgroundStart {
     }
 
     private static func spawn(
-        _ program: String, _ words: [[UInt8]], for command: String?, _ added: [String], _ descriptors: [Int32], silent: Bool = false
+        _ program: ProgramFile, _ words: [[UInt8]], for command: String?, _ added: [String], _ descriptors: [Int32], silent: Bool = false
     ) throws(Errno) -> Int32 {
         // The runtime's backtracer, started by a crash with several threads, can hang and keep the mount from dying.
         setenv("SWIFT_BACKTRACE", "enable=no", 0)

@@ -25,7 +25,7 @@ enum CoordinatedChild {
         pthread_sigmask(SIG_BLOCK, &set, nil)
         let child: Int32
         do throws(Errno) {
-            child = try ChildProcess.spawn(String(decoding: command[0], as: UTF8.self), arguments: command)
+            child = try ChildProcess.spawn(.path(String(decoding: command[0], as: UTF8.self)), arguments: command)
         } catch {
             Terminal.note("“\(String(decoding: command[0], as: UTF8.self))” cannot be run: \(error)")
             return error == Errno(ENOENT) ? 127 : 126

@@ -34,7 +34,7 @@ struct InventoryAnswers: Sendable {
         let command = [program, "inventory"] + (uid == 0 ? [] : ["--as", "\(uid)"]) + ["--"] + stores
         let environment = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "SWIFT_BACKTRACE=enable=no"].map { Array($0.utf8) }
         let pid = try ChildProcess.spawn(
-            program, arguments: command.map { Array($0.utf8) }, environment: environment, detached: true, silent: true,
+            .path(program), arguments: command.map { Array($0.utf8) }, environment: environment, detached: true, silent: true,
             descriptors: [pipe.writing.number])
         let (bytes, end) = Self.read(pipe.closeWriting(), until: Clock.monotonic + timeout)
         // If it hangs in a filesystem, it is abandoned.

@@ -9,8 +9,6 @@ enum MountCommand {
     static let declaration = MountRequest.declaration(run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        // Words of a daemon that a program of an earlier version starts.
-        if arguments.has("ready-fd") { try DaemonProgram.become(ProcessArguments.words) }
         let request = try MountRequest(arguments, try MountRequest.parser(arguments))
         if request.parser.isRemount { return try remount(request.mountpoint, request.options, request.storeDirectory) }
         // A temporary mount shows a view of the command that started this one, which may be new.
@@ -23,7 +21,7 @@ enum MountCommand {
 
     /// Starts the daemon with the same words, in the foreground of a session of its own, and waits until its mount answers.
     private static func background() throws(GrantError) -> Int32 {
-        let program = try DaemonProgram.path()
+        let program = try DaemonProgram.file()
         do throws(Errno) {
             return try BackgroundStart.run(program, words: ProcessArguments.words)
         } catch {

@@ -29,7 +29,7 @@ struct PortalMount: Sendable {
         while true {
             while try mountpoint.mounted() != nil, try current() == nil, Clock.monotonic < deadline { usleep(20_000) }
             if let there = try current() { return record.withLock { $0 = there } }
-            let program = try DaemonProgram.path()
+            let program = try DaemonProgram.file()
             let status: Int32
             do throws(Errno) {
                 status = try BackgroundStart.run(program, words: words)

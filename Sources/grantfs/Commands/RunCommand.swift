@@ -62,7 +62,7 @@ enum RunCommand {
         let directory = try arguments.storeDirectory()
         // While there is one thread: with more, the kernel waits for an RCU grace period before a descriptor table can grow.
         DescriptorTable.grow()
-        let program = try DaemonProgram.path()
+        let program = try DaemonProgram.file()
         let label = TemporaryMount.newLabel()
         // Only a view of its own is sure to have a mount of its own.
         let daemon =
@@ -251,7 +251,7 @@ enum RunCommand {
     ) throws(GrantError) {
         let words = words(
             view.description, temporary.file, store: store.directory, at: temporary.mountpoint, isAudited: isAudited)
-        let program = try DaemonProgram.path()
+        let program = try DaemonProgram.file()
         let status: Int32
         do throws(Errno) {
             // The store may be elsewhere than expected when the daemon was started.

@@ -72,7 +72,7 @@ enum UpgradeCommand {
                     advice: "nsenter --target \(record.pid) --mount grantfs upgrade …"))
             return Outcome(record: record, pid: nil, pausedNanoseconds: nil)
         }
-        let program = try DaemonProgram.path()
+        let program = try DaemonProgram.file()
         do throws(Errno) {
             let words = ["grantfs", "take-over", "--store", store.directory, record.id.description].map { Array($0.utf8) }
             let (status, said) = try BackgroundStart.start(program, words: words)

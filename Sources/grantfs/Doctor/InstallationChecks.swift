@@ -22,8 +22,8 @@ enum InstallationChecks {
     /// Whether the program that serves mounts is found.
     private static var daemonProgram: Finding? {
         do throws(GrantError) {
-            _ = try DaemonProgram.path()
-            return nil
+            if try DaemonProgram.isOfThisVersion() { return nil }
+            return .problem("daemon", "grantfsd is of another version than grantfs, or cannot run", remedy)
         } catch {
             return .problem("daemon", error.message + (error.cause.map { ": " + $0 } ?? ""), error.advice ?? remedy)
         }

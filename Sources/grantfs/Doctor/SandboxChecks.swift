@@ -13,7 +13,7 @@ enum SandboxChecks {
             "true",
         ]
         do {
-            let child = try ChildProcess.spawn(path, arguments: words.map { Array($0.utf8) }, silent: true)
+            let child = try ChildProcess.spawn(.path(path), arguments: words.map { Array($0.utf8) }, silent: true)
             if try ChildProcess.wait(child) == 0 { return [.ok("bubblewrap", "\(path) can make a sandbox")] }
         } catch {
             return [.problem("bubblewrap", "\(path) cannot be started: \(error)", "reinstall the package bubblewrap")]

@@ -45,7 +45,7 @@ enum FleetMembership {
             let program = ProgramSearch.path(of: "systemctl")
         else { return false }
         let words = ["systemctl", "enable", "--now", unit].map { Array($0.utf8) }
-        guard let child = try? ChildProcess.spawn(program, arguments: words), let status = try? ChildProcess.wait(child) else {
+        guard let child = try? ChildProcess.spawn(.path(program), arguments: words), let status = try? ChildProcess.wait(child) else {
             return false
         }
         return status == 0

@@ -58,7 +58,7 @@ final class SandboxProcess {
             child = try SandboxStarter.start(hasNetwork: sandbox.hasNetwork) { () throws(Errno) in
                 // In a process group of its own: Ctrl-C is forwarded, and does not end bwrap, which would kill the program.
                 try ChildProcess.spawn(
-                    SandboxProcess.program, arguments: words, environment: variables, inGroup: true, descriptors: descriptors)
+                    .path(SandboxProcess.program), arguments: words, environment: variables, inGroup: true, descriptors: descriptors)
             }
             says = pipe.closeWriting()
             handed.close()

@@ -78,6 +78,65 @@ extension MountTests {
             #expect(output.status == 1 && output.errors.contains("not as protected"), "\(output)")
         }
 
+        @Test("A link, a file with a set-id bit and grantfs itself are not started as grantfsd")
+        func wrongFiles() throws {
+            let beside = directory + "/grantfsd"
+            symlink("/bin/true", beside)
+            #expect(try mount().errors.contains("it is not a regular file"))
+            unlink(beside)
+            link(directory + "/grantfs", beside)
+            #expect(try mount().errors.contains("it is grantfs itself"))
+            unlink(beside)
+            _ = try install(at: "bin")
+            chmod(beside, 0o4755)
+            #expect(try mount().errors.contains("it has a set-id bit"))
+        }
+
+        @Test("A copy of grantfs in the place of grantfsd does not start itself for ever")
+        func copyOfGrantfs() throws {
+            try Command.run(["cp", directory + "/grantfs", directory + "/grantfsd"]).orThrow()
+            let output = try mount()
+            #expect(output.status != 0 && output.errors.contains("it is grantfs itself"), "\(output)")
+        }
+
+        @Test("A grantfsd that another user may have placed in a directory for all is not started", .enabled(if: Identity.isRoot))
+        func openDirectories() throws {
+            let place = try fixture.directory("programs/libexec/grantfs") + "/grantfsd"
+            try Command.run(["cp", Programs.daemons[0], place]).orThrow()
+            for directory in ["programs/libexec/grantfs", "programs/libexec", "programs"] {
+                chmod("\(fixture.base)/\(directory)", 0o1777)
+                #expect(try mount().errors.contains("other users may have put it there"), "\(directory)")
+                chmod("\(fixture.base)/\(directory)", 0o755)
+            }
+            // A hard link in a directory such as /tmp.
+            link(place, directory + "/grantfsd")
+            chmod(directory, 0o1777)
+            #expect(try mount().errors.contains("other users may have put it there"))
+        }
+
+        @Test("Directories are examined although grantfsd cannot run, and doctor reports it")
+        func unableToRun() throws {
+            try Command.run(["cp", "/bin/false", directory + "/grantfsd"]).orThrow()
+            let source = try fixture.source("moved")
+            try fixture.grant(source)
+            try #require(rename(source, source + "-away") == 0)
+            let output = try Command.run([directory + "/grantfs", "revoke", "--path", source + "-away"], environment: fixture.environment)
+            #expect(output.status == 0, "\(output)")
+            let doctor = try Command.run([directory + "/grantfs", "doctor"], environment: fixture.environment)
+            #expect(doctor.status == 1 && doctor.text.contains("of another version than grantfs, or cannot run"), "\(doctor)")
+        }
+
+        @Test("A command that is started by a path below /proc/self/fd gets its descriptors")
+        func commandsByDescriptor() throws {
+            _ = try install(at: "bin")
+            try mount().orThrow()
+            defer { _ = try? fixture.grantfs("unmount", mountpoint) }
+            let script = "exec 7</bin/cat 8<<<inherited; exec \"$@\""
+            let words = ["coordinate", "read", mountpoint + "/docs", "--", "/proc/self/fd/7", "/proc/self/fd/8"]
+            let output = try Command.run(["bash", "-c", script, "bash", directory + "/grantfs"] + words, environment: fixture.environment)
+            #expect(output.status == 0 && output.text == "inherited\n", "\(output)")
+        }
+
         @Test("A mount in the foreground keeps the process that was started")
         func foreground() throws {
             let beside = try install(at: "bin")

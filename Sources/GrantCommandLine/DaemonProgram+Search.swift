@@ -1,0 +1,92 @@
+import Glibc
+import GrantModel
+import GrantMounts
+import GrantSystem
+
+// The search accepts a file only if each user who may have put it there could change this program as well.
+extension DaemonProgram {
+    private static let othersMayWrite: mode_t = 0o022
+
+    static func find() throws(GrantError) -> FileDescriptor {
+        let place: [UInt8]
+        do throws(Errno) {
+            place = try CanonicalPath.target(of: Array(own.utf8))
+        } catch {
+            throw GrantError(.system, "\(name) cannot be found", cause: "\(own): \(error)")
+        }
+        let directory = CanonicalPath.parent(of: place)
+        let installed = CanonicalPath.join(CanonicalPath.parent(of: directory), Array("libexec/grantfs".utf8))
+        for directory in [directory, installed] {
+            let file: FileDescriptor
+            do throws(Errno) {
+                file = try FileDescriptor.open(CanonicalPath.join(directory, Array(name.utf8)), OpenFlags.path | O_NOFOLLOW)
+            } catch {
+                if error == Errno(ENOENT) || error == Errno(ENOTDIR) { continue }
+                throw GrantError(.system, "\(shown(directory)) cannot be started", cause: error.description)
+            }
+            if let flaw = flaw(of: file, in: directory, isBeside: directory != installed) {
+                throw GrantError(
+                    .permission, "\(shown(directory)) is not started", cause: flaw, advice: "install the package grantfs again")
+            }
+            return file
+        }
+        throw GrantError(
+            .system, "\(name) is missing", cause: "there is no \(shown(directory)) and no \(shown(installed))",
+            advice: "it is in the package grantfs, and is installed and copied together with grantfs")
+    }
+
+    private static func shown(_ directory: [UInt8]) -> String { VisibleText.of(CanonicalPath.join(directory, Array(name.utf8))) }
+
+    /// The reason why the file must not be started, or nil.
+    private static func flaw(of file: borrowing FileDescriptor, in directory: [UInt8], isBeside: Bool) -> String? {
+        var (program, daemon) = (stat(), stat())
+        guard stat(own, &program) == 0, fstat(file.number, &daemon) == 0 else { return "it cannot be examined" }
+        if daemon.st_mode & S_IFMT != S_IFREG { return "it is not a regular file" }
+        if daemon.st_dev == program.st_dev, daemon.st_ino == program.st_ino { return "it is grantfs itself" }
+        if daemon.st_mode & (S_ISUID | S_ISGID) != 0 { return "it has a set-id bit" }
+        let owners = [0, geteuid(), program.st_uid]
+        // Groups of the same mode may have other members, and an access list names other users.
+        let changeable = daemon.st_mode & othersMayWrite
+        let isAlike = changeable & ~program.st_mode == 0 && daemon.st_gid == program.st_gid && !hasAccessList(file)
+        guard owners.contains(daemon.st_uid), changeable == 0 || isAlike else {
+            return "it is not as protected from other users as grantfs"
+        }
+        let isPlaced =
+            isBeside
+            ? isProtected(beside: daemon, in: directory, owners: [0, geteuid()]) : isProtected(installed: directory, owners: owners)
+        return isPlaced ? nil : "other users may have put it there"
+    }
+
+    /// In a directory such as /tmp every user can make a hard link to a program of root.
+    private static func isProtected(beside daemon: stat, in directory: [UInt8], owners: [uid_t]) -> Bool {
+        guard let holder = status(of: directory) else { return false }
+        return holder.st_mode & othersMayWrite == 0 || daemon.st_nlink == 1 && owners.contains(daemon.st_uid)
+    }
+
+    /// `directory` is `libexec/grantfs` beside the directory of grantfs, which bounds what others may do above it.
+    private static func isProtected(installed directory: [UInt8], owners: [uid_t]) -> Bool {
+        let above = CanonicalPath.parent(of: directory)
+        let prefix = CanonicalPath.parent(of: above)
+        guard let place = try? CanonicalPath.target(of: Array(own.utf8)), let bound = status(of: CanonicalPath.parent(of: place)),
+            let top = status(of: prefix), top.st_mode & othersMayWrite & ~bound.st_mode == 0
+        else { return false }
+        return [above, directory].allSatisfy { path in
+            guard let found = status(of: path) else { return false }
+            return found.st_mode & S_IFMT == S_IFDIR && found.st_mode & othersMayWrite == 0 && owners.contains(found.st_uid)
+        }
+    }
+
+    /// lstat(2)
+    private static func status(of path: [UInt8]) -> stat? {
+        var status = stat()
+        return withCString(path) { lstat($0, &status) } == 0 ? status : nil
+    }
+
+    private static func hasAccessList(_ file: borrowing FileDescriptor) -> Bool {
+        do throws(Errno) {
+            return try !file.attribute("system.posix_acl_access", limit: 65_536).isEmpty
+        } catch {
+            return error != Errno(ENODATA) && error != Errno(EOPNOTSUPP)
+        }
+    }
+}
