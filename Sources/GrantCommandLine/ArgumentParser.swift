@@ -12,7 +12,7 @@ package struct ArgumentParser {
         do {
             try scan.read(words)
         } catch {
-            if scan.wantsHelp { return .help(scan.command) }
+            if scan.wantsHelp, !scan.isFormerCommand { return .help(scan.command) }
             throw error
         }
         if scan.wantsHelp { return .help(scan.command) }
@@ -20,25 +20,30 @@ package struct ArgumentParser {
         guard let command = scan.command else {
             throw usage("a command is missing", advice: "grantfs --help lists them")
         }
+        guard command.subcommands.isEmpty else {
+            throw usage("\(command.name): a subcommand is missing", advice: "grantfs \(command.name) --help lists them")
+        }
         for (option, word) in scan.before where !(command.options + program.commonOptions).contains(where: { $0.long == option.long }) {
-            throw usage("unknown option “\(word)” for \(command.name)", advice: "see grantfs \(command.name) --help")
+            throw scan.unknownOption(word, of: command)
         }
         try check(scan.parsed.operands, of: command)
         return .run(
             command,
             ParsedArguments(
-                command: command.name, operands: scan.parsed.operands, trailing: scan.parsed.trailing, options: scan.parsed.options))
+                command: command.fullName, operands: scan.parsed.operands, trailing: scan.parsed.trailing,
+                options: scan.parsed.options))
     }
 
     private func check(_ operands: [[UInt8]], of command: CommandDeclaration) throws(GrantError) {
-        let advice = "see grantfs \(command.name) --help"
+        let name = command.fullName
+        let advice = "see grantfs \(name) --help"
         if operands.count < command.minOperands {
             let missing = command.operands.filter { !$0.isOptional }[operands.count].name
-            throw usage("\(command.name): \(missing) is missing", advice: advice)
+            throw usage("\(name): \(missing) is missing", advice: advice)
         }
         if operands.count > command.maxOperands {
             let surplus = String(decoding: operands[command.maxOperands], as: UTF8.self)
-            throw usage("\(command.name): “\(surplus)” is one word too many", advice: advice)
+            throw usage("\(name): “\(surplus)” is one word too many", advice: advice)
         }
     }
 }
@@ -48,9 +53,13 @@ private func usage(_ message: String, advice: String? = nil) -> GrantError { Gra
 /// The state of parsing from left to right.
 private struct ParseState {
     let program: ProgramDeclaration
+    /// The last command or subcommand that was named.
     var command: CommandDeclaration?
+    /// The command that `command` is a subcommand of.
+    var parent: CommandDeclaration?
+    var isFormerCommand = false
     var parsed = ParsedArguments(command: "")
-    /// Options that came before the command, to be checked once it is known.
+    /// Options that came before the command or subcommand, to be checked once it is known.
     var before: [(option: OptionDeclaration, word: String)] = []
     var wantsHelp = false
     var wantsVersion = false
@@ -74,7 +83,7 @@ private struct ParseState {
                 }
                 try parse(word, &rest)
             } catch {
-                if !wantsHelp { throw error }
+                if !wantsHelp || isFormerCommand { throw error }
                 firstError = firstError ?? error
             }
         }
@@ -92,7 +101,7 @@ private struct ParseState {
     }
 
     private mutating func parse(operand: [UInt8]) throws(GrantError) {
-        if command != nil {
+        if isCommandKnown {
             parsed.operands.append(operand)
             return
         }
@@ -101,11 +110,33 @@ private struct ParseState {
             wantsHelp = true
             return
         }
-        guard let found = program.command(named: name) else {
+        guard let found = nextCommand(named: name) else { throw unknownCommand(name) }
+        (parent, command) = (command, found)
+    }
+
+    /// Whether no command or subcommand follows.
+    private var isCommandKnown: Bool { command?.subcommands.isEmpty ?? false }
+
+    private func nextCommand(named name: String) -> CommandDeclaration? {
+        (command?.subcommands ?? program.commands).first { $0.isNamed(name) }
+    }
+
+    private mutating func unknownCommand(_ name: String) -> GrantError {
+        guard let command else {
+            if let replacement = program.formerCommands[name] {
+                isFormerCommand = true
+                return usage("the command “\(name)” was replaced", advice: "use \(program.name) \(replacement)")
+            }
             let near = Suggestion.nearest(to: name, among: program.commands.filter { !$0.isHidden }.map(\.name))
-            throw usage("unknown command “\(name)”", advice: near.map { "did you mean “\($0)”?" } ?? "grantfs --help lists them")
+            return usage("unknown command “\(name)”", advice: near.map { "did you mean “\($0)”?" } ?? "grantfs --help lists them")
         }
-        command = found
+        let message = "unknown subcommand “\(name)” of \(command.name)"
+        // `fleet revoke` is `revoke --fleet`.
+        if let other = program.command(named: name), other.options.contains(where: { $0.isNamed(command.name) }) {
+            return usage(message, advice: "use \(program.name) \(other.name) --\(command.name)")
+        }
+        let near = Suggestion.nearest(to: name, among: command.subcommands.map(\.name))
+        return usage(message, advice: near.map { "did you mean “\($0)”?" } ?? "grantfs \(command.name) --help lists them")
     }
 
     private mutating func parse(long word: [UInt8], _ rest: inout ArraySlice<[UInt8]>) throws(GrantError) {
@@ -153,7 +184,7 @@ private struct ParseState {
     private mutating func set(_ option: OptionDeclaration, _ value: [UInt8], as word: String) {
         if option.long == "help" { wantsHelp = true }
         if option.long == "version" { wantsVersion = true }
-        if command == nil { before.append((option, word)) }
+        if !isCommandKnown { before.append((option, word)) }
         parsed.options[option.long, default: []].append(value)
     }
 
@@ -165,28 +196,37 @@ private struct ParseState {
             return named.first
         }
         if hasValue { return valued }
-        let isCommands = next.map { String(decoding: $0, as: UTF8.self) }.flatMap { program.command(named: $0) }?.options
+        let isCommands = next.flatMap { nextCommand(named: String(decoding: $0, as: UTF8.self)) }?.allOptions
             .contains { $0.isNamed(name) && $0.value == nil }
         return isCommands == true || next?.first == UInt8(ascii: "-") ? plain : valued
     }
 
-    /// The options that are valid at this point. Before the command these are the options of all commands.
+    /// The options that are valid at this point. Before the command or subcommand these are the options of all of them.
     private var candidates: [OptionDeclaration] {
-        program.commonOptions + (command?.options ?? program.commands.flatMap(\.options))
+        program.commonOptions + (command?.allOptions ?? program.commands.flatMap(\.allOptions))
+    }
+
+    /// The error for an option that the command does not have. It names the subcommands that have it.
+    func unknownOption(_ word: String, of command: CommandDeclaration, advice: String? = nil) -> GrantError {
+        let owners = parent?.subcommands.filter { $0.options.contains { !$0.isHidden && $0.isWritten(word) } }.map(\.fullName) ?? []
+        return GrantError(
+            .usage, "unknown option “\(word)” for \(command.fullName)",
+            cause: owners.isEmpty ? nil : "it is an option of \(owners.joined(separator: ", "))",
+            advice: (owners.isEmpty ? advice : nil) ?? "see grantfs \(command.fullName) --help")
     }
 
     /// `whole`: the complete word as typed, if it has several letters.
     private func unknown(_ word: String, in whole: String? = nil) -> GrantError {
         let known = candidates.filter { !$0.isHidden }
         let near = word.hasPrefix("--") ? Suggestion.nearest(to: word, among: known.map { "--" + $0.long }) : nil
-        let place = command.map { " for \($0.name)" } ?? ""
-        let help = command.map { "grantfs \($0.name) --help" } ?? "grantfs --help"
-        if let command, command.endsWithCommand, !parsed.operands.isEmpty {
+        let suggestion = near.map { "did you mean “\($0)”?" }
+        guard let command else { return usage("unknown option “\(word)”", advice: suggestion ?? "see grantfs --help") }
+        if command.endsWithCommand, !parsed.operands.isEmpty {
             let program = String(decoding: parsed.operands.last ?? [], as: UTF8.self)
             return usage(
-                "unknown option “\(word)”\(place)",
-                advice: "options of the program stand behind --: grantfs \(command.name) … -- \(program) \(whole ?? word)")
+                "unknown option “\(word)” for \(command.fullName)",
+                advice: "options of the program stand behind --: grantfs \(command.fullName) … -- \(program) \(whole ?? word)")
         }
-        return usage("unknown option “\(word)”\(place)", advice: near.map { "did you mean “\($0)”?" } ?? "see \(help)")
+        return unknownOption(word, of: command, advice: suggestion)
     }
 }

@@ -32,6 +32,11 @@ package struct OptionDeclaration: Sendable {
 
     /// Whether the word without its dashes names this option.
     package func isNamed(_ word: some StringProtocol) -> Bool { long == word || aliases.contains { $0 == word } }
+
+    /// Whether the word with its dashes is this option.
+    package func isWritten(_ word: String) -> Bool {
+        word.hasPrefix("--") ? isNamed(word.dropFirst(2)) : short.map { "-\($0)" == word } ?? false
+    }
 }
 
 /// An operand.
@@ -61,9 +66,11 @@ package struct OperandDeclaration: Sendable {
     }
 }
 
-/// One command: its arguments, and what it does.
+/// One command, or a subcommand: its arguments, and what it does.
 package struct CommandDeclaration: Sendable {
     package let name: String
+    /// The command that this is a subcommand of.
+    package private(set) var parent: String?
     /// Other names, for users of other programs.
     package let aliases: [String]
     package let summary: String
@@ -75,6 +82,8 @@ package struct CommandDeclaration: Sendable {
     package let isHidden: Bool
     /// Whether the words after `--` are another program's command line: `ParsedArguments.trailing`.
     package let takesCommand: Bool
+    /// A command with subcommands has neither operands nor options of its own.
+    package let subcommands: [CommandDeclaration]
     /// Runs the command and returns the exit status.
     package let run: @Sendable (ParsedArguments) throws(GrantError) -> Int32
 
@@ -92,7 +101,31 @@ package struct CommandDeclaration: Sendable {
         self.isHidden = isHidden
         self.takesCommand = takesCommand
         self.run = run
+        subcommands = []
     }
+
+    /// A command with subcommands. The parser returns one of these, never the command itself.
+    package init(_ name: String, _ summary: String, subcommands: [CommandDeclaration], notes: [String] = []) {
+        self.name = name
+        self.summary = summary
+        self.notes = notes
+        self.subcommands = subcommands.map { subcommand in
+            var subcommand = subcommand
+            subcommand.parent = name
+            return subcommand
+        }
+        (aliases, operands, options, isHidden, takesCommand) = ([], [], [], false, false)
+        run = { _ in GrantError(.usage, "").exitStatus }
+    }
+
+    /// The words that name it: `grant`, `fleet invite`.
+    package var fullName: String { parent.map { "\($0) \(name)" } ?? name }
+    /// Its options and those of its subcommands.
+    package var allOptions: [OptionDeclaration] { options + subcommands.flatMap(\.options) }
+    /// Itself, or its subcommands if it has any.
+    package var leaves: [CommandDeclaration] { subcommands.isEmpty ? [self] : subcommands }
+
+    package func isNamed(_ word: String) -> Bool { name == word || aliases.contains(word) }
 
     /// Whether its last operand is another program's command line.
     package var endsWithCommand: Bool { operands.last?.isCommand == true }
@@ -106,22 +139,25 @@ package struct ProgramDeclaration: Sendable {
     package let version: String
     package let summary: String
     package let commands: [CommandDeclaration]
+    /// Names of commands that exist no longer, and the command line to use instead.
+    package let formerCommands: [String: String]
     package let commonOptions: [OptionDeclaration]
     /// The groups of commands in the help, by name. Commands in no group come after the last one.
     package let groups: [(title: String, commands: [String])]
 
     package init(
-        name: String, version: String, summary: String, commands: [CommandDeclaration], commonOptions: [OptionDeclaration],
-        groups: [(title: String, commands: [String])]
+        name: String, version: String, summary: String, commands: [CommandDeclaration], formerCommands: [String: String] = [:],
+        commonOptions: [OptionDeclaration], groups: [(title: String, commands: [String])]
     ) {
         self.name = name
         self.version = version
         self.summary = summary
         self.commands = commands
+        self.formerCommands = formerCommands
         self.commonOptions = commonOptions
         self.groups = groups
     }
 
     /// Finds a command by its name or an alias.
-    package func command(named name: String) -> CommandDeclaration? { commands.first { $0.name == name || $0.aliases.contains(name) } }
+    package func command(named name: String) -> CommandDeclaration? { commands.first { $0.isNamed(name) } }
 }

@@ -24,12 +24,26 @@ package enum HelpText {
     }
 
     package static func command(_ command: CommandDeclaration, of program: ProgramDeclaration) -> String {
+        if !command.subcommands.isEmpty { return overview(of: command, of: program) }
         let operands = command.operands.map(\.usage).joined(separator: " ")
-        let usage = ["Usage: \(program.name) \(command.name)", "[OPTIONS]", operands].filter { !$0.isEmpty }.joined(separator: " ")
+        let usage = ["Usage: \(program.name) \(command.fullName)", "[OPTIONS]", operands].filter { !$0.isEmpty }.joined(separator: " ")
         var lines = [usage, ""] + wrapped(command.summary, width: 78) + ["", "Options:"]
         let options = (command.options + program.commonOptions).filter { !$0.isHidden }
         lines += columns(options.map { (words(of: $0), $0.help) })
         for note in command.notes { lines += [""] + wrapped(note, width: 78) }
+        return lines.joined(separator: "\n") + "\n"
+    }
+
+    /// The help for a command with subcommands.
+    private static func overview(of command: CommandDeclaration, of program: ProgramDeclaration) -> String {
+        let name = "\(program.name) \(command.name)"
+        var lines = ["Usage: \(name) SUBCOMMAND [OPTIONS] …", ""] + wrapped(command.summary, width: 78) + ["", "Subcommands:"]
+        let visible = command.subcommands.filter { !$0.isHidden }
+        lines += columns(visible.map { (([$0.name] + $0.operands.map(\.usage)).joined(separator: " "), $0.summary) })
+        lines += ["", "Options of every subcommand:"]
+        lines += columns(program.commonOptions.filter { !$0.isHidden }.map { (words(of: $0), $0.help) })
+        for note in command.notes { lines += [""] + wrapped(note, width: 78) }
+        lines += ["", "“\(name) SUBCOMMAND --help” lists the options of a subcommand."]
         return lines.joined(separator: "\n") + "\n"
     }
 

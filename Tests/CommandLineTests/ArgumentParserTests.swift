@@ -89,11 +89,64 @@ private func failure(_ text: String) -> GrantError? {
             ("--path x list", "unknown option “--path” for list"), ("list --json=yes", "--json takes no value"),
             ("list --view", "--view needs a value"), ("list -x", "unknown option “-x” for list"), ("mount v d -o", "-o needs a value"),
             ("--nonsense", "unknown option “--nonsense”"), ("revoke --pat x", "did you mean “--path”?"),
+            ("fleet", "fleet: a subcommand is missing"), ("fleet --json", "fleet: a subcommand is missing"),
+            ("fleet invites h", "unknown subcommand “invites” of fleet (did you mean “invite”?)"),
+            ("fleet revoke g", "unknown subcommand “revoke” of fleet (use grantfs revoke --fleet)"),
+            ("fleet invite", "fleet invite: HOST is missing (see grantfs fleet invite --help)"),
+            ("fleet hosts extra", "fleet hosts: “extra” is one word too many"),
+            ("fleet hosts --label a=b", "unknown option “--label” for fleet hosts: it is an option of fleet invite"),
+            ("fleet --label a=b hosts", "unknown option “--label” for fleet hosts: it is an option of fleet invite"),
+            ("--label a=b fleet hosts", "unknown option “--label” for fleet hosts: it is an option of fleet invite"),
+            ("fleet hosts --cert f", "it is an option of fleet init, fleet invite (see grantfs fleet hosts --help)"),
+            ("fleet hosts -y", "unknown option “-y” for fleet hosts: it is an option of fleet apply"),
+            ("fleet hosts --jsn", "unknown option “--jsn” for fleet hosts (did you mean “--json”?)"),
+            ("policy check --view v", "unknown option “--view” for policy check: it is an option of policy explain"),
+            ("policy explain", "policy explain: PATH is missing"),
         ])
     func whatIsWrongIsNamed(_ line: String, _ words: String) throws {
         let error = try #require(failure(line))
         #expect(error.description.contains(words), "\(error)")
         #expect(error.exitStatus == 2)
+    }
+
+    @Test(
+        "Options of a subcommand may precede or follow it",
+        arguments: [
+            "fleet invite h --label a=b --output f", "fleet --label a=b invite --output=f h", "--label a=b fleet --output f invite h",
+            "--output f --label=a=b fleet invite -- h",
+        ])
+    func subcommandOptionsMayStandAnywhere(_ line: String) throws {
+        let arguments = try parse(words(line))
+        #expect(arguments.command == "fleet invite" && arguments.operands == words("h"))
+        #expect(try arguments.text("output") == "f" && arguments.options["label"] == words("a=b"))
+    }
+
+    @Test("The help of a subcommand has its own options only")
+    func subcommandHelp() throws {
+        let program = CommandLineProgram.declaration
+        for command in program.commands where !command.subcommands.isEmpty {
+            let overview = HelpText.command(command, of: program)
+            for subcommand in command.subcommands {
+                #expect(overview.contains("\n  \(subcommand.name)"))
+                for line in ["\(subcommand.fullName) --help", "help \(subcommand.fullName)", "--help \(subcommand.fullName) --wrong"] {
+                    guard case .help(let shown?) = try ArgumentParser(program: program).parse(words(line)) else {
+                        Issue.record("no help for \(line)")
+                        continue
+                    }
+                    let text = HelpText.command(shown, of: program)
+                    #expect(text.hasPrefix("Usage: grantfs \(subcommand.fullName) [OPTIONS]"), "\(text)")
+                    for option in command.allOptions + program.commonOptions {
+                        let isOwn = (subcommand.options + program.commonOptions).contains { $0.long == option.long }
+                        let isListed = text.split(separator: "\n").contains { line in
+                            let first = line.split(separator: " ").first { $0.hasPrefix("--") }
+                            return line.hasPrefix("  -") && first.map { $0 == "--\(option.long)" } ?? false
+                        }
+                        #expect(isListed == isOwn, "\(line): --\(option.long)")
+                    }
+                    for line in text.split(separator: "\n") { #expect(line.count <= 80, "\(line)") }
+                }
+            }
+        }
     }
 
     @Test(
@@ -170,7 +223,7 @@ private func failure(_ text: String) -> GrantError? {
         let program = CommandLineProgram.declaration
         var known: [String: Bool] = [:]
         // The words after these options decide their meaning before the command.
-        for option in program.commands.flatMap(\.options) + program.commonOptions where option.long != "snapshot" {
+        for option in program.commands.flatMap(\.allOptions) + program.commonOptions where option.long != "snapshot" {
             #expect((known[option.long] ?? (option.value != nil)) == (option.value != nil), "--\(option.long)")
             known[option.long] = option.value != nil
         }

@@ -25,6 +25,10 @@ import Testing
             (["set", "docs", "--access", "read-o"], ["read-only"]), (["mount", "-o", "ro,cache=n"], ["ro,cache=none"]),
             (["mount", "-o", "ro,r"], ["ro,rw", "ro,recover"]), (["mount", "web", "/mnt", ""], []), (["grant", "--name", ""], []),
             (["completion", "f"], ["fish"]), (["no-such-command", ""], nil),
+            (["fleet", "in"], ["init", "invite"]), (["policy", ""], ["check", "explain"]), (["fleet", "invite", "--la"], ["--label"]),
+            (["fleet", "invite", "--le"], []), (["fleet", "hosts", "--"], ["--json", "--store", "--help", "--version"]),
+            (["fleet", "--"], ["--store", "--help", "--version"]), (["fleet", "--lease", "5s", "in"], ["init", "invite"]),
+            (["policy", "explain", "--access", "read-o"], ["read-only"]), (["fleet", "hosts", ""], []),
         ] as [([String], [String]?)])
     func whatMayFollowIsOffered(_ line: [String], _ expected: [String]?) {
         #expect(words(line) == expected ?? words([""]))
@@ -40,7 +44,10 @@ import Testing
 
     @Test(
         "Completion leaves directories to the shell",
-        arguments: [(["grant", ""], Completion.Answer.directories), (["mount", "web", ""], .directories)])
+        arguments: [
+            (["grant", ""], Completion.Answer.directories), (["mount", "web", ""], .directories),
+            (["fleet", "join", ""], .files),
+        ])
     func whatTheShellKnowsIsLeftToIt(_ line: [String], _ expected: Completion.Answer) {
         #expect(Completion(program: CommandLineProgram.declaration).answer(to: line) { _, _, _ in [] } == expected)
     }

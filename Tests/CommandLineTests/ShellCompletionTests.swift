@@ -38,7 +38,7 @@ import Testing
             (["revoke", #"my\ f"#], [#"my\ files"#]),
             (["revoke", "'my f"], ["'my files'"]), (["revoke", "--view", "w"], ["web"]), (["revoke", "--view", "=", "w"], ["web"]),
             (["revoke", "--view", "="], ["default", "web"]), (["mount", "-o", "ro,cache", "=", "e"], ["exclusive"]),
-            (["revoke", "--tim"], ["--timeout"]),
+            (["revoke", "--tim"], ["--timeout"]), (["fleet", "inv"], ["invite"]), (["fleet", "invite", "--out"], ["--output"]),
         ])
     func bash(_ words: [String], _ expected: [String]) throws {
         #expect(try Grants().lines(["bash", "-c"], Self.bash, ["bash"] + words) == expected)
@@ -53,6 +53,7 @@ import Testing
         "Completion in fish offers candidates with a description", .enabled(if: Machine.offers("fish"), "fish is not installed"),
         arguments: [
             ("rel", ["release"]), ("revoke d", ["docs"]), ("revoke --view=w", ["--view=web"]), ("set docs --access read-o", ["read-only"]),
+            ("policy exp", ["explain"]), ("policy explain --us", ["--user"]),
         ])
     func fish(_ line: String, _ expected: [String]) throws {
         let offered = try Grants().lines(["fish", "--no-config", "-c"], Self.fish, [line])
@@ -76,7 +77,7 @@ import Testing
         "Completion in zsh offers commands, grants and views", .enabled(if: Machine.offers("zsh"), "zsh is not installed"),
         arguments: [
             (["rel"], ["release"]), (["revoke", "d"], ["docs"]), (["revoke", #"my\ f"#], ["my files"]),
-            (["revoke", "--view=w"], ["--view=web"]),
+            (["revoke", "--view=w"], ["--view=web"]), (["fleet", "inv"], ["invite"]), (["fleet", "invite", "--out"], ["--output"]),
         ])
     func zsh(_ words: [String], _ expected: [String]) throws {
         #expect(try Grants().lines(["zsh", "-f", "-c"], Self.zsh, ["zsh"] + words) == expected)

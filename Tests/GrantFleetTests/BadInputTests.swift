@@ -57,7 +57,9 @@ extension GrantFleetTests {
                 #expect(access(fleet.store("fresh") + "/fleet/host.json", F_OK) != 0, "\(said)")
             }
             let typed: [([String], Int32, String)] = [
-                (["fleet", "frobnicate"], 2, "invalid action"), (["fleet", "invite"], 2, "HOST is missing"),
+                (["fleet", "frobnicate"], 2, "unknown subcommand “frobnicate” of fleet"), (["fleet", "invite"], 2, "HOST is missing"),
+                (["fleet", "hosts", "--label", "role=build"], 2, "it is an option of fleet invite"),
+                (["fleet", "--lease", "15s", "join", "file"], 2, "it is an option of fleet init"),
                 (["fleet", "invite", "a/b"], 2, "invalid host id"), (["fleet", "invite", "h9", "--label", "role"], 2, "invalid label"),
                 (["fleet", "init", "--endpoints", "ftp://x"], 2, "invalid endpoint of etcd"),
                 (["grant", "--fleet", "relative"], 2, "not an absolute path"), (["grant", "--fleet", "/a/../b"], 2, "empty parts"),

@@ -30,9 +30,9 @@ struct Completion {
         let known: (ValueKind) -> [Candidate] = { names($0, scan.given["view"], scan.given["store"]) }
         if let option = scan.open { return complete(typed, as: option.kind, known) }
         if !scan.isPastOptions, typed.hasPrefix("-") { return completeOption(typed, scan, known) }
-        guard let command = scan.command else {
-            let commands = program.commands.filter { !$0.isHidden }.map { Candidate(word: $0.name, about: $0.summary) }
-            return .words(commands.filter { $0.word.hasPrefix(typed) })
+        guard let command = scan.command, command.subcommands.isEmpty else {
+            let commands = (scan.command?.subcommands ?? program.commands).filter { !$0.isHidden }
+            return .words(commands.map { Candidate(word: $0.name, about: $0.summary) }.filter { $0.word.hasPrefix(typed) })
         }
         guard let kind = command.kind(ofOperand: scan.operandCount) else { return .words([]) }
         return complete(typed, as: kind, known)
@@ -75,6 +75,7 @@ struct Completion {
 /// The parsed words before the last one.
 private struct ParseState {
     let program: ProgramDeclaration
+    /// The last command or subcommand that was named.
     var command: CommandDeclaration?
     var operandCount = 0
     var isPastOptions = false
@@ -89,7 +90,7 @@ private struct ParseState {
 
     /// Returns the option in a word such as `--view`, `--view=x` or `-o`.
     func option(_ word: String) -> OptionDeclaration? {
-        let all = program.commonOptions + (command?.options ?? program.commands.flatMap(\.options))
+        let all = program.commonOptions + (command?.allOptions ?? program.commands.flatMap(\.allOptions))
         if word.hasPrefix("--") {
             let name = word.dropFirst(2).prefix { $0 != "=" }
             return all.first { $0.isNamed(name) }
@@ -102,7 +103,11 @@ private struct ParseState {
             given[option.long] = word
             open = nil
         } else if isPastOptions || !word.hasPrefix("-") || word == "-" {
-            if command == nil { command = program.command(named: word) } else { operandCount += 1 }
+            if let command, command.subcommands.isEmpty {
+                operandCount += 1
+            } else {
+                command = (command?.subcommands ?? program.commands).first { $0.isNamed(word) } ?? command
+            }
         } else if word == "--" {
             isPastOptions = true
         } else if let option = option(word) {

@@ -4,21 +4,21 @@ import GrantCommandLine
 enum ManualText {
     /// The commands with their operands. The options appear once, at `options`.
     static func synopsis(of program: ProgramDeclaration) -> String {
-        program.commands.filter { !$0.isHidden }.map { command -> String in
+        program.commands.filter { !$0.isHidden }.flatMap(\.leaves).map { command -> String in
             let options = command.options.contains { !$0.isHidden } ? [".Op Ar options"] : []
             let operands = command.operands.map { operand -> String in
                 let name =
                     (operand.isCommand ? "Cm -- Ar " : "Ar ") + escaped(operand.name.lowercased()) + (operand.isRepeatable ? " ..." : "")
                 return operand.isOptional ? ".Op \(name)" : ".\(name)"
             }
-            return ([".Nm", ".Cm \(command.name)"] + options + operands).joined(separator: "\n") + "\n"
+            return ([".Nm", ".Cm \(command.fullName)"] + options + operands).joined(separator: "\n") + "\n"
         }.joined()
     }
 
-    /// Returns each command with its options. The common options come last.
+    /// Returns each command and subcommand with its options. The common options come last.
     static func options(of program: ProgramDeclaration) -> String {
-        let commands = program.commands.filter { !$0.isHidden && $0.options.contains { !$0.isHidden } }
-        let lists = commands.map { "Of\n.Cm \($0.name) :\n" + list($0.options) } + ["Of every command:\n" + list(program.commonOptions)]
+        let commands = program.commands.filter { !$0.isHidden }.flatMap(\.leaves).filter { $0.options.contains { !$0.isHidden } }
+        let lists = commands.map { "Of\n.Cm \($0.fullName) :\n" + list($0.options) } + ["Of every command:\n" + list(program.commonOptions)]
         return lists.joined(separator: ".Pp\n")
     }
 

@@ -8,37 +8,30 @@ import GrantModel
 enum PolicyCommand {
     static let declaration = CommandDeclaration(
         "policy", "Checks the administrator's policy, and explains which line decides about a grant.",
-        operands: [OperandDeclaration("ACTION", choices: ["check", "explain"]), OperandDeclaration("PATH", isOptional: true)],
-        options: [
-            OptionDeclaration("view", value: "V", help: "explain: to which view (default: “default”)"),
-            OptionDeclaration("user", value: "U", help: "explain: the user who grants, by name or number (default: yourself)"),
-            CommonOptions.readOnly("explain: for reading alone (also: PATH:ro)"), CommonOptions.access, CommonOptions.json,
-        ],
+        subcommands: [checking, explaining])
+
+    private static let checking = CommandDeclaration(
+        "check", "Checks the policy, and reports oddities such as an unknown user.",
+        operands: [OperandDeclaration("FILE", isOptional: true)], options: [CommonOptions.json],
         notes: [
-            "check reads the files *.toml in \(PolicyFiles.directory), or the file that is named, which need not be "
-                + "installed yet. Exit status: 1 when it could not be used. Oddities, such as an unknown user, are "
-                + "reported.",
-            "explain says whether a directory may be granted, and why. Exit status: 0 when it may, 1 when not.",
+            "It reads the files *.toml in \(PolicyFiles.directory), or FILE, which need not be installed yet. "
+                + "Exit status: 1 when it could not be used."
         ],
-        run: run)
+        run: check)
 
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        let action = String(decoding: arguments.operands[0], as: UTF8.self)
-        let path = arguments.operands.count > 1 ? arguments.operands[1] : nil
-        switch (action, path) {
-        case ("check", _):
-            if let option = ["view", "user", "read-only", "access"].first(where: { arguments.has($0) }) {
-                throw GrantError(.usage, "policy check: --\(option) is for explain")
-            }
-            return try check(path, arguments)
-        case ("explain", let path?): return try explain(path, arguments)
-        case ("explain", nil): throw GrantError(.usage, "policy explain: which directory is missing")
-        default: throw GrantError(.usage, "policy: invalid action “\(action)”", advice: "use check or explain")
-        }
-    }
+    private static let explaining = CommandDeclaration(
+        "explain", "Says whether a directory may be granted, and which line of the policy decides.",
+        operands: [OperandDeclaration("PATH")],
+        options: [
+            OptionDeclaration("view", value: "V", help: "to which view (default: “default”)"),
+            OptionDeclaration("user", value: "U", help: "the user who grants, by name or number (default: yourself)"),
+            CommonOptions.readOnly("for reading alone (also: PATH:ro)"), CommonOptions.access, CommonOptions.json,
+        ],
+        notes: ["Exit status: 0 when it may be granted, 1 when not."],
+        run: explain)
 
-    private static func check(_ file: [UInt8]?, _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        let policy = if let file { try PolicyFiles.read(file: file) } else { try PolicyFiles.read() }
+    private static func check(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let policy = if let file = arguments.operands.first { try PolicyFiles.read(file: file) } else { try PolicyFiles.read() }
         let oddities = policy.map { PolicyWarning.all(in: $0) } ?? []
         if arguments.wantsJSON {
             let keys: [(String, JSON)] = [
@@ -65,10 +58,10 @@ enum PolicyCommand {
         return policy.flaws.isEmpty ? 0 : 1
     }
 
-    private static func explain(_ word: [UInt8], _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    private static func explain(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let user = try arguments.text("user").map { text throws(GrantError) in try PolicyUser(named: text) } ?? PolicyUser(uid: getuid())
         let view = try arguments.view() ?? .standard
-        let (path, access) = try arguments.marked(word)
+        let (path, access) = try arguments.marked(arguments.operands[0])
         let directory = try GrantAdministrator.judgedPath(of: path, probe: .command)
         let judge = try PolicyFiles.read().map { policy throws(GrantError) in try PolicyJudge(policy, for: user, probe: .command) }
         let verdict = judge?.verdict(on: directory, view: view, access: access) ?? .withoutPolicy

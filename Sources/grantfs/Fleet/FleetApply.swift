@@ -7,10 +7,10 @@ import GrantSystem
 
 /// `fleet apply FILE`
 enum FleetApply {
-    static func run(_ file: [UInt8], _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let timeout = try arguments.timeout()
         let now = Instant(nanoseconds: Clock.realtime)
-        let declared = try GrantFileInput.declared([file], isFleet: true)
+        let declared = try GrantFileInput.declared(arguments.operands, isFleet: true)
         var wanted: [(grant: FleetGrant, place: String)] = []
         for item in declared.grants { wanted.append((try grant(item, now, arguments), item.place)) }
         let fleet = try arguments.openFleet()

@@ -10,72 +10,80 @@ import GrantSystem
 enum FleetCommand {
     static let declaration = CommandDeclaration(
         "fleet", "Makes a fleet of hosts that share grants through etcd, takes hosts in and out, and shows them.",
-        operands: [
-            OperandDeclaration("ACTION", choices: ["init", "invite", "join", "leave", "hosts", "status", "apply", "console"]),
-            OperandDeclaration("NAME", isOptional: true),
+        subcommands: [
+            initialisation, invitation, joining, leaving, hosts, status, application, FleetConsoleCommand.declaration,
         ],
-        options: [
-            OptionDeclaration("endpoints", value: "URLS", help: "init: the endpoints of etcd: https://HOST:2379, several with commas"),
-            OptionDeclaration("ca", value: "FILE", help: "init: the authority that has signed the servers' certificates"),
-            OptionDeclaration("cert", value: "FILE", help: "init, invite: the client's certificate, of its own for each host"),
-            OptionDeclaration("key", value: "FILE", help: "init, invite, console: the key of that certificate, which others cannot read"),
-            OptionDeclaration("user", value: "U", help: "init: a user of etcd with the role root, where etcd asks for passwords already"),
-            OptionDeclaration("password-file", value: "FILE", help: "init: that user's password, in the first line"),
-            OptionDeclaration(
-                "lease", value: "TIME",
-                help: "init: how long a host that is cut off may serve, 5s at the least (default: 15s)"),
-            OptionDeclaration("again", help: "init: after a backup of etcd was restored: withdraws every grant and starts again"),
-            OptionDeclaration("label", value: "L=V", help: "invite: a label of the host, by which grants choose", isRepeatable: true),
-            OptionDeclaration("administrator", help: "invite: an administrator, who may grant and revoke, and neither invite nor take out"),
-            OptionDeclaration("output", value: "FILE", help: "invite: where the invitation is written"),
-            OptionDeclaration("dry-run", help: "apply: show the difference, with the hosts, and change nothing"),
-            OptionDeclaration("yes", short: "y", help: "apply: do not ask, on a terminal, before something is taken away"),
-            OptionDeclaration("restore", help: "apply: make declared grants active again that were revoked or have expired"),
-        ] + FleetConsoleCommand.options + [CommonOptions.timeout, CommonOptions.json],
-        notes: [
-            "init makes the fleet and keeps the administrator's credentials in the store. invite HOST writes a file for a "
-                + "host, which join FILE takes in there. An invitation holds a password and perhaps a key: give it to "
-                + "that host alone. leave takes this host out, or with HOST that one.",
-            "apply FILE makes what the fleet grants what a file declares, or the files *.grants of a directory: as grantfs apply, with hosts = \"role=build\" for a grant that "
-                + "is not for all.",
-            "hosts and status show the hosts, how far each is, and its problems.",
-            "console shows the fleet to browsers, which revoke and restore with the credentials of the user who runs "
-                + "it. It prints the address to open, with a new token each time unless --token-file or --client-ca is "
-                + "given. With both, both are needed. Without TLS it serves this machine alone.",
-        ],
-        run: run)
+        notes: ["Other commands change and show the fleet's grants with --fleet: grant, list, revoke, restore, remove, set and log."])
 
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        let action = String(decoding: arguments.operands[0], as: UTF8.self)
-        let name = try arguments.operands.count > 1 ? ParsedArguments.text(arguments.operands[1], "the name") : nil
-        switch (action, name) {
-        case ("init", nil): return try make(arguments)
-        case ("invite", let host?): return try invite(host, arguments)
-        case ("join", let file?): return try FleetMembership.join(file, arguments)
-        case ("leave", nil): return try FleetMembership.leave(arguments)
-        case ("leave", let host?):
-            let serial = try FleetSetup.remove(host, try arguments.openFleet())
-            Terminal.note("“\(host)” is taken out: it shows what the fleet granted until its lease ends, and no longer")
-            if let serial {
-                Terminal.note(
-                    "etcd still accepts the host's certificate (serial number \(serial)): revoke it, as “Taking a host out” in "
-                        + "docs/fleet.md describes")
-            }
-            return 0
-        case ("hosts", nil): return try FleetReport.hosts(arguments)
-        case ("status", nil): return try FleetReport.status(arguments)
-        case ("console", nil): return try FleetConsoleCommand.run(arguments)
-        case ("apply", _?): return try FleetApply.run(arguments.operands[1], arguments)
-        case ("apply", nil): throw GrantError(.usage, "fleet apply: FILE is missing")
-        case ("invite", nil): throw GrantError(.usage, "fleet invite: HOST is missing")
-        case ("join", nil): throw GrantError(.usage, "fleet join: FILE is missing", advice: "grantfs fleet invite writes one")
-        case ("init", _?), ("hosts", _?), ("status", _?), ("console", _?):
-            throw GrantError(.usage, "fleet \(action): “\(name ?? "")” is one word too many")
-        default:
-            throw GrantError(
-                .usage, "fleet: invalid action “\(action)”",
-                advice: "use init, invite, join, leave, hosts, status, apply or console")
+    private static let initialisation = CommandDeclaration(
+        "init", "Makes the fleet, and keeps the administrator's credentials in the store.",
+        options: [
+            OptionDeclaration("endpoints", value: "URLS", help: "the endpoints of etcd: https://HOST:2379, several with commas"),
+            OptionDeclaration("ca", value: "FILE", help: "the authority that has signed the servers' certificates"),
+            certificate, key,
+            OptionDeclaration("user", value: "U", help: "a user of etcd with the role root, where etcd asks for passwords already"),
+            OptionDeclaration("password-file", value: "FILE", help: "that user's password, in the first line"),
+            OptionDeclaration(
+                "lease", value: "TIME", help: "how long a host that is cut off may serve, 5s at the least (default: 15s)"),
+            OptionDeclaration("again", help: "after a backup of etcd was restored: withdraws every grant and starts again"),
+        ],
+        run: make)
+
+    private static let invitation = CommandDeclaration(
+        "invite", "Writes an invitation for a host, or for an administrator.",
+        operands: [OperandDeclaration("HOST")],
+        options: [
+            OptionDeclaration("label", value: "L=V", help: "a label of the host, by which grants choose", isRepeatable: true),
+            OptionDeclaration("administrator", help: "an administrator, who may grant and revoke, and neither invite nor take out"),
+            OptionDeclaration("output", value: "FILE", help: "where the invitation is written (default: HOST.invitation)"), certificate,
+            key,
+        ],
+        notes: ["An invitation holds a password and perhaps a key: give it to that host alone."],
+        run: invite)
+
+    private static let joining = CommandDeclaration(
+        "join", "Takes this host into the fleet.", operands: [OperandDeclaration("FILE")], options: [CommonOptions.timeout],
+        notes: ["FILE is the invitation that grantfs fleet invite has written."],
+        run: FleetMembership.join)
+
+    private static let leaving = CommandDeclaration(
+        "leave", "Takes this host out of the fleet, or as an administrator the named host.",
+        operands: [OperandDeclaration("HOST", isOptional: true)], options: [CommonOptions.timeout], run: leave)
+
+    private static let hosts = CommandDeclaration(
+        "hosts", "Lists the hosts, how far each is, and its problems.", options: [CommonOptions.json], run: FleetReport.hosts)
+
+    private static let status = CommandDeclaration(
+        "status", "Shows the members of etcd and the fleet, or this host's part in it.", options: [CommonOptions.json],
+        run: FleetReport.status)
+
+    private static let application = CommandDeclaration(
+        "apply", "Makes what the fleet grants equal to what a file declares, or the files *.grants of a directory.",
+        operands: [OperandDeclaration("FILE")],
+        options: [
+            OptionDeclaration("dry-run", help: "show the difference, with the hosts, and change nothing"),
+            OptionDeclaration("yes", short: "y", help: "do not ask, on a terminal, before something is taken away"),
+            OptionDeclaration("restore", help: "make declared grants active again that were revoked or have expired"),
+            CommonOptions.timeout, CommonOptions.json,
+        ],
+        notes: ["As grantfs apply, with hosts = \"role=build\" for a grant that is not for all."],
+        run: FleetApply.run)
+
+    private static let certificate = OptionDeclaration(
+        "cert", value: "FILE", help: "the client's certificate, of its own for each host")
+    private static let key = OptionDeclaration("key", value: "FILE", help: "the key of that certificate, which others cannot read")
+
+    private static func leave(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        guard let operand = arguments.operands.first else { return try FleetMembership.leave(arguments) }
+        let host = try ParsedArguments.text(operand, "the name of the host")
+        let serial = try FleetSetup.remove(host, try arguments.openFleet())
+        Terminal.note("“\(host)” is taken out: it shows what the fleet granted until its lease ends, and no longer")
+        if let serial {
+            Terminal.note(
+                "etcd still accepts the host's certificate (serial number \(serial)): revoke it, as “Taking a host out” in "
+                    + "docs/fleet.md describes")
         }
+        return 0
     }
 
     private static func make(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
@@ -126,7 +134,8 @@ enum FleetCommand {
         return 0
     }
 
-    private static func invite(_ name: String, _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    private static func invite(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let name = try ParsedArguments.text(arguments.operands[0], "the name of the host")
         let labels = try Labels(words: try arguments.texts("label"))
         let output = try arguments.text("output") ?? "\(name).invitation"
         let (certificate, key) = (try arguments.contents("cert"), try arguments.privateKey())

@@ -9,18 +9,25 @@ import GrantSystem
 
 /// `fleet console`
 enum FleetConsoleCommand {
-    static let options = [
-        OptionDeclaration(
-            "listen", value: "PLACE",
-            help: "console: a numeric ADDRESS:PORT, port 0 for a free one (default: 127.0.0.1:9460)"),
-        OptionDeclaration(
-            "certificate", value: "FILE", help: "console: the server's certificate, with its chain, needed except on this machine alone"),
-        OptionDeclaration("name", value: "NAME", help: "console: another name by which browsers know it", isRepeatable: true),
-        OptionDeclaration("token-file", value: "FILE", help: "console: the token that browsers need, in its first line"),
-        OptionDeclaration("client-ca", value: "FILE", help: "console: let in browsers with a certificate that this authority has signed"),
-    ]
+    static let declaration = CommandDeclaration(
+        "console", "Shows the fleet to browsers, which revoke and restore with the credentials of the user who runs it.",
+        options: [
+            OptionDeclaration(
+                "listen", value: "PLACE", help: "a numeric ADDRESS:PORT, port 0 for a free one (default: 127.0.0.1:9460)"),
+            OptionDeclaration(
+                "certificate", value: "FILE", help: "the server's certificate, with its chain, needed except on this machine alone"),
+            OptionDeclaration("key", value: "FILE", help: "the key of that certificate, which others cannot read"),
+            OptionDeclaration("name", value: "NAME", help: "another name by which browsers know it", isRepeatable: true),
+            OptionDeclaration("token-file", value: "FILE", help: "the token that browsers need, in its first line"),
+            OptionDeclaration("client-ca", value: "FILE", help: "let in browsers with a certificate that this authority has signed"),
+        ],
+        notes: [
+            "It prints the address to open, with a new token each time unless --token-file or --client-ca is given. "
+                + "With both, both are needed. Without TLS it serves this machine alone."
+        ],
+        run: run)
 
-    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         var settings = try place(try arguments.text("listen") ?? "127.0.0.1:9460")
         settings.names = try arguments.texts("name")
         settings.certificate = try arguments.contents("certificate")

@@ -16,7 +16,8 @@ enum FleetMembership {
     }
 
     /// Checks the invitation before it is saved.
-    static func join(_ file: String, _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func join(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let file = try ParsedArguments.text(arguments.operands[0], "the name of the file")
         let credentials = try FleetCredentials(file: file)
         guard let host = credentials.host else {
             throw GrantError(.usage, "\(file) is an administrator's", advice: "name it with GRANTFS_FLEET instead")
@@ -54,9 +55,10 @@ enum FleetMembership {
     /// Removes the fleet's grants on this host, from every mount, and then revokes the lease: no
     /// revocation has to wait for this host any more.
     static func leave(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let timeout = try arguments.timeout()
         let store = try arguments.openStore()
-        let changes = try FleetAgent.leave(store, probe: .command, timeout: GrantAdministrator.standardTimeout)
-        let status = Confirmation.exitStatus(of: changes, "the end of the fleet's grants", timeout: GrantAdministrator.standardTimeout)
+        let changes = try FleetAgent.leave(store, probe: .command, timeout: timeout)
+        let status = Confirmation.exitStatus(of: changes, "the end of the fleet's grants", timeout: timeout)
         if status == 0 {
             Terminal.note("this host is in no fleet any more (grantfs fleet leave HOST, by an administrator, forgets its password)")
         }
