@@ -13,6 +13,12 @@ package enum Terminal {
         }
     }
 
+    /// Whether stdout may have a reader: false for a pipe that every reader has closed.
+    package static var hasReader: Bool {
+        var output = pollfd(fd: standardOutput, events: 0, revents: 0)
+        return poll(&output, 1, 0) <= 0 || output.revents & Int16(POLLERR) == 0
+    }
+
     /// Writes a line to one of the two.
     package static func print(_ text: String, to descriptor: Int32) throws(GrantError) {
         if descriptor == standardOutput { return try print(text) }

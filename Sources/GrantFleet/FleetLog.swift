@@ -85,15 +85,14 @@ extension FleetStore {
         return (found.entries.flatMap { FleetLogEntry.all($0) }, found.revision)
     }
 
-    /// Reports events after a revision, without an end. It waits for a server that does not answer.
-    /// With `isLog`, it reports only entries of the log.
-    public func follow(after revision: Int64, isLog: Bool, each: @escaping (FleetEvent) -> Void) throws(GrantError) -> Never {
+    /// Reports entries of the log and events of hosts after a revision, without an end. It waits for a server that does not answer.
+    public func follow(after revision: Int64, each: @escaping (FleetEvent) -> Void) throws(GrantError) -> Never {
         var next = revision + 1
         var problems = Dictionary(try hosts().hosts.map { ($0.id, $0.problems) }, uniquingKeysWith: { first, _ in first })
         while true {
             do throws(EtcdFailure) {
                 // Reconnects each minute: nothing else would detect a connection that died silently.
-                try client.watch(isLog ? FleetKeys.log : FleetKeys.root, from: next, milliseconds: 60_000) { events in
+                try client.watch(FleetKeys.root, from: next, milliseconds: 60_000) { events in
                     next = events.revision + 1
                     for entry in events.puts { FleetStore.events(of: entry, &problems).forEach(each) }
                     for key in events.deletes { if let id = FleetHost.id(in: key), key == FleetKeys.agent(id) { each(.gone(host: id)) } }

@@ -110,6 +110,29 @@ private func failure(_ text: String) -> GrantError? {
     }
 
     @Test(
+        "The former name of a command names its replacement, whatever follows",
+        arguments: [
+            ("watch", "log --follow"), ("--view v watch", "log --follow"), ("watch --help", "log --follow"),
+            ("watch --fleet --nonsense", "log --follow"), ("help watch", "log --follow"),
+        ])
+    func formerNames(_ line: String, _ replacement: String) throws {
+        let error = try #require(failure(line))
+        #expect(error.description.hasSuffix("was replaced (use grantfs \(replacement))"), "\(error)")
+        #expect(error.exitStatus == 2)
+    }
+
+    @Test("The help mentions no former name of a command")
+    func helpWithoutFormerNames() {
+        let program = CommandLineProgram.declaration
+        let texts =
+            [HelpText.program(program)] + program.commands.flatMap { [$0] + $0.subcommands }.map { HelpText.command($0, of: program) }
+        for name in program.formerCommands.keys {
+            #expect(program.command(named: name) == nil)
+            for text in texts { #expect(!text.contains("grantfs \(name)") && !text.contains("\n  \(name) "), "\(name)") }
+        }
+    }
+
+    @Test(
         "Options of a subcommand may precede or follow it",
         arguments: [
             "fleet invite h --label a=b --output f", "fleet --label a=b invite --output=f h", "--label a=b fleet --output f invite h",

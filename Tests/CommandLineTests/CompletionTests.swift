@@ -28,7 +28,7 @@ import Testing
             (["fleet", "in"], ["init", "invite"]), (["policy", ""], ["check", "explain"]), (["fleet", "invite", "--la"], ["--label"]),
             (["fleet", "invite", "--le"], []), (["fleet", "hosts", "--"], ["--json", "--store", "--help", "--version"]),
             (["fleet", "--"], ["--store", "--help", "--version"]), (["fleet", "--lease", "5s", "in"], ["init", "invite"]),
-            (["policy", "explain", "--access", "read-o"], ["read-only"]), (["fleet", "hosts", ""], []),
+            (["policy", "explain", "--access", "read-o"], ["read-only"]), (["fleet", "hosts", ""], []), (["wat"], []),
         ] as [([String], [String]?)])
     func whatMayFollowIsOffered(_ line: [String], _ expected: [String]?) {
         #expect(words(line) == expected ?? words([""]))
@@ -38,6 +38,7 @@ import Testing
     func hiddenCommandsAndOptionsAreNotOffered() throws {
         let commands = try #require(words([""]))
         #expect(commands.contains("grant") && !commands.contains("look") && !commands.contains("complete"))
+        #expect(CommandLineProgram.declaration.formerCommands.keys.allSatisfy { !commands.contains($0) })
         let options = try #require(words(["mount", "--"]))
         #expect(options.contains("--foreground") && !options.contains("--ready-fd"))
     }

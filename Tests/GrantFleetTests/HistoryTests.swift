@@ -46,32 +46,31 @@ extension GrantFleetTests {
             #expect(try fleet.administer("log", "--fleet", "--json").orThrow().decoded(as: [Entry].self).last?.user == "second")
             let kept = try fleet.on("h1", "log").orThrow()
             #expect(kept.text.contains("by the fleet: second on \(all[0].machine), uid \(getuid())"), "\(kept)")
-            let resolved = try fleet.administer("resolve", "--fleet", "x").orThrow()
-            #expect(resolved.text.contains("by second on") && resolved.text.contains("as the fleet says"), "\(resolved)")
+            let shown = try fleet.administer("resolve", "--fleet", "x").orThrow()
+            #expect(shown.text.contains("by second on") && shown.text.contains("as the fleet says"), "\(shown)")
         }
 
-        @Test("The log and the watch of a fleet follow new events")
+        @Test("The log of a fleet follows changes, and hosts that come, go or have a problem")
         func follows() throws {
             let fleet = try FleetFixture(hosts: ["h1"])
-            let outputs = try ["log", "watch"].map { command in
-                let file = fleet.files.base + "/" + command
+            let outputs = try [["-n", "100"], ["--json"]].map { options in
+                let file = fleet.files.base + "/follow" + options[0]
                 let words =
-                    ["sh", "-c", "exec \"$@\" >\"$OUT\" 2>&1", "sh", Programs.grantfs, command, "--fleet"]
-                    + (command == "log" ? ["--follow", "-n", "100"] : ["--json"])
+                    ["sh", "-c", "exec \"$@\" >\"$OUT\" 2>&1", "sh", Programs.grantfs, "log", "--fleet", "--follow"] + options
                 return (file, try Child(words, environment: ["GRANTFS_STORE": fleet.store("administrator"), "OUT": file]))
             }
             defer { outputs.forEach { $0.1.kill() } }
             let text = { (index: Int) in (try? String(contentsOfFile: outputs[index].0, encoding: .utf8)) ?? "" }
             try fleet.files.wait(until: "the log is read") { text(0).contains("invited host h1") }
-            // The watch prints no lines at first.
+            // The other prints no lines at first.
             pause(milliseconds: 1_000)
             let id = try fleet.administer("grant", "--fleet", fleet.files.base + "/nowhere", "--view", "v", "--name", "x").trimmed
             try fleet.files.wait(until: "both tell of the grant: \(text(0)) \(text(1))") {
                 text(0).contains("granted x") && text(1).contains("\"event\":\"granted\"")
             }
             try fleet.files.wait(until: "the problem is told") { text(1).contains("\"event\":\"problem\"") && text(1).contains(id) }
-            let resolved = try fleet.administer("resolve", "--fleet", id, "--json").orThrow()
-            #expect(resolved.text.lowercased().contains("no such directory") && resolved.text.contains("\"host\":\"h1\""), "\(resolved)")
+            let shown = try fleet.administer("resolve", "--fleet", id, "--json").orThrow()
+            #expect(shown.text.lowercased().contains("no such directory") && shown.text.contains("\"host\":\"h1\""), "\(shown)")
             fleet.killAgent("h1")
             try fleet.files.wait(until: "the host is gone", within: 60) { text(1).contains("\"event\":\"gone\",\"host\":\"h1\"") }
             try fleet.startAgent("h1")

@@ -34,9 +34,11 @@ public final class EventStream {
     }
 
     private let store: GrantStore
+    private let view: ViewName?
     private var sources: [GrantID: Source] = [:]
 
-    public init(_ store: GrantStore) { self.store = store }
+    /// - Parameter view: If it is not nil, only mounts that show this view are listened to.
+    public init(_ store: GrantStore, view: ViewName? = nil) { (self.store, self.view) = (store, view) }
 
     /// Returns the events since the last call. Waits at most `seconds` for one. The first call starts listening.
     public func next(within seconds: Double) throws(GrantError) -> [MountEvent] {
@@ -54,7 +56,7 @@ public final class EventStream {
     /// Connects to new mounts, and again to those whose daemon has closed the connection because nothing was read from it for long.
     /// Returns the events of mounts that have ended.
     private func listen() throws(GrantError) -> [MountEvent] {
-        let records = try store.servedMounts()
+        let records = try store.servedMounts().filter { record in view.map { record.shows($0) } ?? true }
         var events: [MountEvent] = []
         for (id, source) in sources where source.client == nil && !records.contains(where: { $0.id == id }) {
             sources[id] = nil

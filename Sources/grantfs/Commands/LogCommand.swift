@@ -1,4 +1,3 @@
-import Glibc
 import GrantCommandLine
 import GrantModel
 import GrantStore
@@ -14,9 +13,14 @@ enum LogCommand {
             CommonOptions.view,
             OptionDeclaration("lines", short: "n", value: "N", help: "only the last N entries"),
             OptionDeclaration(
-                "follow", help: "show entries as they come, until interrupted, with --since or -n earlier ones first"),
+                "follow",
+                help: "show entries, and events of mounts, as they come, until interrupted, with --since or -n earlier entries first"),
             OptionDeclaration("fleet", help: "changes by administrators of the fleet, on every machine"),
             OptionDeclaration("json", help: "one JSON document on stdout, with --follow one on each line"),
+        ],
+        notes: [
+            "Events of mounts are not recorded: waits, grants and ends of claims, their changes to files, and the end of a mount. "
+                + "With --fleet, --follow also shows which hosts come and go, and what they cannot do."
         ],
         run: run)
 
@@ -26,7 +30,10 @@ enum LogCommand {
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         if try arguments.isAboutFleet() { return try FleetHistory.log(arguments) }
         let filter = try LogFilter(arguments)
-        if arguments.has("follow") { try follow(arguments, filter) }
+        if arguments.has("follow") {
+            var follower = try LogFollower(try arguments.openStore(), filter, asJSON: arguments.wantsJSON)
+            return try follower.run()
+        }
         var entries: [LogEntry] = []
         var names: Set<String> = []
         var isKnown = filter.grant == nil
@@ -64,32 +71,6 @@ enum LogCommand {
         throw GrantError(
             .notFound, "the log tells of no grant “\(shown)”",
             advice: near.map { "did you mean “\($0)”?" } ?? "grantfs log shows all there is")
-    }
-
-    private static func follow(_ arguments: ParsedArguments, _ filter: LogFilter) throws(GrantError) -> Never {
-        let store = try arguments.openStore()
-        let show = { (entry: LogEntry) throws(GrantError) in
-            try Terminal.print(arguments.wantsJSON ? JSON.object(json(entry)).text : line(entry))
-        }
-        var last = filter.wantsEarlier ? 0 : try store.lastLogNumber()
-        if filter.count != nil {
-            var earlier: [LogEntry] = []
-            last = try read(store, after: 0, waits: true) { entry in if filter.takes(entry) { earlier.append(entry) } }
-            for entry in filter.last(earlier) { try show(entry) }
-        }
-        while true {
-            // The version is read first: entries added meanwhile change it again.
-            let version = try store.dataVersion()
-            last = try read(store, after: last, waits: true) { entry throws(GrantError) in
-                if filter.takes(entry) { try show(entry) }
-            }
-            // Now and then also without a change: an operation under way may never end.
-            var polls = 0
-            while polls < 25, try store.dataVersion() == version {
-                usleep(200_000)
-                polls += 1
-            }
-        }
     }
 
     /// Returns the number of the last entry. `waits`: leaves entries after an unfinished one for the next time.

@@ -1,3 +1,4 @@
+import GrantAdministration
 import GrantCommandLine
 import GrantModel
 import GrantStore
@@ -38,14 +39,24 @@ struct LogFilter {
     /// The last of the selected entries.
     func last<Entry>(_ entries: [Entry]) -> ArraySlice<Entry> { count.map { entries.suffix($0) } ?? entries[...] }
 
+    /// Whether entries of other views or grants are left out.
+    var isOfSomeGrants: Bool { view != nil || grant != nil }
+
     /// Whether following begins with entries from before.
     var wantsEarlier: Bool { since != nil || count != nil }
 
     /// Whether the entry is of the selected grant, at any time. It is always true if no grant was
     /// selected.
     func isOfGrant(_ entry: LogEntry) -> Bool {
+        isSelected(entry.name?.bytes, entry.grant?.description)
+    }
+
+    func isOfGrant(_ recorded: Grant) -> Bool { isSelected(recorded.name.bytes, recorded.id.description) }
+
+    /// Whether a grant of this name and id is selected.
+    func isSelected(_ name: [UInt8]?, _ id: String?) -> Bool {
         guard let grant else { return true }
-        if entry.name?.bytes == grant { return true }
-        return grant.count >= 8 && entry.grant.map { Array($0.description.utf8).starts(with: grant) } ?? false
+        if name == grant { return true }
+        return grant.count >= Selector.shortestPrefix && id.map { Array($0.utf8).starts(with: grant) } ?? false
     }
 }

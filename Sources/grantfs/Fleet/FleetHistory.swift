@@ -4,7 +4,7 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// `log` and `watch` with `--fleet`.
+/// `log --fleet`.
 enum FleetHistory {
     static func log(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let filter = try LogFilter(arguments)
@@ -26,31 +26,35 @@ enum FleetHistory {
         }
         for entry in entries { try show(entry, arguments) }
         if !follows { return 0 }
-        try fleet.follow(after: revision, isLog: true) { news in
-            switch news {
-            case .done(let entry): if filter.takes(entry) { showOrEnd { () throws(GrantError) in try show(entry, arguments) } }
-            case .missed: Terminal.note("etcd has compacted the changes since then (see grantfs log --fleet)")
-            case .live, .gone, .problem: break
-            }
-        }
+        try follow(fleet, after: revision, filter, arguments)
     }
 
-    static func watch(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        let fleet = try arguments.openFleet()
-        let (_, revision) = try fleet.hosts()
-        try fleet.follow(after: revision, isLog: false) { news in
+    /// Shows changes, and what happens to hosts, which the log does not record.
+    private static func follow(
+        _ fleet: FleetStore, after revision: Int64, _ filter: LogFilter, _ arguments: ParsedArguments
+    ) throws(GrantError) -> Never {
+        try fleet.follow(after: revision) { news in
             showOrEnd { () throws(GrantError) in
                 switch news {
-                case .done(let entry): try show(entry, arguments)
+                case .done(let entry): if filter.takes(entry) { try show(entry, arguments) }
+                // A host that comes or goes concerns every grant.
                 case .live(let host): try show("live", host, nil, "an agent has its lease", arguments)
                 case .gone(let host):
                     try show("gone", host, nil, "its lease is gone, and what the fleet granted is shut there", arguments)
                 case .problem(let host, let grant, let text):
+                    guard takes(grant, filter, arguments) else { return }
                     try show(text == nil ? "solved" : "problem", host, grant, text ?? "", arguments)
-                case .missed: Terminal.note("etcd has forgotten what happened meanwhile")
+                case .missed: Terminal.note("etcd has compacted the changes since then (see grantfs log --fleet)")
                 }
             }
         }
+    }
+
+    /// Whether the grant with this id is selected, or it is not known. It is looked up by a connection of its own: the other one waits.
+    private static func takes(_ id: String, _ filter: LogFilter, _ arguments: ParsedArguments) -> Bool {
+        guard filter.isOfSomeGrants, let known = try? arguments.openFleet().grants().grants else { return true }
+        guard let grant = known.first(where: { $0.id.description == id }) else { return filter.view == nil && filter.isSelected(nil, id) }
+        return (filter.view == nil || grant.view == filter.view) && filter.isSelected(grant.name.bytes, id)
     }
 
     /// Ends the program when its output has no reader any more.
@@ -116,8 +120,6 @@ extension LogFilter {
     }
 
     fileprivate func isOfGrant(_ entry: FleetLogEntry) -> Bool {
-        guard let wanted = grant else { return true }
-        guard let own = entry.grant else { return false }
-        return Array(own.name.utf8) == wanted || (wanted.count >= 8 && Array(own.id.utf8).starts(with: wanted))
+        isSelected(entry.grant.map { Array($0.name.utf8) }, entry.grant?.id)
     }
 }

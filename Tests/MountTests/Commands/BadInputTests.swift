@@ -52,6 +52,8 @@ extension MountTests {
             Wrong(1, "restore", "unknown"),
             Wrong(1, "remove", "unknown"),
             Wrong(1, "resolve", "unknown"),
+            Wrong(2, "watch", "--json", says: "use grantfs log --follow"),
+            Wrong(2, "log", "--follow", "-n", "some", says: "some"),
             Wrong(2, "policy", says: "subcommand"),
             Wrong(2, "policy", "check", "--user", "root", says: "it is an option of policy explain"),
             Wrong(2, "policy", "explain", says: "path is missing"),

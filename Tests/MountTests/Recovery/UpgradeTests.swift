@@ -181,21 +181,21 @@ extension MountTests {
             #expect(after[0] == 1 && after[1] >= 1 && after[2] > 0 && after[3] > 0, "\(after)")
         }
 
-        @Test("An upgrade loses and repeats no event of a watch")
+        @Test("An upgrade loses and repeats no event of a followed log")
         func watches() throws {
             struct Event: Decodable {
                 let number: Int
                 let event: String
             }
             let scene = try Succession()
-            let watcher = try Child([Programs.grantfs, "watch", "--json"], environment: scene.fixture.environment)
+            let follower = try Child([Programs.grantfs, "log", "--follow", "--json"], environment: scene.fixture.environment)
             var events: [Event] = []
             let see = { () throws in
-                guard let line = watcher.line(within: 0.3) else { return false }
+                guard let line = follower.line(within: 0.3) else { return false }
                 events.append(try JSONDecoder().decode(Event.self, from: Data(line.utf8)))
                 return true
             }
-            try scene.fixture.wait(until: "it watches") {
+            try scene.fixture.wait(until: "it follows") {
                 try scene.fixture.grantfs("coordinate", "read", "a", "--", "true").orThrow()
                 return try see()
             }
