@@ -25,12 +25,12 @@ public struct RepairProposal: Sendable {
     public let need: Need
 
     /// The result is nil for a grant that needs no repair.
-    init?(_ grant: GrantDescription, isInTrash: Bool) {
+    package init?(_ grant: GrantDescription) {
         self.grant = grant
         switch grant.finding {
         case .ok, .weak: return nil
         case .moved: need = .renewal
-        case .missing: need = isInTrash ? .untrashing : .directory
+        case .missing: need = grant.reason == nil ? .directory : .untrashing
         case .unavailable: need = grant.isUnresponsive ? .answer : .volume
         case .replaced: need = .confirmation
         case .ambiguous: need = .choice
@@ -45,16 +45,22 @@ extension GrantAdministrator {
     /// Returns every grant, in any state, whose directory is not where it was. It changes nothing.
     public func repairs(view: ViewName? = nil) throws(GrantError) -> [RepairProposal] {
         let grants = try store.grants(view: view)
-        return describe(grants).compactMap { RepairProposal($0, isInTrash: $0.finding == .missing && $0.reason != nil) }
+        return describe(grants).compactMap { RepairProposal($0) }
     }
 
     /// Accepts the directory that is now at the path of a grant whose own directory is gone, or the
     /// directory that carries its tag, wherever it is. Files reached through the old one stay
-    /// refused. It throws `.invalidDirectory` if the grant's directory was not replaced, a link is
-    /// in its place, or it could not be granted.
-    public func confirm(_ grant: Grant, timeout: Double = standardTimeout) throws(GrantError) -> GrantChange {
+    /// refused. It throws `.invalidDirectory` if the grant's directory was not replaced, `path` leads
+    /// to neither of the two, or the directory could not be granted.
+    ///
+    /// - Parameter path: The absolute path of the directory. If it is nil, the one with the tag is
+    ///   accepted, or else the one at the grant's path.
+    public func confirm(
+        _ grant: Grant, at path: [UInt8]? = nil, timeout: Double = standardTimeout
+    ) throws(GrantError) -> GrantChange {
         let described = describe([grant])[0]
-        let path = described.copy ?? grant.bookmark.path
+        let expected = described.copy ?? grant.bookmark.path
+        let path = path ?? expected
         let place = String(decoding: path, as: UTF8.self)
         guard described.finding == .replaced else {
             throw GrantError(
@@ -64,15 +70,23 @@ extension GrantAdministrator {
         }
         let proposal = try GrantAdministrator.propose(
             directory: path, name: grant.name, store: store.directory, document: grant.bookmark.document?.form, probe: probe)
+        let found = proposal.bookmark.path
+        let candidates = [described.copy, grant.bookmark.path].compactMap { $0 }
         // The person has confirmed the path that was shown. Where a link leads, others may decide.
-        guard proposal.bookmark.path == path else {
+        if found != path, candidates.contains(path) {
             throw GrantError(
                 .invalidDirectory, "“\(place)” cannot be accepted",
-                cause: "a link to \(String(decoding: proposal.bookmark.path, as: UTF8.self)) is in the way",
+                cause: "a link to \(String(decoding: found, as: UTF8.self)) is in the way",
                 advice: "remove this grant and grant that directory, if it is meant")
         }
-        try LoopCheck(store: store).check(proposal.bookmark.path, device: proposal.mountDevice)
-        try ObeyedFiles.check(proposal.bookmark.path, access: grant.access)
+        guard candidates.contains(found) else {
+            throw GrantError(
+                .invalidDirectory, "“\(place)” cannot be accepted",
+                cause: "“\(grant.name)” was replaced by \(String(decoding: expected, as: UTF8.self))",
+                advice: "remove this grant and grant that directory, if it is meant")
+        }
+        try LoopCheck(store: store).check(found, device: proposal.mountDevice)
+        try ObeyedFiles.check(found, access: grant.access)
         var bookmark = proposal.bookmark
         guard (bookmark.document == nil) == (grant.bookmark.document == nil) else {
             throw GrantError(
@@ -83,12 +97,12 @@ extension GrantAdministrator {
         // The program keeps the name under which it knows the document.
         bookmark.document = grant.bookmark.document
         if proposal.tag == grant.bookmark.tag { bookmark.tag = proposal.tag }
-        guard described.copy == nil || bookmark.tag != nil else {
+        guard found != described.copy || bookmark.tag != nil else {
             throw GrantError(
                 .invalidDirectory, "“\(place)” cannot be accepted", cause: "another directory has come there just now", advice: "try again")
         }
         try requireOwn([grant], "given another directory")
-        try requireAllowed([(proposal.bookmark.path, grant.view, grant.access)])
+        try requireAllowed([(found, grant.view, grant.access)])
         return try broadcast([try store.rebookmark(grant, to: bookmark, by: actor)], timeout, withdraws: true)[0]
     }
 

@@ -38,7 +38,7 @@ public struct GrantDescription: Sendable {
                 } else {
                     found.copy.map {
                         "a directory with its tag, a copy of it perhaps, lies at \(String(decoding: $0, as: UTF8.self)). "
-                            + "grantfs confirm accepts it"
+                            + "grantfs repair --confirm accepts it"
                     }
                 }
         } else {

@@ -83,7 +83,7 @@ private func failure(_ text: String) -> GrantError? {
         "An error of the argument parser names the wrong word and exits with 2",
         arguments: [
             ("", "a command is missing"), ("lst", "unknown command “lst” (did you mean “list”?)"),
-            ("list extra", "“extra” is one word too many"),
+            ("list name extra", "“extra” is one word too many"),
             ("grant", "DIR is missing"), ("mount v", "MOUNTPOINT is missing"), ("list --viw x", "unknown option “--viw” for list"),
             ("list --viw x", "did you mean “--view”?"), ("list --path x", "unknown option “--path” for list"),
             ("--path x list", "unknown option “--path” for list"), ("list --json=yes", "--json takes no value"),
@@ -112,8 +112,10 @@ private func failure(_ text: String) -> GrantError? {
     @Test(
         "The former name of a command names its replacement, whatever follows",
         arguments: [
-            ("watch", "log --follow"), ("--view v watch", "log --follow"), ("watch --help", "log --follow"),
-            ("watch --fleet --nonsense", "log --follow"), ("help watch", "log --follow"),
+            ("resolve", "repair SELECTOR"), ("resolve a --recorded", "repair SELECTOR"),
+            ("--view v confirm a", "repair SELECTOR --confirm PATH"),
+            ("confirm --help", "repair SELECTOR --confirm PATH"), ("watch --fleet --nonsense", "log --follow"),
+            ("help watch", "log --follow"),
         ])
     func formerNames(_ line: String, _ replacement: String) throws {
         let error = try #require(failure(line))

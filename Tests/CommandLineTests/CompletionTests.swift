@@ -24,11 +24,12 @@ import Testing
             (["revoke", "--js"], ["--json"]), (["revoke", "--json", "--js"], []), (["revoke", "--", "--js"], []),
             (["set", "docs", "--access", "read-o"], ["read-only"]), (["mount", "-o", "ro,cache=n"], ["ro,cache=none"]),
             (["mount", "-o", "ro,r"], ["ro,rw", "ro,recover"]), (["mount", "web", "/mnt", ""], []), (["grant", "--name", ""], []),
-            (["completion", "f"], ["fish"]), (["no-such-command", ""], nil),
+            (["completion", "f"], ["fish"]), (["no-such-command", ""], nil), (["list", "d"], ["docs"]),
+            (["repair", "--conf"], ["--confirm"]),
             (["fleet", "in"], ["init", "invite"]), (["policy", ""], ["check", "explain"]), (["fleet", "invite", "--la"], ["--label"]),
             (["fleet", "invite", "--le"], []), (["fleet", "hosts", "--"], ["--json", "--store", "--help", "--version"]),
             (["fleet", "--"], ["--store", "--help", "--version"]), (["fleet", "--lease", "5s", "in"], ["init", "invite"]),
-            (["policy", "explain", "--access", "read-o"], ["read-only"]), (["fleet", "hosts", ""], []), (["wat"], []),
+            (["policy", "explain", "--access", "read-o"], ["read-only"]), (["fleet", "hosts", ""], []), (["wat"], []), (["resol"], []),
         ] as [([String], [String]?)])
     func whatMayFollowIsOffered(_ line: [String], _ expected: [String]?) {
         #expect(words(line) == expected ?? words([""]))
@@ -47,7 +48,7 @@ import Testing
         "Completion leaves directories to the shell",
         arguments: [
             (["grant", ""], Completion.Answer.directories), (["mount", "web", ""], .directories),
-            (["fleet", "join", ""], .files),
+            (["repair", "docs", "--confirm", ""], .files), (["fleet", "join", ""], .files),
         ])
     func whatTheShellKnowsIsLeftToIt(_ line: [String], _ expected: Completion.Answer) {
         #expect(Completion(program: CommandLineProgram.declaration).answer(to: line) { _, _, _ in [] } == expected)

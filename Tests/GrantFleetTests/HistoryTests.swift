@@ -46,7 +46,7 @@ extension GrantFleetTests {
             #expect(try fleet.administer("log", "--fleet", "--json").orThrow().decoded(as: [Entry].self).last?.user == "second")
             let kept = try fleet.on("h1", "log").orThrow()
             #expect(kept.text.contains("by the fleet: second on \(all[0].machine), uid \(getuid())"), "\(kept)")
-            let shown = try fleet.administer("resolve", "--fleet", "x").orThrow()
+            let shown = try fleet.administer("repair", "--fleet", "x").orThrow()
             #expect(shown.text.contains("by second on") && shown.text.contains("as the fleet says"), "\(shown)")
         }
 
@@ -69,7 +69,7 @@ extension GrantFleetTests {
                 text(0).contains("granted x") && text(1).contains("\"event\":\"granted\"")
             }
             try fleet.files.wait(until: "the problem is told") { text(1).contains("\"event\":\"problem\"") && text(1).contains(id) }
-            let shown = try fleet.administer("resolve", "--fleet", id, "--json").orThrow()
+            let shown = try fleet.administer("repair", "--fleet", id, "--json").orThrow()
             #expect(shown.text.lowercased().contains("no such directory") && shown.text.contains("\"host\":\"h1\""), "\(shown)")
             fleet.killAgent("h1")
             try fleet.files.wait(until: "the host is gone", within: 60) { text(1).contains("\"event\":\"gone\",\"host\":\"h1\"") }

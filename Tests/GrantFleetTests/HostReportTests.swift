@@ -14,7 +14,7 @@ extension GrantFleetTests {
             try fleet.awaitReading(mount + "/x/file", 0)
             try fleet.on("h1", "revoke", "x").orThrow()
             try fleet.files.wait(until: "the host says so", within: 60) {
-                try fleet.administer("resolve", "--fleet", "x").orThrow().text.contains("it was revoked on this host")
+                try fleet.administer("repair", "--fleet", "x").orThrow().text.contains("it was revoked on this host")
             }
             #expect(try fleet.administer("fleet", "hosts").orThrow().errors.contains("it was revoked on this host"))
             let restored = try fleet.administer("restore", "--fleet", "x")

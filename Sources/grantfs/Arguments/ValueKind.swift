@@ -41,7 +41,7 @@ extension CommandDeclaration {
         // For `unmount`, mountpoints are most useful.
         if name == "unmount" { return .mountpoint }
         if !operand.choices.isEmpty { return .choices(operand.choices) }
-        let kind = ValueKind(operand.name)
+        let kind = operand.name == "NAME" ? .grant : ValueKind(operand.name)
         // After a program's name come mostly files.
         return place >= operands.count && kind == .command ? .file : kind
     }

@@ -24,7 +24,7 @@ enum GrantCommand {
                 + "is 0. Of several directories all are granted or none.",
             "With --as-directory, what programs save beside the file is kept when the grant is withdrawn or the mount ends: in a directory beside the "
                 + "file on the host, FILE.kept- and 8 digits, which revoke and unmount name and the log records.",
-            "A tag never gives access by itself: a directory that carries the tag of a lost one is entered after grantfs confirm.",
+            "A tag never gives access by itself: a directory that carries the tag of a lost one is entered after grantfs repair --confirm.",
         ],
         run: run)
 

@@ -9,20 +9,24 @@ import GrantSystem
 enum ListCommand {
     static let declaration = CommandDeclaration(
         "list", aliases: ["ls"], "Lists the grants: name, view, access, state, and where the directory is now.",
+        operands: [OperandDeclaration("NAME", isOptional: true)],
         options: [
             CommonOptions.view, OptionDeclaration("all", help: "revoked and expired ones as well"),
             OptionDeclaration("all-users", help: "for root: those in every user's store that can be found, as they are recorded"),
             SystemClient.option, FleetOptions.fleet, CommonOptions.json,
         ],
         notes: [
+            "With NAME it shows that grant in any state, with its history and the mounts that show it. NAME may also be an id, "
+                + "or a unique prefix of the id of 8 characters or more. A name in several views needs --view.",
             "--all-users reads root's store, ~/.local/share/grantfs of each user, and the stores that running daemons "
                 + "have open. Each store is read by a process of its owner, and no directory is opened. Exit status: 1 "
-                + "when a store could not be read. It is named."
+                + "when a store could not be read. It is named.",
         ],
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         if try arguments.isAboutFleet() { return try FleetGrants.list(arguments) }
+        if !arguments.operands.isEmpty { return try showOne(arguments) }
         if arguments.has("system") {
             if let option = ["all", "all-users"].first(where: { arguments.has($0) }) {
                 throw GrantError(.usage, "list: --system and --\(option) do not go together")
@@ -56,6 +60,24 @@ enum ListCommand {
         }
         PolicyText.note(forbidden, grants)
         try reportHidden(store, view, shown: grants)
+        return 0
+    }
+
+    private static func showOne(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        if let option = ["system", "all-users"].first(where: { arguments.has($0) }) {
+            throw GrantError(.usage, "list: NAME and --\(option) do not go together")
+        }
+        let (view, selectors) = (try arguments.view(), try arguments.selectors())
+        let store = try arguments.openStore()
+        let administrator = GrantAdministrator.command(store)
+        let described = administrator.describe(try administrator.select(selectors, view: view))[0]
+        let forbidden = PolicyText.forbidden(store, [described])
+        if arguments.wantsJSON {
+            try Terminal.print(JSON.array([.object(JSON.grant(described) + [PolicyText.member(described, forbidden)])]).text)
+            return 0
+        }
+        try GrantDetails(described).printAll(store)
+        PolicyText.note(forbidden, [described])
         return 0
     }
 

@@ -96,7 +96,7 @@ enum KernelChecks {
             "identities",
             "filesystems other than ext4, XFS and btrfs do not tell their UUID (FS_IOC_GETFSUUID is of 6.9): without a link in /dev/disk/by-uuid a "
                 + "directory on one of them counts as unavailable after the next boot",
-            "Linux 6.9 or later, if such filesystems are granted. “grantfs resolve --recorded” shows the bookmark")
+            "Linux 6.9 or later, if such filesystems are granted. “grantfs repair --all --recorded” shows the bookmarks")
     }
 
     private static var handles: Finding {

@@ -62,7 +62,7 @@ enum StoreChecks {
             case .replaced:
                 return .problem(
                     "grants", "\(name) leads to another directory than its own: \(path)",
-                    "grantfs confirm accepts it, grantfs remove forgets the grant")
+                    "grantfs repair --confirm accepts it, grantfs remove forgets the grant")
             case .missing:
                 return .problem(
                     "grants", "\(name) is of a directory that is nowhere: \(path)",

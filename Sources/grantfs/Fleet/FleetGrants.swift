@@ -91,6 +91,8 @@ enum FleetGrants {
     }
 
     static func list(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        try arguments.refuse(["system", "all-users"])
+        if !arguments.operands.isEmpty { return try FleetGrantReport.list(arguments) }
         let (view, isAll) = (try arguments.view(), arguments.has("all"))
         let fleet = try arguments.openFleet()
         let (all, invalidEntries) = try fleet.grants()

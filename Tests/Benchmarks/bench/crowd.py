@@ -60,7 +60,7 @@ def withdrawals(programs, base):
                     child.wait()
                 return statistics.median(taken)
 
-            quiet, asked, revoked = statistics.median(loop() for _ in range(WITHDRAWN)), beside("resolve"), beside("revoke")
+            quiet, asked, revoked = statistics.median(loop() for _ in range(WITHDRAWN)), beside("repair"), beside("revoke")
         return (
             f"A round trip in one of {GRANTS:,} grants takes {quiet:.1f} µs, {asked:.1f} beside commands that only look, "
             f"{revoked:.1f} beside withdrawals of others.")

@@ -23,11 +23,11 @@ extension MountTests {
 
         private func isThere(_ path: String) throws -> Bool { try Command.run(["cat", path]).status == 0 }
 
-        @Test("`confirm` accepts the directory that replaced a granted one")
+        @Test("`repair --confirm` accepts the directory that replaced a granted one")
         func confirm() throws {
             let (fixture, mountpoint) = try prepared()
             let source = fixture.base + "/source/a"
-            #expect(try fixture.grantfs("confirm", "a").status == 1)
+            #expect(try fixture.grantfs("repair", "a", "--confirm", source).status == 1)
             let held = try FileHandle(forReadingFrom: URL(fileURLWithPath: mountpoint + "/a/x"))
             try FileManager.default.removeItem(atPath: source)
             _ = try fixture.source("a")
@@ -37,7 +37,7 @@ extension MountTests {
             // No operation enters it, with or without restore.
             try fixture.restore("a")
             #expect(try !isThere(mountpoint + "/a/x"))
-            try fixture.grantfs("confirm", "a").orThrow()
+            try fixture.grantfs("repair", "a", "--confirm", source).orThrow()
             try fixture.wait(until: "it shows") { try isThere(mountpoint + "/a/x") }
             #expect(try Command.run(["cat", mountpoint + "/a/x"]).text == "another")
             #expect(try fixture.list().first?.bookmark == "ok")
@@ -45,14 +45,14 @@ extension MountTests {
             #expect(throws: (any Error).self) { try held.read(upToCount: 1) }
         }
 
-        @Test("`confirm` refuses a link to another place")
+        @Test("`repair --confirm` refuses a link to another place")
         func confirmLink() throws {
             let (fixture, _) = try prepared()
             let source = fixture.base + "/source/a"
             try FileManager.default.removeItem(atPath: source)
             try FileManager.default.createSymbolicLink(atPath: source, withDestinationPath: fixture.base + "/outside")
             #expect(try fixture.list().first?.bookmark == "replaced")
-            let refused = try fixture.grantfs("confirm", "a")
+            let refused = try fixture.grantfs("repair", "a", "--confirm", source)
             #expect(refused.status == 1)
             #expect(refused.errors.contains("a link to"))
             #expect(try fixture.list().first?.bookmark == "replaced")
@@ -77,14 +77,49 @@ extension MountTests {
             #expect(try fixture.list().map(\.name).sorted() == ["here", "replaced", "trashed"])
         }
 
-        @Test("`resolve --all` prints every grant")
-        func resolveAll() throws {
+        @Test("`repair --confirm` accepts only what took the place of the grant's directory")
+        func confirmOther() throws {
+            let (fixture, _) = try prepared()
+            let source = fixture.base + "/source/a"
+            try FileManager.default.removeItem(atPath: source)
+            _ = try fixture.source("a")
+            let other = try fixture.source("other")
+            let refused = try fixture.grantfs("repair", "a", "--confirm", other)
+            #expect(refused.status == 1 && refused.errors.contains("was replaced by \(source)"), "\(refused)")
+            let missing = try fixture.grantfs("repair", "a", "--confirm", fixture.base + "/nowhere")
+            #expect(missing.status == 1 && missing.errors.contains("/nowhere"), "\(missing)")
+            #expect(try fixture.list().first?.bookmark == "replaced")
+            // The path as a person may type it.
+            try fixture.grantfs("repair", "a", "--confirm", fixture.base + "/source/other/../a/").orThrow()
+            #expect(try fixture.list().first?.bookmark == "ok")
+        }
+
+        @Test("`repair SELECTOR` shows where a bookmark points, whether or not it needs repair")
+        func repairOne() throws {
+            struct Shown: Decodable {
+                let bookmark: String
+                let state: String
+                let path: String
+                let needs: String?
+            }
+            let (fixture, _) = try prepared(["here", "gone"])
+            try FileManager.default.removeItem(atPath: fixture.base + "/source/gone")
+            let here: Shown = try fixture.grantfs("repair", "here", "--json").orThrow().decoded()
+            #expect(here.bookmark == "ok" && here.state == "active" && here.path == fixture.base + "/source/here" && here.needs == nil)
+            let gone: Shown = try fixture.grantfs("repair", "gone", "--json").orThrow().decoded()
+            #expect(gone.bookmark == "missing" && gone.state == "unavailable" && gone.needs == "directory")
+            #expect(try fixture.grantfs("repair", "here").orThrow().text.contains("the directory is where it was"))
+            #expect(try fixture.grantfs("repair", "gone").orThrow().text.contains("its directory back, or --prune"))
+        }
+
+        @Test("`repair --all` prints every grant")
+        func repairAll() throws {
             let (fixture, _) = try prepared(["a", "b"])
             try fixture.revoke("b")
-            let all: [GrantDocument] = try fixture.grantfs("resolve", "--all", "--json").orThrow().decoded()
+            let all: [GrantDocument] = try fixture.grantfs("repair", "--all", "--json").orThrow().decoded()
             #expect(all.map(\.name) == ["a", "b"])
-            #expect(try fixture.grantfs("resolve").status == 2)
-            #expect(try fixture.grantfs("resolve", "a", "--all").status == 2)
+            #expect(try fixture.grantfs("repair", "--recorded").status == 2)
+            #expect(try fixture.grantfs("repair", "a", "--all").status == 2)
         }
 
         @Test("A directory in a Trash is unavailable until it is taken out")

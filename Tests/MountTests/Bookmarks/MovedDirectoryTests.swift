@@ -18,7 +18,7 @@ extension MountTests {
             let place = try fixture.directory("elsewhere/deep")
             try FileManager.default.moveItem(atPath: source, toPath: place + "/renamed")
             #expect(try Command.run(["cat", mountpoint + "/a/x"]).text == "here")
-            let grant: GrantDocument = try fixture.grantfs("resolve", "a", "--json").orThrow().decoded()
+            let grant: GrantDocument = try fixture.grantfs("repair", "a", "--json").orThrow().decoded()
             #expect(grant.path == place + "/renamed")
             // Until the daemon has recorded the new place.
             #expect(["moved", "ok"].contains(grant.bookmark))

@@ -29,7 +29,7 @@ extension MountTests {
             let source = fixture.base + "/source/a"
             let own = try tag(source)
             #expect(own.count == 32)
-            #expect(try fixture.grantfs("resolve", "a", "--recorded").orThrow().text.contains("\"tag\":\"\(own)\""))
+            #expect(try fixture.grantfs("repair", "a", "--recorded").orThrow().text.contains("\"tag\":\"\(own)\""))
             try fixture.grant(source, name: "b", view: "second", "--tag")
             #expect(try tag(source) == own)
             try Command.run(["cp", "-a", source, fixture.base + "/source/copy"]).orThrow()
@@ -54,7 +54,7 @@ extension MountTests {
             try fixture.grant(place)
         }
 
-        @Test("A directory restored from a backup is available only after `confirm`")
+        @Test("A directory restored from a backup is available only after `repair --confirm`")
         func restored() throws {
             let (fixture, mountpoint) = try prepared()
             let source = fixture.base + "/source/a"
@@ -72,7 +72,7 @@ extension MountTests {
             try fixture.wait(until: "it is hidden") { try Command.run(["ls", mountpoint]).text.isEmpty }
             #expect(try shows(mountpoint + "/a/x") == nil)
 
-            let confirmed = try fixture.grantfs("confirm", "a").orThrow()
+            let confirmed = try fixture.grantfs("repair", "a", "--confirm", place + "/a").orThrow()
             #expect(confirmed.errors.contains(place + "/a"))
             #expect(try shows(mountpoint + "/a/x") == "a")
             let after = try #require(try fixture.list().first)
@@ -96,7 +96,7 @@ extension MountTests {
             #expect(try fixture.list().allSatisfy { $0.bookmark == "ok" && $0.copy == nil })
             try FileManager.default.removeItem(atPath: fixture.base + "/source/a")
             #expect(try fixture.list().map(\.bookmark) == ["ambiguous", "ok"].sorted())
-            #expect(try fixture.grantfs("confirm", "a").status == 1)
+            #expect(try fixture.grantfs("repair", "a", "--confirm", fixture.base + "/source/b/one").status == 1)
             try Command.run(["rmdir", mountpoint + "/b/two"]).orThrow()
             let planted = try #require(try fixture.list().first)
             #expect(planted.bookmark == "replaced" && planted.copy == fixture.base + "/source/b/one")

@@ -70,6 +70,33 @@ extension MountTests {
             }
         }
 
+        @Test("`list NAME` shows one grant in any state, with its history and mounts")
+        func listOne() throws {
+            try granted(["a", "b"], view: "v")
+            try granted(["b"], view: "w")
+            let mountpoint = try fixture.mount("v")
+            let text = try fixture.grantfs("list", "a").orThrow().text
+            for part in ["name      a\n", "view      v\n", "/source/a\n", "active since ", "by ", "mount     \(mountpoint), pid "] {
+                #expect(text.contains(part), "“\(part)”: \(text)")
+            }
+            let all: [GrantDocument] = try fixture.grantfs("list", "--json").orThrow().decoded()
+            let id = try #require(all.first { $0.name == "a" }).id
+            for words in [["a"], [id], [String(id.prefix(8))], ["a", "--view", "v"], ["a", "--all"]] {
+                let shown: [GrantDocument] = try fixture.grantfs(["list", "--json"] + words).orThrow().decoded()
+                #expect(shown.map(\.id) == [id], "\(words)")
+            }
+            let keys = { (text: String) throws in
+                try #require(JSONSerialization.jsonObject(with: Data(text.utf8)) as? [[String: Any]]).map { $0.keys.sorted() }
+            }
+            #expect(
+                try keys(fixture.grantfs("list", "a", "--json").orThrow().text)[0]
+                    == keys(fixture.grantfs("list", "--json").orThrow().text)[0])
+            #expect(try fixture.grantfs("list", "b").errors.contains("--view"))
+            try fixture.grantfs("revoke", "a").orThrow()
+            let revoked = try fixture.grantfs("list", "a").orThrow().text
+            #expect(revoked.contains("revoked since ") && !revoked.contains("mount  "), "\(revoked)")
+        }
+
         @Test(
             "A run is one entry of the log, with its command", .enabled(if: Machine.offers("bwrap"), "\(Machine.needs("bwrap"))"))
         func run() throws {

@@ -15,7 +15,7 @@ extension MountTests {
             "An unknown view is refused with a suggestion by every command",
             arguments: [
                 ["mount", "defualt", "{}/mount"], ["list", "--view", "defualt"], ["list", "--view", "defualt", "--json"],
-                ["status", "--view", "defualt"], ["repair", "--view", "defualt"], ["resolve", "--all", "--view", "defualt"],
+                ["status", "--view", "defualt"], ["repair", "--view", "defualt"], ["repair", "--all", "--view", "defualt"],
                 ["metrics", "--view", "defualt"], ["top", "--view", "defualt"], ["run", "--view", "defualt", "true"],
                 ["revoke", "a", "--view", "defualt"], ["restore", "a", "--view", "defualt"],
             ])

@@ -214,7 +214,7 @@ extension MountTests {
             #expect(GrantedDocument.text(document.held) == nil)
             #expect(try document.fixture.list().allSatisfy { $0.bookmark == "replaced" && $0.state == "unavailable" })
             if stranger == .anothersFile {
-                try document.fixture.grantfs("confirm", "file").orThrow()
+                try document.fixture.grantfs("repair", "file", "--confirm", document.host).orThrow()
                 try document.fixture.wait(until: "what was confirmed is shown") { GrantedDocument.text(document.file) == "stranger\n" }
             }
         }

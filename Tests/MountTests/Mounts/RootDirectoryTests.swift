@@ -46,7 +46,7 @@ extension MountTests {
             grantfs unmount /srv/view
             mv /srv/docs /srv/moved
             grantfs mount default /srv/view && exec 3</srv/view/docs/file && cat <&3
-            grantfs resolve docs | awk '$1 == "path" { print $2 }'
+            grantfs repair docs | awk '$1 == "path" { print $2 }'
             exec 3</srv/view/docs/file
             grantfs revoke docs >/dev/null
             cat <&3 2>/dev/null || echo refused

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// What `list`, `status`, `log` and `resolve` show to people, and to programs.
+    /// What `list`, `status`, `log` and `repair` show to people, and to programs.
     @Suite struct ShownTests {
         private struct Status: Decodable {
             struct Mount: Decodable {
@@ -30,7 +30,7 @@ extension MountTests {
             try fixture.grant(try fixture.source("a"), "--expires", "2099-01-31T12:00:00Z")
             try fixture.grant(try fixture.source("b"))
             let mountpoint = try fixture.mount()
-            for words in [["list"], ["status"], ["resolve", "a"]] {
+            for words in [["list"], ["status"], ["list", "a"], ["repair", "a"]] {
                 let text = try Command.run([Programs.grantfs] + words, environment: fixture.environment.merging(Self.zone) { $1 }).orThrow()
                     .text
                 #expect(text.contains("2099-01-31 17:30:00"), "\(text)")

@@ -123,7 +123,7 @@ extension MountTests {
             refused(try machine.grantfs("run", "--grant", source, "--", "true", as: ann), "may not be granted")
             // Its directory is replaced by another.
             try Command.shell("mv \"$1\" \"$1.old\"; rm -r \"$1.old\"; mkdir \"$1\"; chown 61001:61001 \"$1\"", source)
-            refused(try machine.grantfs("confirm", "src", as: ann), "may not be granted")
+            refused(try machine.grantfs("repair", "src", "--confirm", source, as: ann), "may not be granted")
             let listed = try machine.grantfs("list", as: ann).orThrow()
             #expect(listed.errors.contains("“src” in the view “default” could not be granted any more"), "\(listed)")
             let doctor = try machine.grantfs("doctor", as: ann)

@@ -21,8 +21,10 @@ extension MountTests.AHangingSource {
         #expect(grants.map(\.state) == ["active", "unavailable", "unavailable"])
         #expect(grants[1].reason == "its filesystem does not answer")
         let commands: [(words: [String], status: Int32, says: String)] = [
-            (["resolve", "hung"], 0, "does not answer"), (["repair"], 0, "its filesystem to answer"),
-            (["confirm", "hung"], 1, "does not answer"), (["grant", mounted.source.directory, "--name", "x"], 1, "does not answer"),
+            (["repair", "hung"], 0, "does not answer"), (["list", "hung"], 0, "does not answer"),
+            (["repair"], 0, "its filesystem to answer"),
+            (["repair", "hung", "--confirm", mounted.source.directory], 1, "does not answer"),
+            (["grant", mounted.source.directory, "--name", "x"], 1, "does not answer"),
             (["set", "hung", "--expires", "7d", "--json"], 0, "does not answer"), (["restore", "hung"], 0, "active already: hung"),
             (["revoke", "--path", mounted.source.directory + "/below/../below"], 0, "revoked hung"),
             (["revoke", "--path", mounted.fixture.base + "/source/good"], 0, "revoked good"),

@@ -3,25 +3,46 @@ import GrantFleet
 import GrantModel
 import GrantSystem
 
-/// `resolve --fleet`: a grant of the fleet, and each host's status for it.
-enum FleetResolution {
-    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        try arguments.refuse(["recorded"])
+/// Grants of the fleet with each host's status for them: `repair --fleet` and `list NAME --fleet`.
+enum FleetGrantReport {
+    /// Shows one grant, all, or those that a host does not show as the fleet says.
+    static func repair(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        try arguments.refuse(["recorded", "confirm", "prune"])
+        var grants = try read(arguments)
+        if arguments.operands.isEmpty, !arguments.has("all") {
+            grants.removeAll { $0.hosts.allSatisfy(\.isSound) }
+        }
+        return try show(grants, asObject: !arguments.operands.isEmpty, arguments)
+    }
+
+    static func list(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        try show(try read(arguments), asObject: false, arguments)
+    }
+
+    /// Returns the selected grants, or all, each with the hosts that it is for.
+    private static func read(_ arguments: ParsedArguments) throws(GrantError) -> [(grant: FleetGrant, hosts: [HostStatus])] {
         let view = try arguments.view()
         let fleet = try arguments.openFleet()
         let all = try fleet.grants().grants
-        let isAll = arguments.has("all")
-        let grants = isAll ? all.filter { view == nil || $0.view == view } : try FleetGrants.select(arguments.operands, view, all)
+        let grants =
+            try arguments.operands.isEmpty
+            ? all.filter { view == nil || $0.view == view } : FleetGrants.select(arguments.operands, view, all)
         let hosts = try fleet.hosts().hosts
-        let documents = grants.map { grant in (grant, hosts.filter { $0.isConcerned(by: grant) }.map { HostStatus($0, grant) }) }
+        return grants.map { grant in (grant, hosts.filter { $0.isConcerned(by: grant) }.map { HostStatus($0, grant) }) }
+    }
+
+    /// `asObject`: JSON is one object and no array.
+    private static func show(
+        _ grants: [(grant: FleetGrant, hosts: [HostStatus])], asObject: Bool, _ arguments: ParsedArguments
+    ) throws(GrantError) -> Int32 {
         if arguments.wantsJSON {
-            let shown = documents.map { grant, hosts in
+            let documents = grants.map { grant, hosts in
                 JSON.object(FleetOutput.json(grant) + [("by", .string(grant.by)), ("hosts", .array(hosts.map { .object($0.json) }))])
             }
-            try Terminal.print(isAll || shown.isEmpty ? JSON.array(shown).text : shown[0].text)
+            try Terminal.print(asObject ? documents[0].text : JSON.array(documents).text)
             return 0
         }
-        for (grant, hosts) in documents { try show(grant, hosts) }
+        for (grant, hosts) in grants { try show(grant, hosts) }
         return 0
     }
 
@@ -37,6 +58,9 @@ enum FleetResolution {
             (self.host, isLive, problem) = (host.id, host.lease != nil, host.problems[grant.id.description])
             isCurrent = host.lease != nil && host.applied >= grant.revision
         }
+
+        /// Whether the host shows the grant as the fleet says.
+        var isSound: Bool { isCurrent && problem == nil }
 
         var json: [(String, JSON)] {
             [
@@ -65,7 +89,7 @@ enum FleetResolution {
         var table = Table(header: ["HOST", "STATE", "THERE"])
         for host in hosts {
             table.add(
-                [host.host, host.isLive ? "live" : "not heard of", host.words], host.isCurrent && host.problem == nil ? nil : .attention)
+                [host.host, host.isLive ? "live" : "not heard of", host.words], host.isSound ? nil : .attention)
         }
         if !hosts.isEmpty { try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput))) }
     }
