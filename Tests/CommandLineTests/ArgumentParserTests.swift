@@ -174,6 +174,12 @@ private func failure(_ text: String) -> GrantError? {
         }
     }
 
+    @Test("The commands that only look say in a question what they answer", arguments: ["list", "status", "top", "metrics", "doctor"])
+    func questions(_ name: String) throws {
+        let command = try #require(CommandLineProgram.declaration.command(named: name))
+        #expect(command.summary.contains("?"), "\(command.summary)")
+    }
+
     @Test(
         "Every command has a help text with `--store` in lines of at most 80 columns",
         arguments: CommandLineProgram.declaration.commands.map(\.name))

@@ -4,7 +4,7 @@ import GrantModel
 /// `grantfs doctor`
 enum DoctorCommand {
     static let declaration = CommandDeclaration(
-        "doctor", "Looks at the machine, the store and the mounts, and says what to do.",
+        "doctor", "What is wrong with the machine, the store or the mounts, and what helps?",
         options: [CommonOptions.json],
         notes: [
             "As the user who runs it: root and others need different things. Exit status: 0 when all is well, 1 when something has to be done. "

@@ -8,7 +8,7 @@ import GrantSystem
 /// `grantfs list`
 enum ListCommand {
     static let declaration = CommandDeclaration(
-        "list", aliases: ["ls"], "Lists the grants: name, view, access, state, and where the directory is now.",
+        "list", aliases: ["ls"], "What is granted, to which view, in which state, and where is it now?",
         operands: [OperandDeclaration("NAME", isOptional: true)],
         options: [
             CommonOptions.view, OptionDeclaration("all", help: "revoked and expired ones as well"),

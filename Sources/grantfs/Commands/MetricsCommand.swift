@@ -9,7 +9,7 @@ import GrantSystem
 /// `grantfs metrics`
 enum MetricsCommand {
     static let declaration = CommandDeclaration(
-        "metrics", "Prints counts of every mount of the store and of the host's agent, or of a fleet, as OpenMetrics.",
+        "metrics", "How much do the mounts, the host's agent or the fleet do? Counts for a monitoring system, as OpenMetrics.",
         options: [
             CommonOptions.view, OptionDeclaration("timeout", value: "S", help: "seconds for each mount to answer (default: 2)"),
             OptionDeclaration("fleet", help: "of the fleet as its administrator sees it: hosts, those that lag, grants by state"),

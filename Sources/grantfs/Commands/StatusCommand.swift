@@ -8,7 +8,7 @@ import GrantStore
 /// `grantfs status`
 enum StatusCommand {
     static let declaration = CommandDeclaration(
-        "status", "Shows every mount of the store, its files in use, and the processes that use them.",
+        "status", "Which views are mounted where, and which processes hold files of them?",
         options: [
             CommonOptions.view, OptionDeclaration("timeout", value: "S", help: "seconds for each mount to answer"), CommonOptions.json,
         ],

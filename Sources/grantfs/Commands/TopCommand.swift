@@ -10,7 +10,7 @@ import GrantTerminal
 /// `grantfs top`
 enum TopCommand {
     static let declaration = CommandDeclaration(
-        "top", "Shows mounts and grants live, or a fleet. Keys revoke, restore, narrow and unmount, asking first.",
+        "top", "What happens in the mounts, or in the fleet, right now? Keys revoke, restore, narrow and unmount.",
         options: [
             CommonOptions.view, OptionDeclaration("delay", short: "d", value: "S", help: "seconds between two looks (default: 2)"),
             OptionDeclaration("fleet", help: "the hosts and grants of the fleet, who lags, and how each host stands to a grant"),
