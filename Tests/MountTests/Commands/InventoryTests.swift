@@ -5,7 +5,9 @@ import Testing
 
 extension MountTests {
     /// What root sees of the grants of all users.
-    @Suite(.enabled(if: Identity.isRoot, "needs root")) struct Inventory {
+    ///
+    /// One after another: a test stops the processes that look at the stores of a user.
+    @Suite(.serialized, .enabled(if: Identity.isRoot, "needs root")) struct Inventory {
         private struct Store: Decodable {
             let uid: UInt32
             let user: String?
