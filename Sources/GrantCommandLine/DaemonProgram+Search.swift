@@ -10,13 +10,13 @@ extension DaemonProgram {
     static func find() throws(GrantError) -> FileDescriptor {
         let place: [UInt8]
         do throws(Errno) {
-            place = try CanonicalPath.target(of: Array(own.utf8))
+            place = try CanonicalPath.target(of: Array(executable.utf8))
         } catch {
-            throw GrantError(.system, "\(name) cannot be found", cause: "\(own): \(error)")
+            throw GrantError(.system, "\(name) cannot be found", cause: "\(executable): \(error)")
         }
-        let directory = CanonicalPath.parent(of: place)
-        let installed = CanonicalPath.join(CanonicalPath.parent(of: directory), Array("libexec/grantfs".utf8))
-        for directory in [directory, installed] {
+        let own = CanonicalPath.parent(of: place)
+        let installed = CanonicalPath.join(CanonicalPath.parent(of: own), Array("libexec/grantfs".utf8))
+        for directory in [own, installed] {
             let file: FileDescriptor
             do throws(Errno) {
                 file = try FileDescriptor.open(CanonicalPath.join(directory, Array(name.utf8)), OpenFlags.path | O_NOFOLLOW)
@@ -24,23 +24,23 @@ extension DaemonProgram {
                 if error == Errno(ENOENT) || error == Errno(ENOTDIR) { continue }
                 throw GrantError(.system, "\(shown(directory)) cannot be started", cause: error.description)
             }
-            if let flaw = flaw(of: file, in: directory, isBeside: directory != installed) {
+            if let flaw = flaw(of: file, in: directory, beside: own) {
                 throw GrantError(
                     .permission, "\(shown(directory)) is not started", cause: flaw, advice: "install the package grantfs again")
             }
             return file
         }
         throw GrantError(
-            .system, "\(name) is missing", cause: "there is no \(shown(directory)) and no \(shown(installed))",
+            .system, "\(name) is missing", cause: "there is no \(shown(own)) and no \(shown(installed))",
             advice: "it is in the package grantfs, and is installed and copied together with grantfs")
     }
 
     private static func shown(_ directory: [UInt8]) -> String { VisibleText.of(CanonicalPath.join(directory, Array(name.utf8))) }
 
-    /// The reason why the file must not be started, or nil.
-    private static func flaw(of file: borrowing FileDescriptor, in directory: [UInt8], isBeside: Bool) -> String? {
+    /// The reason why the file must not be started, or nil. `own`: the directory of this program.
+    private static func flaw(of file: borrowing FileDescriptor, in directory: [UInt8], beside own: [UInt8]) -> String? {
         var (program, daemon) = (stat(), stat())
-        guard stat(own, &program) == 0, fstat(file.number, &daemon) == 0 else { return "it cannot be examined" }
+        guard stat(executable, &program) == 0, fstat(file.number, &daemon) == 0 else { return "it cannot be examined" }
         if daemon.st_mode & S_IFMT != S_IFREG { return "it is not a regular file" }
         if daemon.st_dev == program.st_dev, daemon.st_ino == program.st_ino { return "it is grantfs itself" }
         if daemon.st_mode & (S_ISUID | S_ISGID) != 0 { return "it has a set-id bit" }
@@ -51,25 +51,25 @@ extension DaemonProgram {
         guard owners.contains(daemon.st_uid), changeable == 0 || isAlike else {
             return "it is not as protected from other users as grantfs"
         }
+        guard let holder = status(of: own) else { return "it cannot be examined" }
         let isPlaced =
-            isBeside
-            ? isProtected(beside: daemon, in: directory, owners: [0, geteuid()]) : isProtected(installed: directory, owners: owners)
+            directory == own ? isProtected(daemon, besideProgramIn: holder) : isProtected(directory, beside: holder, owners: owners)
         return isPlaced ? nil : "other users may have put it there"
     }
 
-    /// In a directory such as /tmp every user can make a hard link to a program of root.
-    private static func isProtected(beside daemon: stat, in directory: [UInt8], owners: [uid_t]) -> Bool {
-        guard let holder = status(of: directory) else { return false }
-        return holder.st_mode & othersMayWrite == 0 || daemon.st_nlink == 1 && owners.contains(daemon.st_uid)
+    /// Whoever may write to the directory of this program can replace this program as well, unless the directory has the sticky bit, as
+    /// /tmp has. There every user can make a hard link to a program of root.
+    private static func isProtected(_ daemon: stat, besideProgramIn holder: stat) -> Bool {
+        let isSticky = holder.st_mode & S_ISVTX != 0 && holder.st_mode & othersMayWrite != 0
+        return !isSticky || daemon.st_nlink == 1 && [0, geteuid()].contains(daemon.st_uid)
     }
 
-    /// `directory` is `libexec/grantfs` beside the directory of grantfs, which bounds what others may do above it.
-    private static func isProtected(installed directory: [UInt8], owners: [uid_t]) -> Bool {
+    /// `directory` is `libexec/grantfs` beside the directory of this program, whose mode bounds what others may do above both.
+    private static func isProtected(_ directory: [UInt8], beside holder: stat, owners: [uid_t]) -> Bool {
         let above = CanonicalPath.parent(of: directory)
-        let prefix = CanonicalPath.parent(of: above)
-        guard let place = try? CanonicalPath.target(of: Array(own.utf8)), let bound = status(of: CanonicalPath.parent(of: place)),
-            let top = status(of: prefix), top.st_mode & othersMayWrite & ~bound.st_mode == 0
-        else { return false }
+        guard let top = status(of: CanonicalPath.parent(of: above)), top.st_mode & othersMayWrite & ~holder.st_mode == 0 else {
+            return false
+        }
         return [above, directory].allSatisfy { path in
             guard let found = status(of: path) else { return false }
             return found.st_mode & S_IFMT == S_IFDIR && found.st_mode & othersMayWrite == 0 && owners.contains(found.st_uid)

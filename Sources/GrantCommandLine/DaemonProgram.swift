@@ -8,19 +8,8 @@ import GrantSystem
 /// It is beside the command's own executable, or else in `../libexec/grantfs`. PATH is not searched, and no link is followed. A command
 /// opens the file once, so that all its daemons and helpers are the same program, wherever the name leads to by then.
 package enum DaemonProgram {
-    /// Commands of `grantfsd` that programs of earlier versions start as commands of `grantfs`.
-    private static let commands = Set(["keeper", "look", "recover", "take-over"].map { Array($0.utf8) })
-
-    /// Whether the words after the program's name are a command of `grantfsd`, perhaps after the options that `BackgroundStart` adds.
-    package static func hasCommand(_ words: some Sequence<[UInt8]>) -> Bool {
-        let command = words.first {
-            !$0.starts(with: "--".utf8) || !($0.contains(UInt8(ascii: "=")) || $0.elementsEqual("--foreground".utf8))
-        }
-        return command.map { commands.contains($0) } ?? false
-    }
-
     static let name = "grantfsd" + InjectedFault.programSuffix
-    static let own = "/proc/self/exe"
+    static let executable = "/proc/self/exe"
 
     /// The program that was found, open as long as this process lives.
     package static func file() throws(GrantError) -> ProgramFile { .descriptor(try descriptor()) }
@@ -38,7 +27,7 @@ package enum DaemonProgram {
         let file = try descriptor()
         do throws(Errno) {
             let pipe = try PipePair()
-            // It says its version on standard output, which a shell can redirect.
+            // A shell redirects its standard output.
             let words = ["sh", "-c", "exec /proc/self/fd/4 --version >&3"].map { Array($0.utf8) }
             let child = try ChildProcess.spawn("/bin/sh", arguments: words, silent: true, descriptors: [pipe.writing.number, file])
             let reading = pipe.closeWriting()

@@ -7,8 +7,8 @@ import GrantSystem
 public enum DirectoryProbe: Sendable {
     /// In the calling thread, which may block.
     case inProcess
-    /// In helper processes: a program, found as execvp(3) does, that calls `DirectoryProbe.serve` on descriptor 3, and its arguments, the name
-    /// first. A request fails when its filesystem has not answered for a second.
+    /// In helper processes: a program that calls `DirectoryProbe.serve` on descriptor 3, and its arguments, the name first. A request fails
+    /// when its filesystem has not answered for a second.
     case helper(program: ProgramFile, arguments: [String])
     /// Like `helper`, but the first helper is an existing process.
     case standing(StandingProbe, program: ProgramFile, arguments: [String])

@@ -3,4 +3,4 @@ import GrantCommandLine
 import GrantSystem
 
 ProcessStart.prepare()
-exit(CommandLineProgram.run(ProcessArguments.words))
+exit(CommandLineProgram.declaration.run(ProcessArguments.words.dropFirst().map { $0 }))

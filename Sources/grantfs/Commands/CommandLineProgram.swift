@@ -35,16 +35,4 @@ enum CommandLineProgram {
             ("Many machines", ["fleet", "agent"]),
             ("The machine", ["policy", "upgrade", "metrics", "completion"]),
         ])
-
-    /// Runs a command line, whose first word is the program's name, and returns the exit status.
-    static func run(_ words: [[UInt8]]) -> Int32 {
-        let rest = Array(words.dropFirst())
-        guard DaemonProgram.hasCommand(rest) else { return declaration.run(rest) }
-        do throws(GrantError) {
-            try DaemonProgram.become(words)
-        } catch {
-            Terminal.report(error)
-            return error.exitStatus
-        }
-    }
 }

@@ -34,7 +34,8 @@ struct GrantDetails {
         try GrantDetails.print(rows)
     }
 
-    private static func print(_ rows: [(String, String)]) throws(GrantError) {
+    /// Prints a line for each row.
+    static func print(_ rows: [(String, String)]) throws(GrantError) {
         for (key, value) in rows { try Terminal.print(key + String(repeating: " ", count: 10 - key.count) + value) }
     }
 

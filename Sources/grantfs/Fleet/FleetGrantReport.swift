@@ -85,7 +85,7 @@ enum FleetGrantReport {
             ("expires", grant.expires.map { Timestamp.local($0) } ?? "never"),
             ("changed", grant.by.isEmpty ? "-" : Terminal.visible("by \(grant.by)")),
         ]
-        for (key, value) in rows { try Terminal.print(key + String(repeating: " ", count: 10 - key.count) + value) }
+        try GrantDetails.print(rows)
         var table = Table(header: ["HOST", "STATE", "THERE"])
         for host in hosts {
             table.add(

@@ -5,9 +5,6 @@ import GrantStore
 
 /// The metrics of mounts, as OpenMetrics.
 enum MountMetricsText {
-    /// A daemon times one request in so many: `RequestTimings.sampling`.
-    private static let sampling = 8
-
     typealias Mount = (record: MountRecord, metrics: MountMetrics?)
 
     /// `more`: adds other metrics of this machine.
@@ -65,7 +62,7 @@ enum MountMetricsText {
         }
         text.begin(
             "grantfs_request_duration_seconds", .histogram, unit: "seconds",
-            "How long requests took, of one in \(sampling) of each kind and worker.")
+            "How long requests took, in a sample of each kind.")
         for mount in mounts {
             for timing in mount.metrics.timings {
                 text.add("grantfs_request_duration_seconds", mount.labels + [("kind", RequestName.of(timing.opcode))], timing.durations)

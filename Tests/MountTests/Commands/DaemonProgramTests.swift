@@ -114,6 +114,31 @@ extension MountTests {
             #expect(try mount().errors.contains("other users may have put it there"))
         }
 
+        @Test("A grantfsd in a directory that its owner's group may write to is started", .enabled(if: Identity.isRoot))
+        func directoryOfAGroup() throws {
+            let owner = try #require(Machine.plainUser)
+            for file in [try install(at: "bin"), directory + "/grantfs", directory] {
+                chown(file, owner.uid, owner.gid)
+                chmod(file, 0o775)
+            }
+            try mount().orThrow()
+            try fixture.grantfs("unmount", mountpoint).orThrow()
+        }
+
+        @Test("A grantfsd that another group or user may change is not started", .enabled(if: Identity.isRoot))
+        func otherWriters() throws {
+            let owner = try #require(Machine.plainUser)
+            let beside = try install(at: "bin")
+            for file in [beside, directory + "/grantfs"] { chmod(file, 0o775) }
+            try mount().orThrow()
+            try fixture.grantfs("unmount", mountpoint).orThrow()
+            chown(beside, 0, owner.gid)
+            #expect(try mount().errors.contains("not as protected"))
+            chown(beside, 0, 0)
+            try Command.run(["setfacl", "-m", "u:\(owner.uid):rw", beside]).orThrow()
+            #expect(try mount().errors.contains("not as protected"))
+        }
+
         @Test("Directories are examined although grantfsd cannot run, and doctor reports it")
         func unableToRun() throws {
             try Command.run(["cp", "/bin/false", directory + "/grantfsd"]).orThrow()
@@ -146,15 +171,6 @@ extension MountTests {
             #expect(Processes.name(of: child.pid) == "grantfs")
             kill(child.pid, SIGTERM)
             #expect(child.wait() == 0)
-        }
-
-        @Test(
-            "grantfs passes the internal commands of earlier versions on to grantfsd",
-            arguments: ["keeper", "look", "recover", "take-over"])
-        func internalCommands(name: String) throws {
-            _ = try install(at: "bin")
-            let output = try Command.run([directory + "/grantfs", name, "--help"])
-            #expect(output.status == 0 && output.text.hasPrefix("Usage: grantfsd \(name)"), "\(output)")
         }
     }
 }
