@@ -72,11 +72,13 @@ public struct Grant: Sendable {
     /// For a grant that the fleet gave to this host: the fleet's own activation number, as last
     /// heard of here. It is nil for a local grant.
     public var fleetActivation: Int64?
+    /// Names below the directory that are hidden, protected, or alone visible.
+    public var rules: GrantRules
 
     public init(
         id: GrantID, view: ViewName, name: GrantName, bookmark: Bookmark, access: Access, state: RecordedState = .active,
         created: Instant, expires: Instant? = nil, activation: Int64 = 1, coordination: Coordination = .advisory,
-        fleetActivation: Int64? = nil
+        fleetActivation: Int64? = nil, rules: GrantRules = .none
     ) {
         self.id = id
         self.view = view
@@ -89,6 +91,7 @@ public struct Grant: Sendable {
         self.activation = activation
         self.coordination = coordination
         self.fleetActivation = fleetActivation
+        self.rules = rules
     }
 
     /// The recorded state, or `expired` if the expiry has passed since it was recorded.

@@ -1,0 +1,228 @@
+/// A grant's rules in the form in which names are judged, one path component at a time.
+///
+/// A directory has a state, which follows from that of its parent and its own name. So judging a
+/// name needs no path.
+package struct RuleProgram: Sendable {
+    /// The state of a directory.
+    package struct State: Hashable, Sendable {
+        /// Positions in anchored patterns, ascending. Those of `floating` are left out.
+        package var positions: [Int32] = []
+        /// Whether everything below is protected.
+        package var isProtected = false
+        /// Whether everything below is visible, by the patterns of `only`.
+        package var isSelected = false
+
+        package init() {}
+    }
+
+    /// What the rules say of a name.
+    package struct Verdict: Sendable {
+        package var isHidden = false
+        package var isProtected = false
+        /// The indices of the deciding patterns, in `patterns`. -1 if there is none.
+        package var hidingPattern: Int32 = -1
+        package var protectingPattern: Int32 = -1
+
+        package init() {}
+    }
+
+    private enum List: UInt8 { case hide, protect, only }
+
+    /// One component of one pattern.
+    private struct Position: Sendable {
+        let pattern: Int32
+        let isLast: Bool
+        let isAnyDepth: Bool
+        /// Its tokens.
+        let tokens: Range<Int>
+        /// A byte with which each match begins, or -1.
+        let firstByte: Int16
+    }
+
+    private struct Traits: Sendable {
+        let list: List
+        let isNegated: Bool
+        let isForDirectories: Bool
+    }
+
+    package let patterns: [RulePattern]
+    private var traits: [Traits] = []
+    private var positions: [Position] = []
+    private var tokens: [UInt32] = []
+    private var sets: [ByteSet] = []
+    /// The positions that hold in each directory.
+    private var floating: [Int32] = []
+    private var isFloating: [Bool] = []
+    private let hasOnly: Bool
+    /// Whether a match of `only` can follow below any directory.
+    private var mayFollowAnywhere = false
+    /// The state of the granted directory.
+    package private(set) var top = State()
+    /// Whether any pattern protects.
+    package let protects: Bool
+
+    package init(_ rules: GrantRules) {
+        patterns = rules.hide + rules.protect + rules.only
+        hasOnly = !rules.only.isEmpty
+        protects = !rules.protect.isEmpty
+        for (list, patterns) in [(List.hide, rules.hide), (.protect, rules.protect), (.only, rules.only)] {
+            for pattern in patterns { add(pattern, to: list) }
+        }
+        top.positions.sort()
+    }
+
+    private mutating func add(_ pattern: RulePattern, to list: List) {
+        let first = Int32(positions.count)
+        for (index, component) in pattern.components.enumerated() {
+            let isLast = index == pattern.components.count - 1
+            let begin = tokens.count
+            var firstByte: Int16 = -1
+            var isAnyDepth = false
+            switch component {
+            case .anyDepth: isAnyDepth = true
+            case .name(let name):
+                tokens += name.tokens.map { $0 >= NamePattern.firstSet ? $0 + UInt32(truncatingIfNeeded: sets.count) : $0 }
+                sets += name.sets
+                if let token = name.tokens.first, token < NamePattern.anyByte { firstByte = Int16(token) }
+            }
+            positions.append(
+                Position(
+                    pattern: Int32(traits.count), isLast: isLast, isAnyDepth: isAnyDepth, tokens: begin..<tokens.count, firstByte: firstByte))
+            isFloating.append(false)
+        }
+        traits.append(Traits(list: list, isNegated: pattern.isNegated, isForDirectories: pattern.isForDirectories))
+        let isEverywhere = pattern.floats || positions[Int(first)].isAnyDepth
+        for position in closure(of: first) {
+            if isEverywhere {
+                floating.append(position)
+                isFloating[Int(position)] = true
+            } else {
+                top.positions.append(position)
+            }
+        }
+        if isEverywhere, list == .only, !pattern.isNegated { mayFollowAnywhere = true }
+    }
+
+    /// A position, and those after `**`, which also stands for no directory.
+    private func closure(of position: Int32) -> [Int32] {
+        let step = positions[Int(position)]
+        return step.isAnyDepth && !step.isLast ? [position] + closure(of: position + 1) : [position]
+    }
+
+    /// Judges a name in a directory.
+    ///
+    /// - Parameters:
+    ///   - name: Without its terminating zero.
+    ///   - next: The state of the directory of that name. Without meaning for other files.
+    package func judge(_ name: UnsafeBufferPointer<UInt8>, in state: State, isDirectory: Bool, next: inout State) -> Verdict {
+        // The last match in each list.
+        var last: (hide: Int32, protect: Int32, only: Int32) = (-1, -1, -1)
+        var follows = mayFollowAnywhere
+        next.positions.removeAll(keepingCapacity: true)
+        for list in [floating, state.positions] {
+            for position in list {
+                let step = positions[Int(position)]
+                if step.isAnyDepth {
+                    if isDirectory { add(position, to: &next, &follows) }
+                    if !step.isLast { continue }
+                } else if !matches(name, step) {
+                    continue
+                }
+                let traits = traits[Int(step.pattern)]
+                if !step.isLast {
+                    if isDirectory { for position in closure(of: position + 1) { add(position, to: &next, &follows) } }
+                } else if isDirectory || !traits.isForDirectories {
+                    switch traits.list {
+                    case .hide: last.hide = max(last.hide, step.pattern)
+                    case .protect: last.protect = max(last.protect, step.pattern)
+                    case .only: last.only = max(last.only, step.pattern)
+                    }
+                }
+            }
+        }
+        next.positions.sort()
+        return verdict(last, in: state, isDirectory: isDirectory, follows: follows, next: &next)
+    }
+
+    private func add(_ position: Int32, to next: inout State, _ follows: inout Bool) {
+        if isFloating[Int(position)] || next.positions.contains(position) { return }
+        next.positions.append(position)
+        let traits = traits[Int(positions[Int(position)].pattern)]
+        if traits.list == .only, !traits.isNegated { follows = true }
+    }
+
+    private func verdict(
+        _ last: (hide: Int32, protect: Int32, only: Int32), in state: State, isDirectory: Bool, follows: Bool, next: inout State
+    ) -> Verdict {
+        var verdict = Verdict()
+        if last.hide >= 0, !traits[Int(last.hide)].isNegated { (verdict.isHidden, verdict.hidingPattern) = (true, last.hide) }
+        let isProtecting = last.protect >= 0 && !traits[Int(last.protect)].isNegated
+        if isProtecting { verdict.protectingPattern = last.protect }
+        verdict.isProtected = state.isProtected || isProtecting
+        next.isProtected = verdict.isProtected
+        next.isSelected = state.isSelected
+        if hasOnly, !state.isSelected {
+            let isTakenBack = last.only >= 0 && traits[Int(last.only)].isNegated
+            next.isSelected = last.only >= 0 && !isTakenBack
+            if !next.isSelected, isTakenBack || !(isDirectory && follows) { verdict.isHidden = true }
+        }
+        return verdict
+    }
+
+    /// Whether a name below a directory of this state may be protected.
+    package func mayProtect(below state: State) -> Bool {
+        state.isProtected || (floating + state.positions).contains { isProtecting(positions[Int($0)]) }
+    }
+
+    private func isProtecting(_ position: Position) -> Bool {
+        let traits = traits[Int(position.pattern)]
+        return traits.list == .protect && !traits.isNegated
+    }
+
+    /// Whether a name matches one component. An asterisk is tried with ever more bytes.
+    private func matches(_ name: UnsafeBufferPointer<UInt8>, _ step: Position) -> Bool {
+        if step.firstByte >= 0, name.isEmpty || Int16(name[0]) != step.firstByte { return false }
+        var (token, byte) = (step.tokens.lowerBound, 0)
+        let end = step.tokens.upperBound
+        var retry: (token: Int, byte: Int)?
+        while true {
+            if token < end, tokens[token] == NamePattern.anyBytes {
+                token += 1
+                if token == end { return true }
+                retry = (token, byte)
+            } else if token < end, byte < name.count, accepts(tokens[token], name[byte]) {
+                token += 1
+                byte += 1
+            } else if token == end, byte == name.count {
+                return true
+            } else if let (again, from) = retry, from < name.count {
+                (token, byte) = (again, from + 1)
+                retry = (again, from + 1)
+            } else {
+                return false
+            }
+        }
+    }
+
+    private func accepts(_ token: UInt32, _ byte: UInt8) -> Bool {
+        if token < NamePattern.anyByte { return token == UInt32(byte) }
+        return token == NamePattern.anyByte || sets[Int(token - NamePattern.firstSet)].contains(byte)
+    }
+
+    /// Judges a path below the granted directory.
+    ///
+    /// A name below a hidden directory is hidden.
+    package func judge(path: some Sequence<ArraySlice<UInt8>>, isDirectory: Bool) -> (verdict: Verdict, state: State) {
+        var (state, next, verdict) = (top, State(), Verdict())
+        var iterator = path.makeIterator()
+        var name = iterator.next()
+        while let current = name {
+            name = iterator.next()
+            let isDirectory = name != nil || isDirectory
+            verdict = current.withUnsafeBufferPointer { judge($0, in: state, isDirectory: isDirectory, next: &next) }
+            if verdict.isHidden { break }
+            swap(&state, &next)
+        }
+        return (verdict, state)
+    }
+}
