@@ -58,3 +58,9 @@ size_t clinux_flags_size(unsigned command, bool *changes) {
     }
 }
 int clinux_flags(int fd, unsigned command, void *value) { return RETRY(ioctl(fd, command, value)); }
+
+int clinux_folds_names(int fd) {
+    int flags = 0;
+    int result = RETRY(ioctl(fd, FS_IOC_GETFLAGS, &flags));
+    return result < 0 ? result : (flags & FS_CASEFOLD_FL) != 0;
+}

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 // The longest path that /proc writes.
-enum { PATH_BYTES = 4096, ATTEMPTS = 16 };
+enum { PATH_BYTES = CLINUX_PATH_BYTES, ATTEMPTS = 16 };
 
 static const char removed[] = " (deleted)";
 
@@ -55,6 +55,36 @@ int clinux_lies_below(int root, int fd) {
         ssize_t second = path_of(root, again);
         if (second != length || memcmp(top, again, (size_t)length) != 0) continue;
         return is_below(top, without_word(root, top, (size_t)length), path, (size_t)count);
+    }
+    return -EAGAIN;
+}
+
+ssize_t clinux_place_under(const char *top, size_t length, int fd, char *path, size_t *offset) {
+    *offset = 0;
+    ssize_t count = path_of(fd, path);
+    if (count < 0) return count;
+    int result = is_below(top, length, path, (size_t)count);
+    if (result < 0) return result;
+    if (result == 0) return -EXDEV;
+    if (length == 1 && *top == '/') length = 0;
+    if ((size_t)count <= length) return 0;
+    *offset = length + 1;
+    return count - (ssize_t)length - 1;
+}
+
+ssize_t clinux_place_below(int root, int fd, char *path, size_t *offset) {
+    *offset = 0;
+    if (root == fd) return 0;
+    char top[PATH_BYTES], again[PATH_BYTES];
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+        ssize_t length = path_of(root, top);
+        if (length < 0) return length;
+        ssize_t result = clinux_place_under(top, (size_t)length, fd, path, offset);
+        // A path is cut where the directory's own ends, so that must not change in between.
+        ssize_t second = path_of(root, again);
+        if (second != length || memcmp(top, again, (size_t)length) != 0) continue;
+        if (result != -EXDEV) return result;
+        return clinux_place_under(top, without_word(root, top, (size_t)length), fd, path, offset);
     }
     return -EAGAIN;
 }

@@ -141,6 +141,11 @@ public struct Node: ~Copyable {
     /// CLOCK_MONOTONIC in milliseconds, lower 32 bits.
     public let lookedAt: Atomic<UInt32>
 
+    /// Of a directory in a scope with rules: `generation << 32 | folding << 30 | state`.
+    ///
+    /// See `RuledDirectory`.
+    public let ruleState: Atomic<UInt64>
+
     /// The cached opens for reading and for writing, if the kernel opens files by itself.
     ///
     /// See docs/decisions/caching.md. They are numbers of `OpenFiles` or
@@ -193,6 +198,7 @@ public struct Node: ~Copyable {
         isTimeDirty = Atomic(false)
         containment = Atomic(owner.isUnwatched.load(ordering: .relaxed) ? Containment.isUnwatched : 0)
         lookedAt = Atomic(0)
+        ruleState = Atomic(0)
         dataVersion = Atomic(0)
         cachedReader = Atomic(0)
         cachedWriter = Atomic(0)

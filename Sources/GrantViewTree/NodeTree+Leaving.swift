@@ -73,7 +73,8 @@ extension NodeTree {
     ///
     /// Locking: that of `withLive`, one node at a time.
     public func doubt(_ scope: ScopeNodes, isServed: Bool = true) {
-        if scope.isUnwatched.load(ordering: .relaxed) || scope.document != nil { return }
+        if scope.isUnwatched.load(ordering: .relaxed), !scope.ruled.hasRules { return }
+        if scope.document != nil { return }
         // In this order: see `settle`.
         scope.doubts.wrappingAdd(1, ordering: .sequentiallyConsistent)
         for id in scope.ids {
@@ -84,7 +85,8 @@ extension NodeTree {
     /// Does the same for one node. Returns false in such a scope.
     public func doubt(_ node: UnsafeMutablePointer<Node>) -> Bool {
         node.pointee.withOwner { scope in
-            if scope.isUnwatched.load(ordering: .relaxed) || scope.document != nil { return false }
+            if scope.isUnwatched.load(ordering: .relaxed), !scope.ruled.hasRules { return false }
+            if scope.document != nil { return false }
             scope.doubts.wrappingAdd(1, ordering: .sequentiallyConsistent)
             node.pointee.markDoubted()
             return true
@@ -131,14 +133,20 @@ extension NodeTree {
     /// Whether an open directory (O_PATH) has an entry that leads to a file.
     ///
     /// May block on its filesystem.
-    public static func directory(_ descriptor: Int32, leadsTo key: NodeKey) -> Bool {
+    ///
+    /// - Parameter isVisible: Whether an entry's name counts.
+    public static func directory(
+        _ descriptor: Int32, leadsTo key: NodeKey, by isVisible: (UnsafePointer<CChar>) -> Bool = { _ in true }
+    ) -> Bool {
         let opened = clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY)
         if opened < 0 { return false }
         defer { _ = clinux_close(opened) }
         var (stream, found) = (DirectoryStream(), false)
         _ = stream.forEach(in: opened) { entry in
             var status = FileStatus()
-            found = entry.inode == key.inode && clinux_statx(opened, entry.name, &status) == 0 && NodeKey(status) == key
+            found =
+                entry.inode == key.inode && clinux_statx(opened, entry.name, &status) == 0 && NodeKey(status) == key
+                && isVisible(entry.name)
             return !found
         }
         return found
@@ -170,10 +178,21 @@ extension OpenFiles {
         return refused
     }
 
+    /// Clears bits of the open files whose nodes `isMeant` selects.
+    ///
+    /// Locking: the table's, one element at a time.
+    public func permit(_ containment: UInt8, _ isMeant: (UInt64) -> Bool) {
+        for index in 0..<table.indexLimit {
+            table.visit(index) { _, file in
+                if isMeant(file.pointee.node) { file.pointee.containment.bitwiseAnd(~containment, ordering: .sequentiallyConsistent) }
+            }
+        }
+    }
+
     /// Copies a node's refusing bits to a newly opened file that is not published yet.
     @inline(__always)
     public func inherit(_ containment: UInt8, _ id: UInt64) {
-        table.find(id)?.pointee.containment.bitwiseOr(containment & Containment.escaped, ordering: .relaxed)
+        table.find(id)?.pointee.containment.bitwiseOr(containment & Containment.inherited, ordering: .relaxed)
     }
 
     /// Calls `body` with an unpinned view of each open file that is not refused.
@@ -181,7 +200,7 @@ extension OpenFiles {
         for index in 0..<table.indexLimit {
             var seen: NodeTree.UnpinnedSnapshot?
             table.visit(index) { _, file in
-                if file.pointee.containment.load(ordering: .relaxed) != 0 { return }
+                if file.pointee.containment.load(ordering: .relaxed) & Containment.escaped != 0 { return }
                 seen = NodeTree.UnpinnedSnapshot(node: file.pointee.node, scope: file.pointee.scope, descriptor: file.pointee.descriptor)
             }
             if let seen { body(seen) }
@@ -207,9 +226,19 @@ extension OpenDirectories {
         }
     }
 
+    /// Does the same as `OpenFiles.permit`.
+    public func permit(_ containment: UInt8, _ isMeant: (UInt64) -> Bool) {
+        for index in 0..<table.indexLimit {
+            table.visit(index) { _, directory in
+                guard isMeant(directory.pointee.node) else { return }
+                directory.pointee.containment.bitwiseAnd(~containment, ordering: .sequentiallyConsistent)
+            }
+        }
+    }
+
     /// Does the same as `OpenFiles.inherit`.
     public func inherit(_ containment: UInt8, _ id: UInt64) {
-        table.find(id)?.pointee.containment.bitwiseOr(containment & Containment.escaped, ordering: .relaxed)
+        table.find(id)?.pointee.containment.bitwiseOr(containment & Containment.inherited, ordering: .relaxed)
     }
 
     /// Does the same as `OpenFiles.forEachUnpinned`.
@@ -217,7 +246,7 @@ extension OpenDirectories {
         for index in 0..<table.indexLimit {
             var seen: NodeTree.UnpinnedSnapshot?
             table.visit(index) { _, directory in
-                if directory.pointee.containment.load(ordering: .relaxed) != 0 { return }
+                if directory.pointee.containment.load(ordering: .relaxed) & Containment.escaped != 0 { return }
                 seen = NodeTree.UnpinnedSnapshot(
                     node: directory.pointee.node, scope: directory.pointee.scope, descriptor: directory.pointee.descriptor)
             }

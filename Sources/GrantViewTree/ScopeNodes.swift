@@ -48,6 +48,9 @@ public final class ScopeNodes: @unchecked Sendable {
     /// Counts doubts about the places of nodes: see `NodeTree.settle`.
     public let doubts = Atomic<UInt64>(0)
 
+    /// The rules of the grant, with what an operation must know of them.
+    public let ruled = RuledScope()
+
     /// Reasons why the kernel may cache nothing of the scope. 0 if it may.
     public let cacheBypass = Atomic<UInt8>(0)
     /// Another scope of the mount reaches the same files.

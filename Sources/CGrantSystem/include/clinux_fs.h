@@ -79,6 +79,8 @@ size_t clinux_flags_size(unsigned command, bool *changes);
 //
 // `value`: that many bytes, read or written.
 int clinux_flags(int fd, unsigned command, void *value);
+// Whether a directory has the flag FS_CASEFOLD_FL: 1 or 0, or a negative error number.
+int clinux_folds_names(int fd);
 
 ssize_t clinux_getdents(int fd, void *buffer, size_t size);
 int64_t clinux_lseek(int fd, int64_t offset, int whence);
@@ -124,6 +126,16 @@ ssize_t clinux_descriptor_path(int fd, char *buffer, size_t size);
 // O_PATH. A removed file counts as where it lay. Returns -ENOENT if the kernel has no name for it,
 // -ENAMETOOLONG if a path has 4096 bytes or more, -EAGAIN if `root` is renamed again and again.
 int clinux_lies_below(int root, int fd);
+
+// The path of an open file below the directory `root`, in the same way.
+//
+// It is written into `path`, of CLINUX_PATH_BYTES, from `*offset` on, without a leading slash.
+// Returns its length, 0 for `root` itself, or a negative error number: -EXDEV if the file is
+// elsewhere, otherwise those of clinux_lies_below.
+#define CLINUX_PATH_BYTES 4096
+ssize_t clinux_place_below(int root, int fd, char *path, size_t *offset);
+// The same below a directory whose path is known.
+ssize_t clinux_place_under(const char *top, size_t length, int fd, char *path, size_t *offset);
 // The same for a path from clinux_descriptor_path.
 //
 // Also 0 if the directory has another path by now.

@@ -117,7 +117,7 @@ extension MountedView {
             scope = opening.withLock { _ in
                 try? files.makeScope(
                     for: grant.id, activation: grant.activation, readOnly: grant.access == .readOnly,
-                    directory: FileDescriptor(owning: number), crossesMounts: options.submounts)
+                    directory: FileDescriptor(owning: number), crossesMounts: options.submounts, rules: grant.rules)
             }
         }
         let (isShown, task) = state.withLock { state -> (Bool, (() -> Void)?) in
@@ -128,7 +128,7 @@ extension MountedView {
             let isStillMeant =
                 !state.isRefusing && !state.isEnding && live.scope == nil && live.released == nil && live.recorded == .active
                 && live.grant.activation == grant.activation
-                && live.grant.name == grant.name && live.grant.access == grant.access
+                && live.grant.name == grant.name && live.grant.access == grant.access && live.grant.rules == grant.rules
             guard let scope, isStillMeant else {
                 state.grants[grant.id]?.finding = finding
                 return (false, discard(scope, &state))

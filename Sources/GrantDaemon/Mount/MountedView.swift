@@ -189,6 +189,9 @@ final class MountedView: @unchecked Sendable {
             if let scope = live.scope, grant.access != live.grant.access {
                 tasks.append(change(scope, to: grant.access, of: grant.id, &state))
             }
+            if let scope = live.scope, scope.isRuled, files.rules(of: scope) != grant.rules {
+                tasks.append(change(scope, to: grant.rules, of: grant.id, &state))
+            }
             if live.grant.activation != grant.activation { live.released = nil }
             if let scope = live.scope, live.grant.bookmark.path != grant.bookmark.path {
                 files.doubt(scope)
@@ -215,6 +218,21 @@ final class MountedView: @unchecked Sendable {
             state.grants[id]?.scope = nil
         }
         return tasks
+    }
+
+    /// Puts other rules into effect. Returns the rest of the work, to be run without the lock.
+    private func change(_ scope: Scope, to rules: GrantRules, of grant: GrantID, _ state: inout State) -> () -> Void {
+        files.setRules(rules, of: scope)
+        let pending = PendingWithdrawal(of: scope)
+        state.note(pending, of: grant)
+        let files = files
+        return {
+            _ = BackgroundTask {
+                let outcome = files.finishRules(of: scope, patience: 2_000)
+                if outcome.isConfirmed { return pending.end(outcome) }
+                pending.note(outcome) { files.finishRules(of: scope, patience: 0) }
+            }
+        }
     }
 
     private func change(_ scope: Scope, to access: Access, of grant: GrantID, _ state: inout State) -> () -> Void {

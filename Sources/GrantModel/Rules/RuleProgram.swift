@@ -119,29 +119,34 @@ package struct RuleProgram: Sendable {
         var last: (hide: Int32, protect: Int32, only: Int32) = (-1, -1, -1)
         var follows = mayFollowAnywhere
         next.positions.removeAll(keepingCapacity: true)
-        for list in [floating, state.positions] {
-            for position in list {
-                let step = positions[Int(position)]
-                if step.isAnyDepth {
-                    if isDirectory { add(position, to: &next, &follows) }
-                    if !step.isLast { continue }
-                } else if !matches(name, step) {
-                    continue
-                }
-                let traits = traits[Int(step.pattern)]
-                if !step.isLast {
-                    if isDirectory { for position in closure(of: position + 1) { add(position, to: &next, &follows) } }
-                } else if isDirectory || !traits.isForDirectories {
-                    switch traits.list {
-                    case .hide: last.hide = max(last.hide, step.pattern)
-                    case .protect: last.protect = max(last.protect, step.pattern)
-                    case .only: last.only = max(last.only, step.pattern)
-                    }
-                }
-            }
-        }
+        for position in floating { step(position, name, isDirectory, &last, &next, &follows) }
+        for position in state.positions { step(position, name, isDirectory, &last, &next, &follows) }
         next.positions.sort()
         return verdict(last, in: state, isDirectory: isDirectory, follows: follows, next: &next)
+    }
+
+    /// Compares a name with one component, and records what follows from a match.
+    private func step(
+        _ position: Int32, _ name: UnsafeBufferPointer<UInt8>, _ isDirectory: Bool, _ last: inout (hide: Int32, protect: Int32, only: Int32),
+        _ next: inout State, _ follows: inout Bool
+    ) {
+        let step = positions[Int(position)]
+        if step.isAnyDepth {
+            if isDirectory { add(position, to: &next, &follows) }
+            if !step.isLast { return }
+        } else if !matches(name, step) {
+            return
+        }
+        let traits = traits[Int(step.pattern)]
+        if !step.isLast {
+            if isDirectory { for position in closure(of: position + 1) { add(position, to: &next, &follows) } }
+        } else if isDirectory || !traits.isForDirectories {
+            switch traits.list {
+            case .hide: last.hide = max(last.hide, step.pattern)
+            case .protect: last.protect = max(last.protect, step.pattern)
+            case .only: last.only = max(last.only, step.pattern)
+            }
+        }
     }
 
     private func add(_ position: Int32, to next: inout State, _ follows: inout Bool) {

@@ -78,8 +78,9 @@ extension ViewFS {
         // A revoker closes the gate and then lists the operations inside: one of the two sees the
         // other.
         let refused = coordinator.gate(ScopeID(rawValue: scope)).pointee.refused.subtracting(.claimed)
-        let hasEscaped = refuses(node.pointee.containment, .write)
-        let result = refused.contains(.read) || hasEscaped ? -EACCES : refused.contains(.write) ? -EROFS : change()
+        let refusal = refusal(by: node.pointee.containment, .write)
+        let result =
+            refused.contains(.read) ? -EACCES : refused.contains(.write) ? -EROFS : refusal.map { -$0.error } ?? change()
         audit.end(number, error: result < 0 ? Errno.number(of: result) : 0)
         return result
     }

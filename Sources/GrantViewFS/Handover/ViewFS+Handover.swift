@@ -192,6 +192,7 @@ extension ViewFS {
             guard descriptor >= 0 else { return }
             let directory = FileDescriptor(owning: descriptor)
             hostWatch.begin(nodes, directory: directory)
+            nodes.ruled.folding = FilesystemKind(of: directory).folding
             _ = directory.release()
         }
         let isTold = nodes.watchMeans.load(ordering: .relaxed) == ChangeWatch.Means.names.rawValue && !nodes.crossesMounts

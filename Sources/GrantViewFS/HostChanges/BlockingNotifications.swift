@@ -154,4 +154,7 @@ final class BlockingNotifications {
     }
 
     func poll() { calls.abandon(after: Self.patience) }
+
+    /// Whether all notifications were sent, or wait for locks of programs.
+    var isDone: Bool { !calls.isUnderWay && calls.pending == calls.abandoned.count }
 }

@@ -223,7 +223,13 @@ final class HostChangeRelay {
             if isOwn, !mayOverlap, !view.haveViewsOverlapped.load(ordering: .relaxed) { continue }
             if key == nil { key = view.tree.withFile(change.file, in: scope) { NodeKey(descriptor: $0) } ?? nil }
             guard let key else { return }
-            if let node = view.tree.find(key, in: scope) { view.departures.check(at: node, in: scope.scope) }
+            guard let node = view.tree.find(key, in: scope) else { continue }
+            if scope.ruled.hasRules, view.isDirectory(node) {
+                // Everything below it has another path.
+                scope.ruled.countRename()
+                view.departures.lookAgain(in: scope)
+            }
+            view.departures.check(at: node, in: scope.scope)
         }
     }
 

@@ -7,7 +7,7 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// Removes nodes from a grant whose files were moved out of its directory.
+/// Removes nodes from a grant whose files were moved out of its directory, or to hidden names.
 ///
 /// Belongs to one thread, which serves no request and may block on the scope's filesystem. Each
 /// scope has one at a time.
@@ -34,18 +34,23 @@ struct Departure {
             seen = gone.count
             for id in scope.ids where !gone.contains(id) { depart(id, &gone, &hasDirectory) }
         }
-        if gone.isEmpty { return }
+        let protected = newlyProtected(suspects.subtracting(gone))
+        if gone.isEmpty, protected.isEmpty { return }
         refuse(Containment.escaping, gone)
         let (departure, nodes) = (self, gone)
+        let finish = { @Sendable in
+            if !protected.isEmpty { departure.protect(protected) }
+            if !nodes.isEmpty { departure.finish(nodes) }
+        }
         // The next check need not wait for the rest.
         do throws(Errno) {
-            try WorkerThread.start("grantfs-leaving") { departure.finish(nodes) }.detach()
+            try WorkerThread.start("grantfs-leaving", finish).detach()
         } catch {
-            finish(nodes)
+            finish()
         }
     }
 
-    private func depart(_ id: UInt64, _ gone: inout Set<UInt64>, _ hasDirectory: inout Bool) {
+    func depart(_ id: UInt64, _ gone: inout Set<UInt64>, _ hasDirectory: inout Bool) {
         _ = view.tree.withLive(id, in: scope) { node in
             guard node.pointee.containment.load(ordering: .relaxed) & Containment.escaped == 0, hasEscaped(id, node) else { return }
             view.tree.depart(id, node)
@@ -54,7 +59,7 @@ struct Departure {
         }
     }
 
-    private func refuse(_ containment: UInt8, _ nodes: Set<UInt64>) {
+    func refuse(_ containment: UInt8, _ nodes: Set<UInt64>) {
         for id in nodes {
             _ = view.tree.withLive(id, in: scope) { $0.pointee.containment.bitwiseOr(containment, ordering: .sequentiallyConsistent) }
         }
@@ -62,20 +67,22 @@ struct Departure {
         view.directories.refuse(containment) { nodes.contains($0) }
     }
 
-    private func finish(_ nodes: Set<UInt64>) {
-        let id = ScopeID(rawValue: scope.scope)
-        var inside = view.coordinator.occupants(of: id)
-        let deadline = Clock.monotonic + Int64(truncatingIfNeeded: Self.grace) &* 1_000
-        while !inside.isEmpty, Clock.monotonic < deadline {
-            usleep(50)
-            inside.removeAll { !view.coordinator.isInside($0) }
-        }
-        _ = view.locks.refuse(nodes, in: id)
+    /// Ends locks, write-back and caches of refused nodes. Returns whether nothing is cached.
+    @discardableResult
+    func invalidate(_ nodes: Set<UInt64>) -> Bool {
+        _ = view.locks.refuse(nodes, in: ScopeID(rawValue: scope.scope))
         let invalidator = DepartureInvalidator(view: view, scope: scope, nodes: nodes)
         invalidator.writeBack()
         refuse(Containment.escaped, nodes)
-        invalidator.forget()
+        let isDone = invalidator.forget()
         endLocks(nodes)
+        return isDone
+    }
+
+    private func finish(_ nodes: Set<UInt64>) {
+        let id = ScopeID(rawValue: scope.scope)
+        var inside = awaitOperations()
+        invalidate(nodes)
         // Operations that hung in the filesystem may have replied in between.
         if inside.isEmpty { return }
         while !inside.isEmpty, view.session?.hasEnded == false {
@@ -83,7 +90,49 @@ struct Departure {
             inside.removeAll { !view.coordinator.isInside($0) }
         }
         _ = view.locks.refuse(nodes, in: id)
-        invalidator.forget()
+        DepartureInvalidator(view: view, scope: scope, nodes: nodes).forget()
+    }
+
+    // MARK: protected files
+
+    /// Those nodes whose changes are refused, and of which the kernel may have unwritten data.
+    func newlyProtected(_ nodes: Set<UInt64>) -> Set<UInt64> {
+        nodes.filter { id in
+            view.tree.withLive(id, in: scope) { node in
+                node.pointee.containment.load(ordering: .sequentiallyConsistent) & Containment.protected == Containment.protecting
+            } ?? false
+        }
+    }
+
+    /// Completes the protection of nodes whose changes are refused already.
+    ///
+    /// The order is that of a narrowing. Data written before reaches the files.
+    func protect(_ nodes: Set<UInt64>) {
+        awaitOperations()
+        let invalidator = DepartureInvalidator(view: view, scope: scope, nodes: nodes)
+        invalidator.writeBack()
+        for id in nodes {
+            _ = view.tree.withLive(id, in: scope) { node in
+                // The file may be permitted again.
+                guard node.pointee.containment.load(ordering: .sequentiallyConsistent) & Containment.protecting != 0 else { return }
+                node.pointee.containment.bitwiseOr(Containment.protected, ordering: .sequentiallyConsistent)
+            }
+        }
+        view.files.refuse(Containment.protected) { nodes.contains($0) }
+        // Pages mapped for writing become read-only, so that the next store is noticed.
+        invalidator.writeBack()
+    }
+
+    /// Waits for operations inside, and returns those that stay.
+    @discardableResult
+    private func awaitOperations() -> [Coordinator.Occupant] {
+        var inside = view.coordinator.occupants(of: ScopeID(rawValue: scope.scope))
+        let deadline = Clock.monotonic + Int64(truncatingIfNeeded: Self.grace) &* 1_000
+        while !inside.isEmpty, Clock.monotonic < deadline {
+            usleep(50)
+            inside.removeAll { !view.coordinator.isInside($0) }
+        }
+        return inside
     }
 
     private func endLocks(_ nodes: Set<UInt64>) {

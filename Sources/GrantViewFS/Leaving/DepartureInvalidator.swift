@@ -34,14 +34,15 @@ struct DepartureInvalidator {
     /// Invalidates attributes, directories before files, and then data.
     ///
     /// Data of files open for writing is invalidated again, because the kernel does not check
-    /// whether its own invalidation succeeded.
-    func forget() {
-        guard let notifier = view.session?.notifier else { return }
+    /// whether its own invalidation succeeded. Returns whether all calls have ended.
+    @discardableResult
+    func forget() -> Bool {
+        guard let notifier = view.session?.notifier else { return true }
         let directories = nodes.filter { view.tree.nodes.find($0)?.pointee.type == S_IFDIR }
         for node in directories { _ = notifier.invalidateAttributes(NodeID(node)) }
         for node in nodes where !directories.contains(node) { _ = notifier.invalidateAttributes(NodeID(node)) }
-        invalidateData(Array(nodes))
-        invalidateData(nodes.filter { isWritable($0) }, thenPinned: true)
+        let isDone = invalidateData(Array(nodes))
+        return invalidateData(nodes.filter { isWritable($0) }, thenPinned: true) && isDone
     }
 
     private func isWritable(_ id: UInt64) -> Bool { view.mayBeDirty(id) }
@@ -49,8 +50,9 @@ struct DepartureInvalidator {
     /// Invalidates data as far as possible. Files first, for which no program can block it.
     ///
     /// A call that blocks on a program's lock is left to its thread.
-    private func invalidateData(_ ids: [UInt64], thenPinned: Bool = false) {
-        guard !ids.isEmpty || thenPinned, let notifier = view.session?.notifier else { return }
+    @discardableResult
+    private func invalidateData(_ ids: [UInt64], thenPinned: Bool = false) -> Bool {
+        guard !ids.isEmpty || thenPinned, let notifier = view.session?.notifier else { return true }
         let invalidator = DataInvalidator(view, notifier, limit: Self.threads)
         invalidator.add(ids.filter { !view.isDirectory($0) })
         if thenPinned { view.addPinnedPages(Array(nodes), of: scope, notifier, invalidator) }
@@ -61,7 +63,8 @@ struct DepartureInvalidator {
             invalidator.poll()
             let finished = invalidator.finished
             if finished != seen { (seen, since) = (finished, Clock.monotonic) }
-            if Clock.monotonic - since > Self.lastPatience { return }
+            if Clock.monotonic - since > Self.lastPatience { return false }
         }
+        return true
     }
 }

@@ -10,7 +10,7 @@ import GrantViewTree
 /// The kernel still knows such files. They are removed from the grants. Suspects come from four
 /// sources:
 /// - reported renames (`HostChangeRelay`),
-/// - operations in scopes without such reports (`ViewFS.isOutside`),
+/// - operations in scopes without such reports (`ViewFS.refusal`),
 /// - a scan of everything open, three times a second,
 /// - a look at everything after reports were missed (`lookAgain`).
 ///
@@ -62,8 +62,9 @@ final class Departures: Sendable {
         let moment = scope.doubts.load(ordering: .sequentiallyConsistent)
         return view.tree.withHeldDescriptor(of: id, in: scope) { descriptor in
             var place: Int32 = -EAGAIN
-            view.tree.withRoot(of: scope) { if $0 >= 0 { place = clinux_lies_below($0, descriptor) } }
-            if place == 1, let node = view.tree.nodes.find(id) { view.tree.settle(node, since: moment) }
+            guard let node = view.tree.nodes.find(id) else { return place }
+            view.tree.withRoot(of: scope) { if $0 >= 0 { place = view.place(of: descriptor, below: $0, node, id: id) } }
+            if place == 1 { view.tree.settle(node, since: moment) }
             return place
         }
     }
@@ -202,6 +203,7 @@ final class Departures: Sendable {
         private struct Place {
             let root: UInt64
             let isLookedAt: Bool
+            let hasRules: Bool
             var path: [UInt8]?
         }
 
@@ -213,6 +215,7 @@ final class Departures: Sendable {
         /// See `clinux_path_is_above`. Also 1 if there is no path to compare with.
         mutating func isAbove(_ seen: NodeTree.UnpinnedSnapshot) -> Int32 {
             guard var place = known[seen.scope] ?? note(seen.scope), place.isLookedAt, place.root != seen.node else { return 1 }
+            if place.hasRules { return isVisible(seen) }
             if place.path == nil {
                 place.path = view.tree.scope(seen.scope).flatMap { view.path(of: $0) } ?? []
                 known[seen.scope] = place
@@ -223,11 +226,19 @@ final class Departures: Sendable {
             }
         }
 
+        /// The same in a scope with rules.
+        private func isVisible(_ seen: NodeTree.UnpinnedSnapshot) -> Int32 {
+            guard let scope = view.tree.scope(seen.scope), let node = view.tree.nodes.find(seen.node) else { return 1 }
+            var result: Int32 = 1
+            view.tree.withRoot(of: scope) { if $0 >= 0 { result = view.place(of: seen.descriptor, below: $0, node, id: nil) } }
+            return result
+        }
+
         private mutating func note(_ number: UInt32) -> Place? {
             let place = view.tree.scope(number).flatMap { scope -> Place? in
                 guard let root = scope.root, !scope.hasReleased else { return nil }
                 let isUnwatched = scope.isUnwatched.load(ordering: .relaxed) || scope.hasUnwatched.load(ordering: .relaxed)
-                return Place(root: root.id, isLookedAt: watched || isUnwatched)
+                return Place(root: root.id, isLookedAt: watched || isUnwatched, hasRules: scope.ruled.hasRules)
             }
             known[number] = place
             return place

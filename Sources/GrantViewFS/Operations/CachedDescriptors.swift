@@ -126,7 +126,7 @@ extension ViewFS {
         let canWrite = file.canWrite
         guard let number = files.add(file, by: Int(truncatingIfNeeded: id)) else { return (nil, -ENFILE) }
         let containment = node.pointee.containment.load(ordering: .sequentiallyConsistent)
-        if containment & Containment.escaped != 0 { files.inherit(containment, number) }
+        if containment & Containment.inherited != 0 { files.inherit(containment, number) }
         let found = node.pointee.cacheOpen(number, forWriting: canWrite)
         if found == number { cachedDescriptors.add(id) } else { files.drop(number) }
         return (files.find(found), 0)

@@ -38,5 +38,7 @@ struct NodeValues<Value> {
         limit = max(Self.leastLimit, 2 * count)
     }
 
+    mutating func remove(_ node: UInt64, in scope: UInt32) { if scopes[scope]?.removeValue(forKey: node) != nil { count -= 1 } }
+
     mutating func remove(_ scope: UInt32) { count -= scopes.removeValue(forKey: scope)?.count ?? 0 }
 }

@@ -79,7 +79,7 @@ extension ViewFS {
         view.onFile(request, target.handle, target.node, for: .write, writes: true) { request, file in
             let caller = request.caller
             let result = view.withSource(source.node, source.handle, for: caller) { from -> Int in
-                if view.refuses(from.pointee.containment, .read) { return -Int(EACCES) }
+                if view.refusal(by: from.pointee.containment, .read) != nil { return -Int(EACCES) }
                 // If claims are held the kernel reads by itself, so that it waits for claims on the
                 // source.
                 let scope = ScopeID(rawValue: file.pointee.scope)
@@ -116,7 +116,7 @@ extension ViewFS {
             if result <= 0 { return copied > 0 ? copied : result }
             copied += min(result, asked)
             if result < asked || copied >= length || refusal(ofChangeTo: target) != nil || isClaimed(target)
-                || refuses(source.pointee.containment, .read)
+                || refusal(by: source.pointee.containment, .read) != nil
             {
                 return copied
             }
@@ -134,7 +134,8 @@ extension ViewFS {
     /// The reason is that its grant is withdrawn or narrowed, or that its file leaves the grant.
     private func refusal(ofChangeTo file: UnsafeMutablePointer<OpenFile>) -> Int32? {
         let refused = coordinator.gate(ScopeID(rawValue: file.pointee.scope)).pointee.refused
-        if refused.contains(.read) || refuses(file.pointee.containment, .write) { return -EACCES }
+        if refused.contains(.read) { return -EACCES }
+        if let refusal = refusal(by: file.pointee.containment, .write) { return -refusal.error }
         return refused.contains(.write) ? -EROFS : nil
     }
 
@@ -158,7 +159,7 @@ extension ViewFS {
 
     private func withCachedSource(_ id: NodeID, for caller: Caller, _ body: (UnsafeMutablePointer<OpenFile>) -> Int) -> Int {
         guard let node = tree.nodes.find(id.rawValue), node.pointee.type == S_IFREG else { return -Int(ESTALE) }
-        if isOutside(id, node, for: .read) { return -Int(EACCES) }
+        if refusal(of: id, node, for: .read) != nil { return -Int(EACCES) }
         let descriptor = tree.pin(node)
         node.pointee.beginUse()
         defer {

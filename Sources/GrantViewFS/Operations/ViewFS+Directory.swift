@@ -46,7 +46,7 @@ extension ViewFS {
             }
             // As in `registerOpen`.
             let containment = node.pointee.containment.load(ordering: .sequentiallyConsistent)
-            if containment & Containment.escaped != 0 { view.directories.inherit(containment, handle) }
+            if containment & Containment.inherited != 0 { view.directories.inherit(containment, handle) }
             node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
             info.pointee.fh = handle
             // The kernel may cache an unchanged directory, except for its own open, as in `open`. A
@@ -114,6 +114,11 @@ extension ViewFS {
             let document = view.document(of: id, node)
             if let document, offset == 0 { view.addDocument(document, to: &listing) }
             let offset = document != nil && offset == Self.documentPosition ? 0 : offset
+            let filter = ListingFilter(view, (id, node), directory.pointee.descriptor)
+            if filter.isHidden {
+                request.reply(error: EACCES)
+                return
+            }
             let error = directory.pointee.stream.withLock { stream -> Int32 in
                 let error = stream.seek(offset, in: directory.pointee.descriptor)
                 if error != 0 { return error }
@@ -122,7 +127,7 @@ extension ViewFS {
                 var familiarity = stream.familiarity
                 let ended = stream.forEach(in: directory.pointee.descriptor) {
                     if let document, document.isNamed($0.name) || DocumentPlace.isReserved($0.name) { return true }
-                    if DocumentPlace.isWorkplace($0.name) { return true }
+                    if DocumentPlace.isWorkplace($0.name) || filter.hides($0) { return true }
                     return view.add($0, of: (id, node), directory.pointee.descriptor, bare: omitsAttributes, &familiarity, to: &listing)
                 }
                 stream.familiarity = familiarity
@@ -188,6 +193,6 @@ extension ViewFS {
         }
         let moment = hostWatch.renamesSeen
         let descriptor = parent.node.pointee.withOwner { open(name, in: directory, of: $0) }
-        if descriptor >= 0, enter(descriptor, name, found: parent, since: moment, into: &parameters) != 0 { parameters = EntryParameters() }
+        if descriptor >= 0, enter(descriptor, name, found: parent, since: moment, isListed: true, into: &parameters) != 0 { parameters = EntryParameters() }
     }
 }

@@ -32,17 +32,23 @@ extension ViewFS {
     /// Interns the file behind a descriptor and describes it for the kernel.
     ///
     /// The file was found as `name`, nil if it has none. Takes ownership of the descriptor. Returns
-    /// 0 or a positive error number. `moment`: see `settleMoves`.
+    /// 0 or a positive error number. `moment`: see `settleMoves`. `isListed`: whether `name` is the
+    /// spelling that the directory has.
     @inline(__always)
     func enter(
         _ descriptor: Int32, _ name: UnsafePointer<CChar>?, found parent: (id: NodeID, node: NodePointer), since moment: UInt64,
-        into parameters: inout EntryParameters
+        isListed: Bool = false, into parameters: inout EntryParameters
     ) -> Int32 {
         var status = FileStatus()
         let result = clinux_statx(descriptor, nil, &status)
         if result < 0 {
             _ = clinux_close(descriptor)
             return Errno.number(of: result)
+        }
+        let judged = judge(name, status, in: parent, isListed: isListed)
+        if let judged, judged.finding.isHidden {
+            _ = clinux_close(descriptor)
+            return ENOENT
         }
         let found = parent.node.pointee.withOwner {
             tree.intern(FileDescriptor(owning: descriptor), status, in: $0, found: parent.id.rawValue, as: name)
@@ -54,13 +60,14 @@ extension ViewFS {
             return EACCES
         }
         settleMoves(since: moment, of: id, node)
+        if let judged { apply(judged, to: id, node, links: status.st.st_nlink) }
         describe(id, node, status, found: parent, into: &parameters)
         return 0
     }
 
     /// Does the same as `enter`, for an entry whose file the kernel may already know.
     ///
-    /// One statx(2) describes the entry at one moment, so no descriptor must be held. Returns false
+    /// `name` is from a listing. One statx(2) describes the entry at one moment, so no descriptor must be held. Returns false
     /// if the file is new, invisible, or a mount point (STATX_ATTR_MOUNT_ROOT, available since
     /// Linux 5.8 like STATX_MNT_ID).
     @inline(__always)
@@ -70,12 +77,15 @@ extension ViewFS {
     ) -> Bool {
         var status = FileStatus()
         guard clinux_statx(directory, name, &status) == 0, status.has_mount_id, !status.is_mount_root else { return false }
+        let judged = judge(name, status, in: parent, isListed: true)
+        if let judged, judged.finding.isHidden { return false }
         let found = parent.node.pointee.withOwner { tree.internKnown(status, in: $0, found: parent.id.rawValue, as: name) }
         guard let id = found, let node = tree.nodes.find(id), !hasTypeMismatch(id, node, status) else { return false }
         if leaves(with: parent.node, id) {
             tree.forget(id, 1)
             return false
         }
+        if let judged { apply(judged, to: id, node, links: status.st.st_nlink) }
         describe(id, node, status, found: parent, into: &parameters)
         return true
     }

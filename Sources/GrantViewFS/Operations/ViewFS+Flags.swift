@@ -70,6 +70,8 @@ extension ViewFS {
             request.reply(failure: result)
             return
         }
+        // A directory may find other spellings from now on.
+        node.pointee.withOwner { if $0.ruled.hasRules { $0.ruled.countRename() } }
         invalidateAttributesNow(id)
         request.reply(control: nil, count: 0)
     }

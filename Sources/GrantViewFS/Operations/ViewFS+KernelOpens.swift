@@ -24,9 +24,11 @@ extension ViewFS {
         let slot = request.worker.pointee.slot
         let scope = ScopeID(rawValue: node.pointee.scope)
         var verdict = coordinator.enter(scope, for: entry, slot: slot)
-        if verdict.isInside, writeBackSize == nil ? isOutside(id, node, for: entry) : refuses(node.pointee.containment, entry) {
+        if verdict.isInside,
+            let refusal = writeBackSize == nil ? refusal(of: id, node, for: entry) : refusal(by: node.pointee.containment, entry)
+        {
             coordinator.leave(slot: slot)
-            verdict = .revoked
+            verdict = refusal
         }
         guard verdict.isInside else {
             if let writeBackSize { return drop(request, writeBackSize, of: id.rawValue, in: scope.rawValue, verdict) }
@@ -117,7 +119,7 @@ extension ViewFS {
             request.reply(xattrSize: hasSome)
             return
         }
-        if view.isOutside(id, node, for: .write) {
+        if view.refusal(of: id, node, for: .write) != nil {
             view.coordinator.leave(slot: slot)
             request.reply(xattrSize: hasSome)
             return
@@ -197,7 +199,7 @@ extension ViewFS {
     ///
     /// Called inside the file's scope.
     func settleCachedTime(of node: NodePointer, _ file: UnsafeMutablePointer<OpenFile>) {
-        guard node.pointee.isTimeDirty.load(ordering: .relaxed), !refuses(node.pointee.containment, .cacheWrite),
+        guard node.pointee.isTimeDirty.load(ordering: .relaxed), refusal(by: node.pointee.containment, .cacheWrite) == nil,
             Identity.assume(file.pointee.opener, groups: node.pointee.usesCallerGroups) == 0
         else { return }
         restoreTime(of: node, file.pointee.descriptor)

@@ -6,7 +6,7 @@ import GrantViewTree
 
 extension ViewFS {
     static func mkdir(_ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ mode: mode_t) {
-        view.make(request, parent, name, mode) { clinux_mkdirat($0, name, $1) }
+        view.make(request, parent, name, mode, isDirectory: true) { clinux_mkdirat($0, name, $1) }
     }
 
     static func mknod(
@@ -28,7 +28,7 @@ extension ViewFS {
     /// `body` gets the directory and the mode that the caller may set.
     private func make(
         _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ mode: mode_t,
-        detail: @autoclosure () -> String = "", _ body: (Int32, mode_t) -> Int32
+        isDirectory: Bool = false, detail: @autoclosure () -> String = "", _ body: (Int32, mode_t) -> Int32
     ) {
         if parent.isVirtual {
             request.reply(error: EACCES)
@@ -44,7 +44,9 @@ extension ViewFS {
             Identity.assumeMask(request.caller.umask)
             let mode = creationMode(mode, in: directory, for: request.caller)
             let result = audited(request, node, .entry(directory, name), detail: detail()) {
-                Identity.withReserve(of: request.caller) { body(directory, mode) }
+                making(((parent, node), directory, name), isDirectory: isDirectory) {
+                    Identity.withReserve(of: request.caller) { body(directory, mode) }
+                }
             }
             if result < 0 { request.reply(failure: result) } else { replyEntry(request, name, in: directory, found: (parent, node)) }
         }
@@ -60,14 +62,16 @@ extension ViewFS {
                 if let document = view.document(of: parent, node, named: name) {
                     return view.unlink(document, name, directory: directory, as: request.caller)
                 }
-                if !directory { view.recordUnlink(name, in: descriptor, of: node.pointee.owner) }
-                let held = view.pinBeforeRemoval(name, in: descriptor, of: node, directory: directory, request.caller)
-                let result = clinux_unlinkat(descriptor, name, directory)
-                if let held {
-                    if result == 0 { view.tree.removed(held, name, from: parent.rawValue) }
-                    view.tree.unpin(held)
+                return view.removing(((parent, node), descriptor, name)) {
+                    if !directory { view.recordUnlink(name, in: descriptor, of: node.pointee.owner) }
+                    let held = view.pinBeforeRemoval(name, in: descriptor, of: node, directory: directory, request.caller)
+                    let result = clinux_unlinkat(descriptor, name, directory)
+                    if let held {
+                        if result == 0 { view.tree.removed(held, name, from: parent.rawValue) }
+                        view.tree.unpin(held)
+                    }
+                    return result
                 }
-                return result
             }
             reply(request, result)
         }
@@ -90,8 +94,8 @@ extension ViewFS {
                 request.reply(error: EXDEV)
                 return
             }
-            if view.isOutside(newParent, target, for: .write) {
-                request.reply(error: EACCES)
+            if let refusal = view.refusal(of: newParent, target, for: .write) {
+                request.reply(error: refusal.error)
                 return
             }
             let to = view.tree.pin(target)
@@ -113,10 +117,12 @@ extension ViewFS {
                         }
                         return result
                     }
-                    // An exchange removes no name.
-                    if !isExchange { view.recordUnlink(newName, in: to, of: target.pointee.owner) }
-                    return Identity.withReserve(of: request.caller) {
-                        view.rename((parent, from, name), (newParent, to, newName), flags, node, request.caller)
+                    return view.renaming(((parent, node), from, name), ((newParent, target), to, newName), isExchange: isExchange) {
+                        // An exchange removes no name.
+                        if !isExchange { view.recordUnlink(newName, in: to, of: target.pointee.owner) }
+                        return Identity.withReserve(of: request.caller) {
+                            view.rename((parent, from, name), (newParent, to, newName), flags, node, request.caller)
+                        }
                     }
                 }
             view.tree.unpin(newParent.rawValue, target)
@@ -179,8 +185,8 @@ extension ViewFS {
                 request.reply(error: EXDEV)
                 return
             }
-            if view.isOutside(id, node, for: .write) {
-                request.reply(error: EACCES)
+            if let refusal = view.refusal(of: id, node, for: .write) {
+                request.reply(error: refusal.error)
                 return
             }
             view.lastCalls.record(request.caller.pid, in: parent.pointee.scope, installs: true)
@@ -202,7 +208,9 @@ extension ViewFS {
                 descriptor < 0
                 ? descriptor
                 : view.audited(request, parent, .file(descriptor), to: .entry(directory, newName)) {
-                    Identity.withReserve(of: request.caller) { clinux_link_descriptor(descriptor, directory, newName) }
+                    view.making(((newParent, parent), directory, newName), isDirectory: false) {
+                        Identity.withReserve(of: request.caller) { clinux_link_descriptor(descriptor, directory, newName) }
+                    }
                 }
             if result < 0 {
                 request.reply(failure: result)

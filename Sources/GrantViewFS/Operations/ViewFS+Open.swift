@@ -153,10 +153,11 @@ extension ViewFS {
         let opened = audited(request, parent.node, place, detail: isNameless ? "created without a name" : "created") {
             Identity.withReserve(of: request.caller) {
                 tree.evictingIfNeeded {
-                    isNameless
-                        ? clinux_open_nameless(entry.directory, creation, mode)
-                        : clinux_open_beneath(
+                    if isNameless { return clinux_open_nameless(entry.directory, creation, mode) }
+                    return making((parent, entry.directory, entry.text), isDirectory: false) {
+                        clinux_open_beneath(
                             entry.directory, entry.text, creation, mode, parent.node.pointee.withOwner { $0.crossesMounts })
+                    }
                 }
             }
         }
@@ -282,7 +283,7 @@ extension ViewFS {
         guard let handle = files.add(file, by: worker.pointee.slot) else { return nil }
         // Added first and checked afterwards. A thread that refuses a node uses the opposite order.
         let containment = node.pointee.containment.load(ordering: .sequentiallyConsistent)
-        if containment & Containment.escaped != 0 { files.inherit(containment, handle) }
+        if containment & Containment.inherited != 0 { files.inherit(containment, handle) }
         node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
         if canWrite {
             node.pointee.writers.wrappingAdd(1, ordering: .relaxed)

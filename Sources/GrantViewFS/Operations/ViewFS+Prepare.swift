@@ -24,7 +24,7 @@ extension ViewFS {
         }
         let slot = request.worker.pointee.slot
         var verdict = coordinator.enter(ScopeID(rawValue: node.pointee.scope), for: entry, slot: slot)
-        if verdict.isInside, isOutside(id, node, for: entry) { verdict = leaveAsRevoked(slot) }
+        if verdict.isInside, let refusal = refusal(of: id, node, for: entry) { verdict = leave(slot, refusal) }
         if verdict != .enter {
             guard verdict.isInside else {
                 // Times that the kernel writes back: see `setattr`.
@@ -79,7 +79,7 @@ extension ViewFS {
         }
         let slot = request.worker.pointee.slot
         var verdict = coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: entry, slot: slot)
-        if verdict.isInside, refuses(file.pointee.containment, entry) { verdict = leaveAsRevoked(slot) }
+        if verdict.isInside, let refusal = refusal(by: file.pointee.containment, entry) { verdict = leave(slot, refusal) }
         let isOverQuota = verdict == .congested && workerQuota.exceedsQuota(request, in: file.pointee.scope)
         let hold = !isOverQuota && isClaimed(verdict, entry, file.pointee.scope) ? blocker(request.caller, file, entry) : nil
         if isOverQuota {
@@ -113,7 +113,7 @@ extension ViewFS {
         }
         let slot = request.worker.pointee.slot
         var verdict = coordinator.enter(ScopeID(rawValue: directory.pointee.scope), for: entry, slot: slot)
-        if verdict.isInside, refuses(directory.pointee.containment, entry) { verdict = leaveAsRevoked(slot) }
+        if verdict.isInside, let refusal = refusal(by: directory.pointee.containment, entry) { verdict = leave(slot, refusal) }
         let isOverQuota = verdict == .congested && workerQuota.exceedsQuota(request, in: directory.pointee.scope)
         let hold = !isOverQuota && isClaimed(verdict, entry, directory.pointee.scope) ? blocker(request.caller, directory, entry) : nil
         if isOverQuota {
@@ -140,11 +140,11 @@ extension ViewFS {
         waiting.wait(request, for: hold, scope: scope, node: node, call)
     }
 
-    /// Leaves the scope again, because the operation's object is no longer in it.
+    /// Leaves the scope again, because the operation's object is no longer in it, or is protected.
     @inline(never)
-    private func leaveAsRevoked(_ slot: Int) -> Verdict {
+    private func leave(_ slot: Int, _ refusal: Verdict) -> Verdict {
         coordinator.leave(slot: slot)
-        return .revoked
+        return refusal
     }
 
     /// Whether an operation that entered with this verdict must check the claims.

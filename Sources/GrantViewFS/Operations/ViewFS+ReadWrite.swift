@@ -108,7 +108,7 @@ extension ViewFS {
     /// The error that the daemon has to report for earlier writes to a file, or 0.
     @inline(__always)
     private func pendingWriteError(_ file: UnsafeMutablePointer<OpenFile>) -> Int32 {
-        if isDropped(file.pointee.node, in: file.pointee.scope) { return EROFS }
+        if isDropped(file, in: file.pointee.scope) { return EROFS }
         return lostWrites.isAny && lostWrites.takeError(file) ? EFBIG : 0
     }
 
@@ -155,7 +155,7 @@ extension ViewFS {
         if verdict == .congested, view.workerQuota.exceedsQuota(request, in: file.pointee.scope) {
             return view.parkForQuota(request, .closing, scope: file.pointee.scope)
         }
-        guard verdict.isInside, !view.refuses(file.pointee.containment, .closing) else {
+        guard verdict.isInside, view.refusal(by: file.pointee.containment, .closing) == nil else {
             request.reply(error: 0)
             view.locks.releaseOwner(info.lock_owner, of: id)
             if verdict.isInside { view.coordinator.leave(slot: slot) }

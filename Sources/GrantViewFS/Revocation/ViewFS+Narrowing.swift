@@ -34,7 +34,8 @@ extension ViewFS {
     /// So the daemon reports capabilities for a file that has been open for writing since before
     /// its grant became read-only. Reads are not affected.
     func mustAskToWrite(_ node: NodePointer) -> Bool {
-        !kernelOpens && policy.writeBack && node.pointee.writers.load(ordering: .relaxed) > 0 && refusesWriting(node.pointee.scope)
+        !kernelOpens && policy.writeBack && node.pointee.writers.load(ordering: .relaxed) > 0
+            && (refusesWriting(node.pointee.scope) || refusal(by: node.pointee.containment, .write) == .readOnly)
     }
 
     @inline(__always)
@@ -56,9 +57,12 @@ extension ViewFS {
 
     /// Whether data that a program wrote to the file was dropped by the narrowing.
     ///
-    /// It was written before the grant became read-only, or stored in mappings of the file later.
+    /// It was written before the grant became read-only or the file protected, or stored in mappings of the file later.
     @inline(__always)
-    func isDropped(_ node: UInt64, in scope: UInt32) -> Bool { refusesWriting(scope) && droppedWrites.has(node, in: scope) }
+    func isDropped(_ file: UnsafeMutablePointer<OpenFile>, in scope: UInt32) -> Bool {
+        (refusesWriting(scope) || refusal(by: file.pointee.containment, .write) == .readOnly)
+            && droppedWrites.has(file.pointee.node, in: scope)
+    }
 }
 
 /// The files whose write-back was dropped because their grants were read-only, by scope.
@@ -86,6 +90,8 @@ final class DroppedWrites: Sendable {
         }
     }
     func has(_ node: UInt64, in scope: UInt32) -> Bool { nodes.withLock { $0[node, in: scope] != nil } }
+    /// Removes a file that may be changed again.
+    func forget(_ node: UInt64, in scope: UInt32) { nodes.withLock { $0.remove(node, in: scope) } }
     /// Removes the files of a scope whose grant is read-write again, or that is gone.
     func forget(_ scope: UInt32) { nodes.withLock { $0.remove(scope) } }
 }

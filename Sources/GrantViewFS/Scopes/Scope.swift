@@ -58,6 +58,8 @@ public final class Scope: @unchecked Sendable {
     /// See `ViewFS.dropDentries`.
     let dropsOnNextLookup = Atomic<Bool>(false)
 
+    /// Whether the rules of its grant apply: it is of a directory.
+    public var isRuled: Bool { nodes.document == nil }
     /// Whether the grant is of one file, shown directly under the grant's name.
     var isFile: Bool { nodes.document.map { !$0.isDirectory } ?? false }
 

@@ -25,9 +25,10 @@ extension ViewFS {
     ///   - descriptor: An O_PATH descriptor, verified to be the bookmarked directory.
     ///   - document: For a grant of one file. `descriptor` is then the file's directory on the
     ///     host. If the view shows a directory, it is that directory's workplace.
+    ///   - rules: Of the grant. A document has none.
     public func makeScope(
         for grant: GrantID, activation: Int64, readOnly: Bool, directory descriptor: consuming FileDescriptor, crossesMounts: Bool,
-        document: DocumentPlace? = nil
+        document: DocumentPlace? = nil, rules: GrantRules = .none
     ) throws(Errno) -> Scope {
         let status = try descriptor.status()
         guard status.st.st_mode & S_IFMT == S_IFDIR else { throw Errno(ENOTDIR) }
@@ -40,6 +41,8 @@ extension ViewFS {
         let nodes = tree.addScope(
             id.rawValue, handleBase: handleBase(descriptor, status), crossesMounts: crossesMounts, usesCallerGroups: kind.hasServer)
         nodes.document = document
+        nodes.ruled.folding = kind.folding
+        if !rules.isEmpty { nodes.ruled.set(rules) }
         hostWatch.begin(nodes, directory: descriptor)
         let isTold = nodes.watchMeans.load(ordering: .relaxed) == ChangeWatch.Means.names.rawValue && !crossesMounts
         nodes.isUnwatched.store(!isTold && document == nil, ordering: .relaxed)

@@ -1,0 +1,161 @@
+import CGrantSystem
+import GrantCoordinator
+import GrantFUSE
+import Glibc
+import GrantModel
+import GrantSystem
+import GrantViewTree
+
+// Changes the rules of a live scope: a withdrawal of the files that the new rules hide or protect.
+extension ViewFS {
+    /// The rules of a scope.
+    public func rules(of scope: Scope) -> GrantRules { scope.nodes.ruled.current?.rules ?? .none }
+
+    /// Puts other rules into effect for operations that begin from now on.
+    ///
+    /// Known files are judged before the next operation on each. Call `finishRules` next. Never
+    /// waits.
+    public func setRules(_ rules: GrantRules, of scope: Scope) {
+        // A scope without rules does not doubt its files, and has none to refuse.
+        let hadRules = scope.nodes.ruled.hasRules
+        scope.nodes.ruled.set(rules)
+        if hadRules || !rules.isEmpty { tree.doubt(scope.nodes) }
+    }
+
+    /// Carries a change of rules out, and returns its outcome.
+    ///
+    /// Afterwards no operation runs that the new rules refuse, and the kernel caches nothing of
+    /// hidden files.
+    ///
+    /// Locking: the scope's `closing` lock. Called by a thread that serves no requests.
+    ///
+    /// - Parameter patience: Milliseconds to wait for operations inside.
+    public func finishRules(of scope: Scope, patience: Int) -> WithdrawalOutcome {
+        scope.closing.withLock { _ in
+            let began = Clock.monotonic
+            var outcome = WithdrawalOutcome()
+            guard !scope.isClosed.load(ordering: .acquiring), let notifier = session?.notifier else { return .done }
+            let stuck = awaitOperations(in: scope, patience: patience, &outcome)
+            let late = LateReplies(self, scope, notifier)
+            let change = RuleChange(view: self, scope: scope.nodes)
+            let isInvalidated = change.carryOut(&outcome)
+            change.invalidateNames()
+            late.add(change.unknown(notifier))
+            wait(upTo: WithdrawalRest.microseconds) { late.poll() }
+            outcome.isConfirmed = isInvalidated && late.poll()
+            outcome.pending = UInt64(truncatingIfNeeded: stuck.filter { coordinator.isInside($0) }.count)
+            if outcome.pending == 0 { scope.nodes.ruled.dropFormer() }
+            outcome.milliseconds = Double(Clock.monotonic - began) / 1e6
+            return outcome
+        }
+    }
+
+    /// Waits for operations that began with the former rules. Those that stay get EACCES.
+    private func awaitOperations(in scope: Scope, patience: Int, _ outcome: inout WithdrawalOutcome) -> [Coordinator.Occupant] {
+        var inside = coordinator.occupants(of: scope.id)
+        let visited = inside.count
+        wait(upTo: patience * 1_000) {
+            inside.removeAll { !coordinator.isInside($0) }
+            return inside.isEmpty
+        }
+        for occupant in inside where occupant.entry != .cacheWrite { release(occupant, .all) }
+        outcome.drained = UInt64(clamping: visited - inside.count)
+        return inside
+    }
+}
+
+/// Judges every known file of a scope by its new rules.
+///
+/// Belongs to one thread, which may block on the scope's filesystem.
+final class RuleChange {
+    private let view: ViewFS
+    private let scope: ScopeNodes
+    private let departure: Departure
+    private var (gone, isDirectoryGone) = (Set<UInt64>(), false)
+    /// The names of hidden files in their directories.
+    private var names: [(directory: UInt64, name: [CChar])] = []
+
+    init(view: ViewFS, scope: ScopeNodes) {
+        (self.view, self.scope) = (view, scope)
+        departure = Departure(view: view, scope: scope)
+    }
+
+    /// Refuses hidden files and changes of protected ones. Returns whether nothing hidden is cached.
+    func carryOut(_ outcome: inout WithdrawalOutcome) -> Bool {
+        let ids = scope.ids
+        judge(ids)
+        // A lookup that ran beside this adds nodes, which are in doubt.
+        var seen = Set(ids)
+        while case let new = scope.ids.filter({ !seen.contains($0) }), !new.isEmpty {
+            judge(new)
+            seen.formUnion(new)
+        }
+        departure.refuse(Containment.escaping, gone)
+        let protected = departure.newlyProtected(Set(ids).subtracting(gone))
+        if !protected.isEmpty { departure.protect(protected) }
+        outcome.invalidatedInodes = UInt64(truncatingIfNeeded: gone.count + protected.count)
+        return gone.isEmpty || departure.invalidate(gone)
+    }
+
+    private func judge(_ ids: [UInt64]) {
+        guard let rules = scope.ruled.current, let top = scope.root?.id else { return }
+        var root = view.path(of: scope).map { $0.map(CChar.init(bitPattern:)) } ?? []
+        if root.count >= Int(CLINUX_PATH_BYTES) { root = [] }
+        var buffer = PathBuffer()
+        for id in ids where id != top { judge(id, rules, root, &buffer) }
+        // Each path was cut where that of the granted directory ends.
+        if !root.isEmpty, view.path(of: scope).map({ $0.map(CChar.init(bitPattern:)) }) != root {
+            for id in ids where id != top && !gone.contains(id) { judge(id, rules, [], &buffer) }
+        }
+    }
+
+    private func judge(_ id: UInt64, _ rules: ScopeRules, _ root: [CChar], _ buffer: inout PathBuffer) {
+        var finding: ScopeRules.Finding?
+        let isJudged = view.tree.withLive(id, in: scope) { node -> Bool in
+            if node.pointee.containment.load(ordering: .relaxed) & Containment.escaped != 0 { return true }
+            let generation = scope.ruled.generation.load(ordering: .sequentiallyConsistent)
+            let moment = scope.doubts.load(ordering: .sequentiallyConsistent)
+            let descriptor = view.tree.pin(node)
+            defer { view.tree.unpin(id, node) }
+            let isDirectory = node.pointee.type == S_IFDIR
+            if descriptor >= 0, !root.isEmpty { finding = buffer.judge(descriptor, under: root, rules, isDirectory: isDirectory) }
+            guard let finding else { return false }
+            if finding.isHidden {
+                names.append((node.pointee.parent.load(ordering: .relaxed), buffer.lastName))
+                return false
+            }
+            if isDirectory { view.note(RuledDirectory(generation: generation, serial: rules.serial, state: finding.state), of: node) }
+            let isOnlyName = isDirectory || !finding.isProtected && node.pointee.containment.load(ordering: .relaxed) & Containment.protected == 0 || !view.hasSeveralNames(descriptor)
+            view.setProtection(finding.isProtected, of: id, node, isOnlyName: isOnlyName)
+            view.tree.settle(node, since: moment)
+            return true
+        }
+        // By its other names, if it has any.
+        if isJudged == false { departure.depart(id, &gone, &isDirectoryGone) }
+    }
+
+    /// Makes the kernel look up hidden names again, and list directories again.
+    func invalidateNames() {
+        guard let notifier = view.session?.notifier else { return }
+        _ = notifier.expireAllEntries()
+        let notifications = BlockingNotifications(view)
+        for (directory, name) in names where !gone.contains(directory) {
+            name.withUnsafeBufferPointer { notifications.expire($0.baseAddress!, in: directory, of: scope.scope) }
+        }
+        for id in scope.ids where view.isDirectory(id) && !gone.contains(id) {
+            view.tree.nodes.find(id)?.pointee.dataVersion.store(0, ordering: .relaxed)
+            _ = notifier.invalidateAttributes(NodeID(id))
+            notifications.invalidateListing(of: id, in: scope.scope)
+        }
+        notifications.send()
+        view.wait(upTo: Self.namesMicroseconds) {
+            notifications.poll()
+            return notifications.isDone
+        }
+    }
+
+    private static let namesMicroseconds = 200_000
+
+    /// Hidden nodes that the kernel does not know, or not yet.
+    func unknown(_ notifier: Notifier) -> [UInt64] { gone.filter { notifier.invalidateAttributes(NodeID($0)) == -ENOENT } }
+}

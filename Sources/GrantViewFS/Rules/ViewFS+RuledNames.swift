@@ -1,0 +1,162 @@
+import CGrantSystem
+import GrantFUSE
+import Glibc
+import GrantSystem
+import GrantViewTree
+
+// Operations that make, remove and rename names in a grant with rules.
+extension ViewFS {
+    /// A name in a directory, with the directory's descriptor.
+    typealias RuledName = (directory: Directory, descriptor: Int32, text: UnsafePointer<CChar>)
+
+    /// Makes a name by `body` if the rules permit it. Returns the result of `body`, or an error.
+    ///
+    /// While a name is made, no directory is renamed. So the name cannot become a hidden one.
+    @inline(__always)
+    func making(_ name: RuledName, isDirectory: Bool, _ body: () -> Int32) -> Int32 {
+        if !name.directory.node.pointee.withOwner({ $0.ruled.hasRules }) { return body() }
+        return makingRuled(name, isDirectory: isDirectory, body)
+    }
+
+    @inline(never)
+    private func makingRuled(_ name: RuledName, isDirectory: Bool, _ body: () -> Int32) -> Int32 {
+        name.directory.node.pointee.withOwner { owner in
+            owner.ruled.names.share {
+                owner.ruled.withRules { rules in
+                    let error = refusal(ofMaking: name, isDirectory: isDirectory, rules)
+                    return error != 0 ? error : body()
+                } ?? body()
+            }
+        }
+    }
+
+    /// Removes a name by `body` if the rules permit it.
+    @inline(__always)
+    func removing(_ name: RuledName, _ body: () -> Int32) -> Int32 {
+        if !name.directory.node.pointee.withOwner({ $0.ruled.hasRules }) { return body() }
+        return removingRuled(name, body)
+    }
+
+    @inline(never)
+    private func removingRuled(_ name: RuledName, _ body: () -> Int32) -> Int32 {
+        name.directory.node.pointee.withOwner { owner in
+            owner.ruled.withRules { rules in
+                let (error, found) = refusal(ofRemoving: name, rules)
+                if error != 0 { return error }
+                let result = body()
+                guard result == -ENOTEMPTY, let found, rules.protects else { return result }
+                // The directory cannot be removed because of something protected.
+                let comparison = SubtreeComparison(self, owner, rules)
+                return comparison.findsProtected(name.text, in: name.descriptor, found.state) ? -EROFS : result
+            } ?? body()
+        }
+    }
+
+    // MARK: names
+
+    /// The error of making a name, or 0. An existing entry of that name counts as well.
+    private func refusal(ofMaking name: RuledName, isDirectory: Bool, _ rules: ScopeRules) -> Int32 {
+        guard let directory = ruleState(of: name.directory, name.descriptor, rules) else { return -EACCES }
+        var finding = rules.judge(name.text, in: directory.state, isDirectory: isDirectory)
+        if folds(name.directory.node, name.descriptor, directory) {
+            finding = judgeFolded(name.text, directory, isDirectory, finding, rules)
+        }
+        if finding.isHidden { return -EACCES }
+        if finding.isProtected { return -EROFS }
+        let (error, _) = refusal(ofRemoving: name, rules)
+        // A name that is hidden in another form of the entry.
+        return error == -ENOENT ? -EACCES : error
+    }
+
+    /// The error of removing a name, or 0, and what the rules say of an existing entry.
+    private func refusal(ofRemoving name: RuledName, _ rules: ScopeRules) -> (error: Int32, found: ScopeRules.Finding?) {
+        guard let directory = ruleState(of: name.directory, name.descriptor, rules) else { return (-EACCES, nil) }
+        var status = FileStatus()
+        guard clinux_statx(name.descriptor, name.text, &status) == 0 else { return (0, nil) }
+        let isDirectory = status.st.st_mode & S_IFMT == S_IFDIR
+        var finding = rules.judge(name.text, in: directory.state, isDirectory: isDirectory)
+        if folds(name.directory.node, name.descriptor, directory) {
+            let file = (status.st.st_ino, status.st.st_dev)
+            finding = judgeSpellings(of: name.text, file, name.descriptor, directory, isDirectory, finding, rules)
+        }
+        if finding.isHidden { return (-ENOENT, finding) }
+        if finding.isProtected || isProtected(NodeKey(status), name.directory.node) { return (-EROFS, finding) }
+        return (0, finding)
+    }
+
+    /// Whether a known file is protected by another one of its names.
+    private func isProtected(_ key: NodeKey, _ directory: NodePointer) -> Bool {
+        guard let id = directory.pointee.withOwner({ tree.find(key, in: $0) }), let node = tree.nodes.find(id) else { return false }
+        return node.pointee.containment.load(ordering: .sequentiallyConsistent) & Containment.protecting != 0
+    }
+
+    // MARK: renames
+
+    /// Renames by `body` if the rules permit it.
+    ///
+    /// A directory is renamed only if the rules say the same of everything below it before and
+    /// afterwards, and protect nothing of it.
+    @inline(__always)
+    func renaming(_ from: RuledName, _ to: RuledName, isExchange: Bool, _ body: () -> Int32) -> Int32 {
+        if !from.directory.node.pointee.withOwner({ $0.ruled.hasRules }) { return body() }
+        return renamingRuled(from, to, isExchange: isExchange, body)
+    }
+
+    @inline(never)
+    private func renamingRuled(_ from: RuledName, _ to: RuledName, isExchange: Bool, _ body: () -> Int32) -> Int32 {
+        from.directory.node.pointee.withOwner { owner in
+            if !isDirectory(from), !isExchange || !isDirectory(to),
+                let result = owner.ruled.names.share({ rename(from, to, isExchange: isExchange, isAlone: false, owner, body) })
+            {
+                return result
+            }
+            return owner.ruled.names.exclude { rename(from, to, isExchange: isExchange, isAlone: true, owner, body) } ?? -EAGAIN
+        }
+    }
+
+    private func isDirectory(_ name: RuledName) -> Bool {
+        var status = FileStatus()
+        return clinux_statx(name.descriptor, name.text, &status) == 0 && status.st.st_mode & S_IFMT == S_IFDIR
+    }
+
+    /// Returns nil if it concerns a directory and `isAlone` is false: the entries may be replaced
+    /// before the lock is held.
+    private func rename(
+        _ from: RuledName, _ to: RuledName, isExchange: Bool, isAlone: Bool, _ owner: ScopeNodes, _ body: () -> Int32
+    ) -> Int32? {
+        let areDirectories = (from: isDirectory(from), to: isExchange && isDirectory(to))
+        if areDirectories.from || areDirectories.to, !isAlone { return nil }
+        return owner.ruled.withRules { rename(from, to, isExchange: isExchange, areDirectories, owner, $0, body) } ?? body()
+    }
+
+    private func rename(
+        _ from: RuledName, _ to: RuledName, isExchange: Bool, _ areDirectories: (from: Bool, to: Bool), _ owner: ScopeNodes,
+        _ rules: ScopeRules, _ body: () -> Int32
+    ) -> Int32 {
+        let (removal, _) = refusal(ofRemoving: from, rules)
+        if removal != 0 { return removal }
+        let making = refusal(ofMaking: to, isDirectory: areDirectories.from, rules)
+        if making != 0 { return making }
+        if isExchange {
+            let making = refusal(ofMaking: from, isDirectory: areDirectories.to, rules)
+            if making != 0 { return making }
+        }
+        var changesStates = false
+        for (old, new, isDirectory) in [(from, to, areDirectories.from), (to, from, areDirectories.to)] where isDirectory {
+            guard let before = state(of: old, named: old, rules), let after = state(of: new, named: new, rules) else { return -EACCES }
+            if before != after { changesStates = true }
+            let error = SubtreeComparison(self, owner, rules).compare(old.text, in: old.descriptor, before, after)
+            if error != 0 { return error }
+        }
+        let result = body()
+        if result == 0, changesStates { owner.ruled.countRename() }
+        return result
+    }
+
+    /// The state that a directory has under a name.
+    private func state(of place: RuledName, named name: RuledName, _ rules: ScopeRules) -> UInt32? {
+        guard let directory = ruleState(of: place.directory, place.descriptor, rules) else { return nil }
+        let finding = rules.judge(name.text, in: directory.state, isDirectory: true)
+        return finding.isHidden ? nil : finding.state
+    }
+}

@@ -1,0 +1,205 @@
+import CGrantSystem
+import GrantFUSE
+import Glibc
+import GrantModel
+import GrantSystem
+import Synchronization
+import GrantViewTree
+
+// Applies the rules of grants to names. A directory's node keeps the state that its path leads to,
+// so a name is judged without a path. See docs/decisions/rules.md.
+extension ViewFS {
+    typealias Directory = (id: NodeID, node: NodePointer)
+
+    // MARK: directories
+
+    /// The state of a directory, or nil if it is hidden or its path is not known.
+    ///
+    /// - Parameter descriptor: The directory's, O_PATH or open.
+    func ruleState(of directory: Directory, _ descriptor: Int32, _ rules: ScopeRules) -> RuledDirectory? {
+        let node = directory.node
+        for _ in 0..<Self.attempts {
+            let generation = node.pointee.withOwner { $0.ruled.generation.load(ordering: .sequentiallyConsistent) }
+            let known = RuledDirectory(rawValue: node.pointee.ruleState.load(ordering: .relaxed))
+            if known.generation == generation, known.serial == rules.serial { return known }
+            guard let root = node.pointee.withOwner({ tree.rootDescriptor(of: $0) }) else { return nil }
+            var buffer = PathBuffer()
+            guard let finding = buffer.judge(descriptor, below: root, rules, isDirectory: true), !finding.isHidden else { return nil }
+            note(RuledDirectory(generation: generation, serial: rules.serial, state: finding.state), of: node)
+        }
+        return nil
+    }
+
+    private static let attempts = 8
+
+    /// Records the state of a directory. What is known of its spellings stays in one generation.
+    func note(_ found: RuledDirectory, of node: NodePointer) {
+        var found = found
+        let known = RuledDirectory(rawValue: node.pointee.ruleState.load(ordering: .relaxed))
+        if known.generation == found.generation { found.folds = known.folds }
+        node.pointee.ruleState.store(found.rawValue, ordering: .relaxed)
+    }
+
+    // MARK: found names
+
+    /// Judges the name by which a file was found.
+    ///
+    /// Returns nil if the scope has no rules.
+    @inline(__always)
+    func judge(_ name: UnsafePointer<CChar>?, _ status: borrowing FileStatus, in parent: Directory, isListed: Bool) -> FoundName? {
+        guard let name, parent.node.pointee.withOwner({ $0.ruled.hasRules }) else { return nil }
+        return judgeFound(name, status, in: parent, isListed: isListed)
+    }
+
+    /// What the rules said of a name when its file was found.
+    struct FoundName {
+        var finding: ScopeRules.Finding
+        /// Of the scope, before the name was judged.
+        let generation: UInt32
+        let serial: UInt32
+    }
+
+    @inline(never)
+    private func judgeFound(
+        _ name: UnsafePointer<CChar>, _ status: borrowing FileStatus, in parent: Directory, isListed: Bool
+    ) -> FoundName? {
+        let (inode, device) = (status.st.st_ino, status.st.st_dev)
+        let isDirectory = status.st.st_mode & S_IFMT == S_IFDIR
+        let descriptor = tree.pin(parent.node)
+        defer { tree.unpin(parent.id.rawValue, parent.node) }
+        return parent.node.pointee.withOwner { owner in
+            let generation = owner.ruled.generation.load(ordering: .sequentiallyConsistent)
+            return owner.ruled.withRules { rules in
+                let hidden = FoundName(finding: .hidden, generation: generation, serial: rules.serial)
+                guard descriptor >= 0, let directory = ruleState(of: parent, descriptor, rules) else { return hidden }
+                var finding = rules.judge(name, in: directory.state, isDirectory: isDirectory)
+                // A listing has the names as they are.
+                if !finding.isHidden, !isListed, folds(parent.node, descriptor, directory) {
+                    finding = judgeSpellings(of: name, (inode, device), descriptor, directory, isDirectory, finding, rules)
+                }
+                return FoundName(finding: finding, generation: generation, serial: rules.serial)
+            }
+        }
+    }
+
+    /// Records on a node what the rules said of its name.
+    func apply(_ found: FoundName, to id: UInt64, _ node: NodePointer, links: nlink_t) {
+        let isDirectory = node.pointee.type == S_IFDIR
+        if isDirectory {
+            note(RuledDirectory(generation: found.generation, serial: found.serial, state: found.finding.state), of: node)
+        }
+        setProtection(found.finding.isProtected, of: id, node, isOnlyName: isDirectory || links <= 1)
+        // The rules have changed meanwhile, or a directory was renamed.
+        if node.pointee.withOwner({ $0.ruled.generation.load(ordering: .sequentiallyConsistent) }) != found.generation {
+            departures.lookAgain(at: id, node)
+        }
+    }
+
+    /// Protects a file, or permits changes if this is its only name.
+    ///
+    /// A file that may have unwritten data is protected in steps, by another thread.
+    func setProtection(_ isProtected: Bool, of id: UInt64, _ node: NodePointer, isOnlyName: Bool) {
+        let bits = node.pointee.containment.load(ordering: .sequentiallyConsistent) & Containment.protected
+        if isProtected {
+            if bits == Containment.protected { return }
+            let mayBeDirty = node.pointee.type == S_IFREG && mayBeDirty(node)
+            let refused = mayBeDirty ? Containment.protecting : Containment.protected
+            node.pointee.containment.bitwiseOr(refused, ordering: .sequentiallyConsistent)
+            refuseOpen(refused, of: id, node)
+            if mayBeDirty { departures.suspect(id, in: node.pointee.scope) }
+        } else if bits != 0, isOnlyName {
+            node.pointee.containment.bitwiseAnd(~Containment.protected, ordering: .sequentiallyConsistent)
+            files.permit(Containment.protected) { $0 == id }
+            directories.permit(Containment.protected) { $0 == id }
+            droppedWrites.forget(id, in: node.pointee.scope)
+        }
+    }
+
+    /// Sets bits on the open files or directories of a node. Its own are set already.
+    private func refuseOpen(_ containment: UInt8, of id: UInt64, _ node: NodePointer) {
+        guard node.pointee.openers.load(ordering: .sequentiallyConsistent) > 0 || node.pointee.hasCachedOpens else { return }
+        if node.pointee.type == S_IFDIR {
+            directories.refuse(containment) { $0 == id }
+        } else {
+            files.refuse(containment) { $0 == id }
+        }
+    }
+
+    // MARK: places
+
+    /// Whether an open file lies below `root`: 1 or 0, or a negative error number if it is unknown.
+    ///
+    /// A file with a hidden name lies elsewhere. If the scope has rules, records what they say of
+    /// the file, unless `id` is nil. Never blocks.
+    func place(of descriptor: Int32, below root: Int32, _ node: NodePointer, id: UInt64?) -> Int32 {
+        guard let (rules, generation) = node.pointee.withOwner({ owner in
+            let generation = owner.ruled.generation.load(ordering: .sequentiallyConsistent)
+            return owner.ruled.current.map { ($0, generation) }
+        }) else { return clinux_lies_below(root, descriptor) }
+        var buffer = PathBuffer()
+        let isDirectory = node.pointee.type == S_IFDIR
+        guard let finding = buffer.judge(descriptor, below: root, rules, isDirectory: isDirectory) else { return buffer.error == -EXDEV ? 0 : buffer.error }
+        if finding.isHidden { return 0 }
+        let wasProtected = node.pointee.containment.load(ordering: .relaxed) & Containment.protecting != 0
+        guard let id else { return finding.isProtected && !wasProtected ? 0 : 1 }
+        if isDirectory { note(RuledDirectory(generation: generation, serial: rules.serial, state: finding.state), of: node) }
+        if finding.isProtected || wasProtected {
+            setProtection(finding.isProtected, of: id, node, isOnlyName: isDirectory || !hasSeveralNames(descriptor))
+        }
+        return 1
+    }
+
+    func hasSeveralNames(_ descriptor: Int32) -> Bool {
+        var status = FileStatus()
+        return clinux_statx(descriptor, nil, &status) != 0 || status.st.st_nlink > 1
+    }
+}
+
+/// Judges the paths of open files.
+struct PathBuffer: ~Copyable {
+    private let bytes = UnsafeMutableBufferPointer<CChar>.allocate(capacity: Int(CLINUX_PATH_BYTES))
+    /// Why the last path was not judged. -EXDEV if the file lies elsewhere.
+    private(set) var error: Int32 = 0
+
+    deinit { bytes.deallocate() }
+
+    /// Judges a file below an open directory. Returns nil if it lies elsewhere or has no known path.
+    mutating func judge(_ descriptor: Int32, below root: Int32, _ rules: ScopeRules, isDirectory: Bool) -> ScopeRules.Finding? {
+        var offset = 0
+        return judge(clinux_place_below(root, descriptor, bytes.baseAddress!, &offset), offset, descriptor, rules, isDirectory)
+    }
+
+    /// Does the same below a directory with a known path.
+    mutating func judge(_ descriptor: Int32, under top: [CChar], _ rules: ScopeRules, isDirectory: Bool) -> ScopeRules.Finding? {
+        var offset = 0
+        return judge(clinux_place_under(top, top.count, descriptor, bytes.baseAddress!, &offset), offset, descriptor, rules, isDirectory)
+    }
+
+    private mutating func judge(
+        _ count: Int, _ offset: Int, _ descriptor: Int32, _ rules: ScopeRules, _ isDirectory: Bool
+    ) -> ScopeRules.Finding? {
+        if count < 0 {
+            error = Int32(truncatingIfNeeded: count)
+            return nil
+        }
+        var path = UnsafeRawBufferPointer(bytes)[offset..<offset + count]
+        if path.suffix(Self.removed.count).elementsEqual(Self.removed) {
+            // A name may end like this. Then another check decides.
+            var status = FileStatus()
+            guard clinux_statx(descriptor, nil, &status) == 0, status.st.st_nlink == 0 else {
+                error = -ENOENT
+                return nil
+            }
+            path = path.dropLast(Self.removed.count)
+        }
+        name = path.lastIndex(of: UInt8(ascii: "/")).map { $0 + 1..<path.endIndex } ?? path.startIndex..<path.endIndex
+        return UnsafeRawBufferPointer(rebasing: path).withMemoryRebound(to: UInt8.self) { rules.judge(path: $0, isDirectory: isDirectory) }
+    }
+
+    /// The kernel's word behind the path of a removed file.
+    private static let removed = Array(" (deleted)".utf8)
+
+    private var name = 0..<0
+    /// The last component of the judged path, with a terminating zero.
+    var lastName: [CChar] { bytes[name] + [0] }
+}

@@ -1,0 +1,74 @@
+import CGrantSystem
+import Glibc
+import GrantSystem
+import GrantViewTree
+
+// Names on filesystems that find a file by several spellings of its name, as vfat does and ext4 in
+// directories with the flag `casefold`. A rule holds for each of them.
+extension ViewFS {
+    /// Whether a directory finds names under other spellings.
+    func folds(_ node: NodePointer, _ descriptor: Int32, _ directory: RuledDirectory) -> Bool {
+        switch node.pointee.withOwner({ $0.ruled.folding }) {
+        case .nowhere: return false
+        case .everywhere: return true
+        case .inFlaggedDirectories:
+            if directory.folds != .unknown { return directory.folds == .yes }
+            let isFolding = hasFoldingFlag(descriptor)
+            var found = directory
+            found.folds = isFolding ? .yes : .no
+            node.pointee.ruleState.store(found.rawValue, ordering: .relaxed)
+            return isFolding
+        }
+    }
+
+    /// Whether a directory has the flag, or might have it.
+    private func hasFoldingFlag(_ descriptor: Int32) -> Bool {
+        let opened = clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY)
+        if opened < 0 { return true }
+        defer { _ = clinux_close(opened) }
+        let result = clinux_folds_names(opened)
+        // A filesystem without flags has no such directories.
+        return result > 0 || (result < 0 && result != -ENOTTY && result != -EOPNOTSUPP)
+    }
+
+    /// Judges every name that a file has in a directory which finds other spellings.
+    ///
+    /// - Parameter finding: What the rules say of the requested spelling.
+    func judgeSpellings(
+        of name: UnsafePointer<CChar>, _ file: (inode: ino_t, device: dev_t), _ descriptor: Int32, _ directory: RuledDirectory,
+        _ isDirectory: Bool, _ finding: ScopeRules.Finding, _ rules: ScopeRules
+    ) -> ScopeRules.Finding {
+        let opened = clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY)
+        if opened < 0 { return .hidden }
+        defer { _ = clinux_close(opened) }
+        var stream = DirectoryStream()
+        var (isExact, found): (Bool, ScopeRules.Finding?) = (false, nil)
+        let error = stream.forEach(in: opened) { entry in
+            guard entry.inode == file.inode else { return true }
+            if strcmp(entry.name, name) == 0 {
+                isExact = true
+                return false
+            }
+            found = merge(found, rules.judge(entry.name, in: directory.state, isDirectory: isDirectory))
+            return true
+        }
+        if error != 0 { return .hidden }
+        return isExact ? finding : found ?? .hidden
+    }
+
+    /// Judges a new name in such a directory, in small letters as well.
+    func judgeFolded(
+        _ name: UnsafePointer<CChar>, _ directory: RuledDirectory, _ isDirectory: Bool, _ finding: ScopeRules.Finding, _ rules: ScopeRules
+    ) -> ScopeRules.Finding {
+        let folded = String(cString: name).lowercased()
+        return folded.withCString { merge(finding, rules.judge($0, in: directory.state, isDirectory: isDirectory)) }
+    }
+
+    /// The stricter one of both.
+    private func merge(_ first: ScopeRules.Finding?, _ second: ScopeRules.Finding) -> ScopeRules.Finding {
+        guard var first else { return second }
+        first.isHidden = first.isHidden || second.isHidden
+        first.isProtected = first.isProtected || second.isProtected
+        return first
+    }
+}
