@@ -8,7 +8,11 @@ public final class SharedLock: @unchecked Sendable {
     public init() {
         lock = .allocate(capacity: 1)
         lock.initialize(to: pthread_rwlock_t())
-        pthread_rwlock_init(lock, nil)
+        // Otherwise threads that share it could keep it for ever. It is not recursive.
+        var attributes = pthread_rwlockattr_t()
+        pthread_rwlockattr_init(&attributes)
+        pthread_rwlockattr_setkind_np(&attributes, Int32(truncatingIfNeeded: PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP))
+        pthread_rwlock_init(lock, &attributes)
     }
 
     deinit {

@@ -21,6 +21,8 @@ public enum Machine {
     public static let hasFUSE = access("/dev/fuse", F_OK) == 0
     public static let noFUSE = "there is no /dev/fuse here, so nothing can be mounted"
     public static let needsRoot = "needs root"
+    /// Whether ext4 can find names by other spellings.
+    public static let foldsNames = access("/sys/fs/ext4/features/casefold", F_OK) == 0
     public static func needs(_ program: String) -> String { "\(program) is not installed" }
 
     /// Whether the machine has `program`. If GRANTFS_REQUIRE_PROGRAMS is 1, as in CI, a missing

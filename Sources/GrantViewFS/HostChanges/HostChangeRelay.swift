@@ -224,8 +224,7 @@ final class HostChangeRelay {
             if key == nil { key = view.tree.withFile(change.file, in: scope) { NodeKey(descriptor: $0) } ?? nil }
             guard let key else { return }
             guard let node = view.tree.find(key, in: scope) else { continue }
-            if scope.ruled.hasRules, view.isDirectory(node) {
-                // Everything below it has another path.
+            if view.mayChangeRules(below: node, in: scope) {
                 scope.ruled.countRename()
                 view.departures.lookAgain(in: scope)
             }

@@ -35,6 +35,7 @@ struct Departure {
             for id in scope.ids where !gone.contains(id) { depart(id, &gone, &hasDirectory) }
         }
         let protected = newlyProtected(suspects.subtracting(gone))
+        if scope.ruled.hasRules { listAgain(suspects.subtracting(gone)) }
         if gone.isEmpty, protected.isEmpty { return }
         refuse(Containment.escaping, gone)
         let (departure, nodes) = (self, gone)
@@ -93,7 +94,22 @@ struct Departure {
         DepartureInvalidator(view: view, scope: scope, nodes: nodes).forget()
     }
 
-    // MARK: protected files
+    // MARK: files that stay
+
+    /// Invalidates the kernel's listings of directories, which may show other names by now.
+    private func listAgain(_ nodes: Set<UInt64>) {
+        guard let notifier = view.session?.notifier else { return }
+        let directories = nodes.filter { view.isDirectory($0) }
+        if directories.isEmpty { return }
+        for node in directories { _ = notifier.invalidateAttributes(NodeID(node)) }
+        let notifications = BlockingNotifications(view)
+        for node in directories { notifications.invalidateListing(of: node, in: scope.scope) }
+        notifications.send()
+        view.wait(upTo: Self.grace) {
+            notifications.poll()
+            return notifications.isDone
+        }
+    }
 
     /// Those nodes whose changes are refused, and of which the kernel may have unwritten data.
     func newlyProtected(_ nodes: Set<UInt64>) -> Set<UInt64> {

@@ -35,6 +35,7 @@ extension ViewFS {
             let began = Clock.monotonic
             var outcome = WithdrawalOutcome()
             guard !scope.isClosed.load(ordering: .acquiring), let notifier = session?.notifier else { return .done }
+            let rules = scope.nodes.ruled.last
             let stuck = awaitOperations(in: scope, patience: patience, &outcome)
             let late = LateReplies(self, scope, notifier)
             let change = RuleChange(view: self, scope: scope.nodes)
@@ -44,7 +45,7 @@ extension ViewFS {
             wait(upTo: WithdrawalRest.microseconds) { late.poll() }
             outcome.isConfirmed = isInvalidated && late.poll()
             outcome.pending = UInt64(truncatingIfNeeded: stuck.filter { coordinator.isInside($0) }.count)
-            if outcome.pending == 0 { scope.nodes.ruled.dropFormer() }
+            if outcome.pending == 0, let rules { scope.nodes.ruled.drop(before: rules) }
             outcome.milliseconds = Double(Clock.monotonic - began) / 1e6
             return outcome
         }

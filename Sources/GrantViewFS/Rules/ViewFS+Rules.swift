@@ -37,7 +37,16 @@ extension ViewFS {
         var found = found
         let known = RuledDirectory(rawValue: node.pointee.ruleState.load(ordering: .relaxed))
         if known.generation == found.generation { found.folds = known.folds }
+        if known.serial == found.serial, known.generation != 0, known.state != found.state { listAgain(node) }
         node.pointee.ruleState.store(found.rawValue, ordering: .relaxed)
+    }
+
+    /// Makes the kernel list a directory again: other names are visible in it.
+    @inline(never)
+    private func listAgain(_ node: NodePointer) {
+        node.pointee.dataVersion.store(0, ordering: .relaxed)
+        guard keepsContents, let id = node.pointee.withOwner({ tree.find(node.pointee.key, in: $0) }) else { return }
+        departures.suspect(id, in: node.pointee.scope)
     }
 
     // MARK: found names
@@ -149,6 +158,25 @@ extension ViewFS {
         return 1
     }
 
+    /// Whether the rules may say something else of files below a directory that was renamed.
+    func mayChangeRules(below id: UInt64, in scope: ScopeNodes) -> Bool {
+        guard let rules = scope.ruled.current, isDirectory(id) else { return false }
+        return tree.withHeldDescriptor(of: id, in: scope) { descriptor in
+            guard let node = tree.nodes.find(id) else { return false }
+            let known = RuledDirectory(rawValue: node.pointee.ruleState.load(ordering: .relaxed))
+            guard known.serial == rules.serial, known.generation == scope.ruled.generation.load(ordering: .sequentiallyConsistent) else {
+                return true
+            }
+            var isSame = false
+            tree.withRoot(of: scope) { root in
+                var buffer = PathBuffer()
+                guard root >= 0, let finding = buffer.judge(descriptor, below: root, rules, isDirectory: true) else { return }
+                isSame = !finding.isHidden && finding.state == known.state
+            }
+            return !isSame
+        } ?? true
+    }
+
     func hasSeveralNames(_ descriptor: Int32) -> Bool {
         var status = FileStatus()
         return clinux_statx(descriptor, nil, &status) != 0 || status.st.st_nlink > 1
@@ -184,13 +212,14 @@ struct PathBuffer: ~Copyable {
         }
         var path = UnsafeRawBufferPointer(bytes)[offset..<offset + count]
         if path.suffix(Self.removed.count).elementsEqual(Self.removed) {
-            // A name may end like this. Then another check decides.
+            // A name may end like this. Of a file with more names another check decides.
             var status = FileStatus()
-            guard clinux_statx(descriptor, nil, &status) == 0, status.st.st_nlink == 0 else {
+            let isKnown = clinux_statx(descriptor, nil, &status) == 0
+            if !isKnown || (status.st.st_nlink > 0 && !isDirectory) {
                 error = -ENOENT
                 return nil
             }
-            path = path.dropLast(Self.removed.count)
+            if status.st.st_nlink == 0 { path = path.dropLast(Self.removed.count) }
         }
         name = path.lastIndex(of: UInt8(ascii: "/")).map { $0 + 1..<path.endIndex } ?? path.startIndex..<path.endIndex
         return UnsafeRawBufferPointer(rebasing: path).withMemoryRebound(to: UInt8.self) { rules.judge(path: $0, isDirectory: isDirectory) }

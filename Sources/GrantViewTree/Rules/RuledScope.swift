@@ -5,7 +5,7 @@ import Synchronization
 /// The rules of a scope, as its operations use them.
 ///
 /// An operation inside the scope uses the rules without a reference. So former rules stay until
-/// every operation that began with them has left: see `dropFormer`.
+/// every operation that began with them has left: see `drop`.
 public final class RuledScope: @unchecked Sendable {
     // Sendable: the rules are behind a lock, and the reference to them is atomic.
 
@@ -54,8 +54,17 @@ public final class RuledScope: @unchecked Sendable {
         generation.wrappingAdd(1, ordering: .sequentiallyConsistent)
     }
 
-    /// Frees all rules but the current ones. No operation that began with them may be inside.
-    public func dropFormer() { kept.withLock { $0.removeFirst(max(0, $0.count - 1)) } }
+    /// Frees the rules that came before some others.
+    ///
+    /// No operation that began with them may be inside.
+    public func drop(before rules: ScopeRules) {
+        kept.withLock { kept in
+            if let place = kept.firstIndex(where: { $0 === rules }) { kept.removeFirst(place) }
+        }
+    }
+
+    /// The last set rules, also if they are empty.
+    public var last: ScopeRules? { kept.withLock(\.last) }
 
     /// Records that directories may have other states, because one was renamed.
     public func countRename() { generation.wrappingAdd(1, ordering: .sequentiallyConsistent) }

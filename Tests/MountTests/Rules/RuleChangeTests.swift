@@ -1,0 +1,115 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+extension MountTests {
+    /// Rules that change while programs use the files.
+    @Suite struct RuleChangeTests {
+        static let warm = Situation.all.filter { !$0.cold }
+
+        @Test("Everything reached below a directory is refused once a rule hides it", arguments: warm)
+        func hide(_ situation: Situation) throws {
+            let fixture = try MountFixture(owner: situation.owner)
+            let source = try fixture.source("a")
+            chown(source, situation.caller.uid, situation.caller.gid)
+            for name in ["D", "stays"] { try Probe.prepare(try fixture.directory("source/a/" + name), for: situation.caller) }
+            let native = try Probe.native(in: try fixture.directory("native"), as: situation.caller)
+            let without: Set<String> = situation.cache == "none" ? ["SKIP", "ENODEV"] : []
+            try fixture.grant(source)
+            let place = try fixture.mount(options: situation.options) + "/a"
+            let held = try Probe(below: place + "/D", as: situation.caller)
+            let stays = try Probe(below: place + "/stays", as: situation.caller)
+            ProbedMount.expectNative(try held.attempt(), native, "before", without: without)
+
+            try fixture.grantfs("set", "a", "--hide", "/D").orThrow()
+            let results = try held.attempt().filter { !["path", "inotify"].contains($0.held) }
+            ProbedMount.expectRefused(results, native, "hidden", cache: situation.cache)
+            ProbedMount.expectNative(try stays.attempt(), native, "what stays", without: without)
+            #expect(try Probe.call("stat", place + "/D", as: situation.caller) == "ENOENT")
+            try fixture.grantfs("set", "a", "--no-rules").orThrow()
+            #expect(try Probe.call("stat", place + "/D", as: situation.caller) == "OK")
+            for result in try held.letGo() + stays.letGo() {
+                #expect(result.errno == "OK", "close never fails: \(result.held) gives \(result.errno)")
+            }
+        }
+
+        @Test("A rule that protects an open file refuses later writes and keeps earlier ones", arguments: RuledMount.modes)
+        func protect(_ mode: String) throws {
+            let mounted = try RuledMount(mode, rules: [], files: ["kept", "free"])
+            let (kept, free) = (open(mounted.place + "/kept", O_RDWR | O_APPEND), open(mounted.place + "/free", O_RDWR | O_APPEND))
+            defer { for descriptor in [kept, free] { close(descriptor) } }
+            #expect(write(kept, "1", 1) == 1 && write(free, "1", 1) == 1)
+            try mounted.set("--protect", "kept")
+            #expect(mounted.hostText("kept") == "kept1")
+            #expect(write(kept, "2", 1) == -1 && errno == EROFS)
+            #expect(write(free, "2", 1) == 1)
+            #expect(ftruncate(kept, 0) == -1 && errno == EROFS)
+            #expect(fchmod(kept, 0o600) == -1 && errno == EROFS)
+            #expect(mounted.text("kept") == "kept1")
+            try mounted.set("--no-rules")
+            #expect(write(kept, "3", 1) == 1)
+            #expect(fsync(kept) == 0 && mounted.hostText("kept") == "kept13")
+        }
+
+        @Test("A rule that is taken back shows names at once", arguments: RuledMount.modes)
+        func show(_ mode: String) throws {
+            let mounted = try RuledMount(mode, rules: ["--only", "*.c"], files: ["a.c", "b.h", "d/e.h"])
+            #expect(try mounted.names() == ["a.c", "d"] && mounted.names(in: "d") == [])
+            #expect(try mounted.call("stat", "b.h") == "ENOENT")
+            try mounted.set("--only", "*.c", "--only", "*.h")
+            #expect(try mounted.names() == ["a.c", "b.h", "d"] && mounted.names(in: "d") == ["e.h"])
+            #expect(mounted.text("b.h") == "b.h" && mounted.text("d/e.h") == "d/e.h")
+            try mounted.set("--no-rules", "--hide", "b.h", "--hide", "/d/")
+            #expect(try mounted.names() == ["a.c"])
+            #expect(try mounted.call("stat", "d/e.h") == "ENOENT")
+        }
+
+        @Test("A working directory below a hidden directory gives EACCES", arguments: RuledMount.modes)
+        func workingDirectory(_ mode: String) throws {
+            let mounted = try RuledMount(mode, rules: [], files: ["d/e/f"])
+            let child = try Child(["sh", "-c", "cd \"$1\"; echo ready; read x; cat f; echo status $?", "sh", mounted.place + "/d/e"])
+            try child.expect("ready")
+            try mounted.set("--hide", "d")
+            child.send("go")
+            try child.expect("status 1")
+        }
+
+        @Test("Rules hold for the next daemon", arguments: [(Succession.Way.upgrade, "shared"), (.upgrade, "exclusive"), (.death, "shared"), (.death, "none")])
+        func succession(_ way: (Succession.Way, cache: String)) throws {
+            let scene = try Succession(way.0, cache: way.cache)
+            for name in ["secret", "d/secret", "kept", "free"] { try RuledMount.make(name, in: scene.source) }
+            let place = scene.mount + "/a"
+            let (secret, free) = (try HeldPath(place + "/secret"), try HeldPath(place + "/free"))
+            let kept = open(place + "/kept", O_RDWR | O_APPEND)
+            defer { close(kept) }
+            try scene.fixture.grantfs("set", "a", "--hide", "secret", "--protect", "kept").orThrow()
+            try scene.replaceDaemon()
+            #expect(secret.read() == EACCES && free.read() == 0)
+            #expect(write(kept, "2", 1) == -1 && errno == EROFS)
+            for name in ["secret", "d/secret"] { try expectCall("open", place + "/" + name, gives: "ENOENT") }
+            try expectCall("write", place + "/kept", gives: "EROFS")
+            try expectCall("create", place + "/d/secret", gives: "EACCES")
+            #expect(try FileManager.default.contentsOfDirectory(atPath: place).sorted() == ["d", "file", "free", "kept"])
+            try scene.fixture.grantfs("set", "a", "--no-rules").orThrow()
+            try expectCall("open", place + "/secret", gives: "OK")
+            #expect(write(kept, "3", 1) == 1)
+        }
+
+        @Test("Rules that change while no daemon serves hold before the next call", arguments: ["shared", "none"])
+        func betweenDaemons(_ cache: String) throws {
+            let scene = try Succession(.death, cache: cache, switches: ["GRANTFS_TEST_RECOVER": "held"])
+            for name in ["secret", "kept"] { try RuledMount.make(name, in: scene.source) }
+            let place = scene.mount + "/a"
+            let secret = try HeldPath(place + "/secret")
+            let kept = open(place + "/kept", O_RDWR | O_APPEND)
+            defer { close(kept) }
+            try scene.killAndHold()
+            _ = try scene.fixture.grantfs("set", "a", "--hide", "secret", "--protect", "kept", "--timeout", "0")
+            scene.goOn()
+            #expect(secret.read() == EACCES)
+            #expect(write(kept, "2", 1) == -1 && errno == EROFS)
+            try expectCall("open", place + "/secret", gives: "ENOENT")
+        }
+    }
+}
