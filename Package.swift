@@ -161,7 +161,7 @@ let package = Package(
         .target(name: "CGrantFaults", dependencies: ["CGrantSystem"], path: "Tests/Faults", cSettings: strictC),
         .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: strict),
         tests("MountTests", ["TestSupport"]),
-        tests("GrantModelTests", ["GrantModel"]),
+        tests("GrantModelTests", ["GrantModel", "TestSupport"]),
         tests("GrantCoordinatorTests", ["GrantCoordinator", "TestSupport"]),
         tests("GrantViewTreeTests", ["GrantViewTree", "GrantSystem", "CGrantSystem"]),
         tests("GrantLocksTests", ["GrantLocks", "GrantCoordinator", "GrantFUSE", "GrantViewTree", "GrantSystem"]),

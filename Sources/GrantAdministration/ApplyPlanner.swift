@@ -55,7 +55,9 @@ public struct ApplyPlanner: Sendable {
                 let path = administrator?.describe([grant])[0].path ?? grant.bookmark.path
                 try judge.require(path, view: grant.view, access: grant.access, by: actor)
             case .change(let grant, let change):
-                guard let administrator, administrator.widens(grant, access: change.access, expires: change.expires) else { continue }
+                guard let administrator else { continue }
+                let rules = change.rules.map { RuleChange($0) }
+                guard try administrator.widens(grant, access: change.access, expires: change.expires, rules: rules) else { continue }
                 try judge.require(
                     administrator.describe([grant])[0].path, view: grant.view, access: change.access ?? grant.access, by: actor)
             case .withdraw, .keep, .leave: break
@@ -79,6 +81,9 @@ public struct ApplyPlanner: Sendable {
                 directory: item.path, name: item.name, store: directory, document: item.form, probe: probe)
             if item.form == .directory, proposal.bookmark.document == nil {
                 throw GrantError(.invalidFile, "asDirectory is for files", cause: "it is a directory")
+            }
+            if !item.rules.isEmpty, proposal.bookmark.document != nil {
+                throw GrantError(.invalidFile, "hide, protect and only are for directories", cause: "it is a file")
             }
             try administrator?.check(proposal)
             found = .success(proposal)
@@ -121,6 +126,7 @@ public struct ApplyPlanner: Sendable {
         var change = ApplyPlan.Change()
         if existing.access != item.access { change.access = item.access }
         if existing.coordination != item.coordination { change.coordination = item.coordination }
+        if existing.rules != item.rules { change.rules = item.rules }
         if existing.expires != item.expires { change.expires = .some(item.expires) }
         var steps: [ApplyPlan.Step] = []
         if isOver, change.expires != nil {
@@ -143,7 +149,7 @@ public struct ApplyPlanner: Sendable {
     {
         GrantAdministrator.Choice(
             proposal, name: name, view: item.view, access: item.access, expires: item.expires, isTagged: false,
-            coordination: item.coordination)
+            coordination: item.coordination, rules: item.rules)
     }
 
     private func isAt(_ grant: Grant, _ path: [UInt8]) -> Bool {

@@ -12,14 +12,15 @@ public struct DeclaredState: Sendable {
         public let coordination: Coordination
         /// How a granted file is shown.
         public let form: DocumentBookmark.Form
+        public let rules: GrantRules
         /// The location of the declaration, for people.
         public let place: String
 
         public init(
             view: ViewName, name: GrantName?, path: [UInt8], access: Access, expires: Instant?, coordination: Coordination,
-            form: DocumentBookmark.Form = .file, place: String
+            form: DocumentBookmark.Form = .file, rules: GrantRules = .none, place: String
         ) {
-            self.form = form
+            (self.form, self.rules) = (form, rules)
             (self.view, self.name, self.path, self.access) = (view, name, path, access)
             (self.expires, self.coordination, self.place) = (expires, coordination, place)
         }
@@ -39,10 +40,11 @@ public struct ApplyPlan: Sendable {
         public var access: Access?
         public var expires: Instant??
         public var coordination: Coordination?
+        public var rules: GrantRules?
 
         public init() {}
 
-        public var isEmpty: Bool { access == nil && expires == nil && coordination == nil }
+        public var isEmpty: Bool { access == nil && expires == nil && coordination == nil && rules == nil }
     }
 
     public enum Step: Sendable {
@@ -81,6 +83,7 @@ public struct ApplyPlan: Sendable {
             case .replace, .withdraw: true
             case .change(let grant, let change):
                 change.access == .readOnly && grant.access == .readWrite || change.expires?.map { _ in true } ?? false
+                    || change.rules.map { !grant.rules.narrows($0) } ?? false
             case .create, .restore, .keep, .leave: false
             }
         }

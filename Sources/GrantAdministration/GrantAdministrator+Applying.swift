@@ -24,6 +24,7 @@ extension GrantAdministrator {
             changes.append(
                 try set(
                     grant, access: change.access, name: nil, expires: change.expires, coordination: change.coordination,
+                    rules: change.rules.map { RuleChange($0) },
                     timeout: timeout, progress: progress))
         }
         // After the changes: a restored grant comes back as it is declared.

@@ -59,18 +59,20 @@ extension GrantAdministrator {
 
     /// Changes a grant. `expires` is as for `GrantStore.update`. `recorded` is called once the
     /// change is on disk. It throws `.permission` if it gives more than before and the
-    /// administrator's policy denies it.
+    /// administrator's policy denies it, and `.usage` for rules that the grant cannot have.
     public func set(
         _ grant: Grant, access: Access?, name: GrantName?, expires: Instant??, coordination: Coordination? = nil,
-        timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil, recorded: (() -> Void)? = nil
+        rules: RuleChange? = nil, timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil, recorded: (() -> Void)? = nil
     ) throws(GrantError) -> GrantChange {
         try requireOwn([grant], "changed")
-        if widens(grant, access: access, expires: expires), let judge = try judge() {
+        // Before the policy and the disk are asked.
+        if let rules { _ = try rules.result(of: grant) }
+        if try widens(grant, access: access, expires: expires, rules: rules), let judge = try judge() {
             try judge.require(describe([grant])[0].path, view: grant.view, access: access ?? grant.access, by: actor)
         }
         if let access, access != grant.access { try ObeyedFiles.check(describe([grant])[0].path, access: access) }
         let changed = try store.update(
-            grant.id, access: access, name: name, expires: expires, coordination: coordination, by: actor)
+            grant.id, access: access, name: name, expires: expires, coordination: coordination, rules: rules, by: actor)
         recorded?()
         return try broadcast([changed], timeout, progress: progress)[0]
     }

@@ -82,13 +82,14 @@ extension GrantAdministrator {
         /// Whether the directory gets a tag.
         public var isTagged: Bool
         public var coordination: Coordination
+        public var rules: GrantRules
 
         public init(
             _ proposal: Proposal, name: GrantName, view: ViewName, access: Access, expires: Instant? = nil, isTagged: Bool = false,
-            coordination: Coordination = .advisory
+            coordination: Coordination = .advisory, rules: GrantRules = .none
         ) {
             (self.proposal, self.name, self.view, self.access) = (proposal, name, view, access)
-            (self.expires, self.isTagged, self.coordination) = (expires, isTagged, coordination)
+            (self.expires, self.isTagged, self.coordination, self.rules) = (expires, isTagged, coordination, rules)
         }
     }
 
@@ -97,10 +98,11 @@ extension GrantAdministrator {
         try LoopCheck(store: store).check(proposal.bookmark.path, device: proposal.mountDevice)
     }
 
-    /// Grants all choices or none. Throws as the other `grant`, or as `PolicyJudge.require`.
+    /// Grants all choices or none. Throws as the other `grant`, as `PolicyJudge.require`, or `.usage` for rules of a file.
     public func grant(_ choices: [Choice], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
         for choice in choices {
             try check(choice.proposal)
+            try choice.rules.requireDirectory(choice.proposal.bookmark)
         }
         try requireAllowed(choices.map { ($0.proposal.bookmark.path, $0.view, $0.access) })
         for choice in choices { try ObeyedFiles.check(choice.proposal.bookmark.path, access: choice.access) }
@@ -117,7 +119,7 @@ extension GrantAdministrator {
                 grants.append(
                     Grant(
                         id: .random(), view: choice.view, name: choice.name, bookmark: bookmark, access: choice.access, created: now,
-                        expires: choice.expires, coordination: choice.coordination))
+                        expires: choice.expires, coordination: choice.coordination, rules: choice.rules))
             }
             try store.insert(grants, by: actor)
         } catch {
@@ -128,7 +130,7 @@ extension GrantAdministrator {
     }
 
     /// Returns an existing grant that equals the choice: of the same directory, active, with the
-    /// same access and expiry. Returns nil if the name is free. Throws `.alreadyExists`, with
+    /// same access, expiry and rules. Returns nil if the name is free. Throws `.alreadyExists`, with
     /// advice, if the name belongs to a different grant.
     public func existing(_ choice: Choice) throws(GrantError) -> Grant? {
         guard let grant = try store.grants(view: choice.view).first(where: { $0.name == choice.name }) else { return nil }
@@ -154,6 +156,12 @@ extension GrantAdministrator {
         guard grant.expires == choice.expires else {
             let how = grant.expires == nil ? "never expires" : choice.expires == nil ? "expires" : "expires at another time"
             throw refusal("it is of this directory, and \(how)", "grantfs set\(which) --expires changes it")
+        }
+        guard grant.rules == choice.rules else {
+            let how = grant.rules.isEmpty ? "without rules" : choice.rules.isEmpty ? "with rules" : "with other rules"
+            throw refusal(
+                "it is of this directory, \(how)",
+                "grantfs set\(which) \(choice.rules.isEmpty ? "--no-rules" : "--hide, --protect or --only") changes it")
         }
         guard !choice.isTagged || old.tag != nil else {
             throw refusal("it is of this directory, which it has not tagged", "remove it, and grant it again with --tag")

@@ -16,8 +16,9 @@ extension GrantAdministrator {
     /// Returns nil if there is no policy. Throws what `PolicyFiles.read` does.
     func judge() throws(GrantError) -> PolicyJudge? { try PolicyJudge.current(for: actor.uid, probe: probe) }
 
-    /// Whether the change gives more than before, or for longer.
-    func widens(_ grant: Grant, access: Access?, expires: Instant??) -> Bool {
+    /// Whether the change gives more than before, or for longer. Throws as `RuleChange.result`.
+    func widens(_ grant: Grant, access: Access?, expires: Instant??, rules: RuleChange?) throws(GrantError) -> Bool {
+        if let rules, try !rules.result(of: grant).narrows(grant.rules) { return true }
         if access == .readWrite, grant.access == .readOnly { return true }
         guard let expires, let before = grant.expires else { return false }
         return expires.map { $0 > before } ?? true

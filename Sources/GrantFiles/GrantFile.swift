@@ -11,6 +11,7 @@ public struct DeclaredGrant: Sendable {
     public let access: Access
     public let expires: Instant?
     public let coordination: Coordination
+    public let rules: GrantRules
     /// Whether a granted file is shown in a directory of its own.
     public let asDirectory: Bool
     /// The hosts that a grant of the fleet is for, or nil for all hosts.
@@ -52,7 +53,8 @@ private struct GrantFileReader: TOMLReading {
     let home: [UInt8]?
     let isFleet: Bool
 
-    private static let keys = ["view", "name", "nameHex", "path", "pathHex", "access", "expires", "coordination", "asDirectory"]
+    private static let keys = ["view", "name", "nameHex", "path", "pathHex", "access", "expires", "coordination", "asDirectory"] + ruleKeys
+    private static let ruleKeys = ["hide", "protect", "only", "hideHex", "protectHex", "onlyHex"]
 
     func read(_ items: [(key: String, value: TOMLValue)]) throws(GrantError) -> (views: [ViewName], grants: [DeclaredGrant]) {
         var views: [ViewName] = []
@@ -81,6 +83,7 @@ private struct GrantFileReader: TOMLReading {
         var asDirectory = false
         var hosts: String?
         var filesystem: FilesystemName?
+        var rules: [String: [RulePattern]] = [:]
         for (key, item) in items {
             switch key {
             case "view": view = try self.view(item)
@@ -95,6 +98,10 @@ private struct GrantFileReader: TOMLReading {
             case "asDirectory":
                 guard case .boolean(let value) = item.kind else { throw wrong(item, "“asDirectory” is true or false") }
                 asDirectory = value
+            case _ where GrantFileReader.ruleKeys.contains(key):
+                let list = key.hasSuffix("Hex") ? String(key.dropLast(3)) : key
+                if rules[list] != nil { throw wrong(item, "both “\(list)” and “\(list)Hex” are there", advice: "leave one of them out") }
+                rules[list] = try patterns(item, key)
             case "hosts" where isFleet: hosts = try text(item, key)
             case "filesystem" where isFleet:
                 filesystem = FilesystemName(try text(item, key))
@@ -104,13 +111,13 @@ private struct GrantFileReader: TOMLReading {
             case "hosts", "filesystem": throw wrong(item, "“\(key)” is for grants of a fleet", advice: "grantfs fleet apply")
             default: throw unknown(key, item, among: GrantFileReader.keys + (isFleet ? ["hosts", "filesystem"] : []))
             }
-            if isFleet, ["asDirectory", "nameHex", "pathHex"].contains(key) {
+            if isFleet, (["asDirectory", "nameHex", "pathHex"] + GrantFileReader.ruleKeys).contains(key) {
                 throw wrong(item, "“\(key)” is not for grants of a fleet")
             }
         }
         guard let path else { throw wrong(value, "the grant has no path", advice: "path = \"/srv/data\"") }
         return DeclaredGrant(
-            view: view, name: name, path: path, access: access, expires: expires, coordination: coordination,
+            view: view, name: name, path: path, access: access, expires: expires, coordination: coordination, rules: try self.rules(rules, value),
             asDirectory: asDirectory, hosts: hosts, filesystem: filesystem, place: "\(file):\(value.line)")
     }
 
@@ -138,6 +145,28 @@ private struct GrantFileReader: TOMLReading {
             throw wrong(value, "the path “\(String(decoding: bytes, as: UTF8.self))” is not absolute")
         }
         return bytes
+    }
+
+    private func patterns(_ value: TOMLValue, _ key: String) throws(GrantError) -> [RulePattern] {
+        try list(value, key, example: "\(key) = [\".env*\"]") { (item) throws(GrantError) in
+            let bytes = key.hasSuffix("Hex") ? try self.bytes(item, key) : Array(try text(item, key).utf8)
+            return try self.at(item) { () throws(GrantError) in try RulePattern(bytes) }
+        }
+    }
+
+    private func rules(_ lists: [String: [RulePattern]], _ value: TOMLValue) throws(GrantError) -> GrantRules {
+        try at(value) { () throws(GrantError) in
+            try GrantRules(hide: lists["hide"] ?? [], protect: lists["protect"] ?? [], only: lists["only"] ?? [])
+        }
+    }
+
+    /// Makes an error of the command line one of this line.
+    private func at<Made>(_ value: TOMLValue, _ make: () throws(GrantError) -> Made) throws(GrantError) -> Made {
+        do throws(GrantError) {
+            return try make()
+        } catch {
+            throw wrong(value, error.message, cause: error.cause, advice: error.advice)
+        }
     }
 
     private func bytes(_ value: TOMLValue, _ key: String) throws(GrantError) -> [UInt8] {

@@ -16,9 +16,18 @@ public enum GrantFileText {
             if let expires = grant.expires { lines.append("expires = " + GrantFileTime.text(expires)) }
             if grant.bookmark.document?.form == .directory { lines.append("asDirectory = true") }
             if grant.coordination != .advisory { lines.append("coordination = " + TOMLValue.quoted(grant.coordination.rawValue)) }
+            for (name, patterns) in grant.rules.lists where !patterns.isEmpty { lines.append(line(name, patterns.map(\.text))) }
             text += (text.isEmpty ? "" : "\n") + lines.joined(separator: "\n") + "\n"
         }
         return text
+    }
+
+    /// A list with bytes that are not UTF-8 is hexadecimal as a whole, because the order of patterns counts.
+    private static func line(_ key: String, _ items: [[UInt8]]) -> String {
+        let texts = items.map { String(validating: $0, as: UTF8.self) }
+        let isText = !texts.contains(nil)
+        let shown = isText ? texts.compactMap { $0 } : items.map { Hexadecimal.text($0) }
+        return "\(key)\(isText ? "" : "Hex") = [" + shown.map { TOMLValue.quoted($0) }.joined(separator: ", ") + "]"
     }
 
     /// Bytes that are not UTF-8 are written in hexadecimal, because TOML cannot hold them.

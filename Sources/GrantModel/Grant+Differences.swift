@@ -16,6 +16,7 @@ extension Grant {
             + Grant.differences(
                 (access, expires, coordination), access == new.access ? nil : new.access,
                 expires == new.expires ? nil : .some(new.expires), coordination == new.coordination ? nil : new.coordination)
+            + rules.differences(to: new.rules)
     }
 
     /// Returns the same as `differences(to:)`, for some of a grant's properties. Properties whose

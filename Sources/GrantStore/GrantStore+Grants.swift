@@ -57,7 +57,8 @@ extension GrantStore {
                 try requireFree(grant.name, in: grant.view, database)
                 try add(grant, in: database)
                 let path = String(decoding: grant.bookmark.path, as: UTF8.self)
-                try log(.granted, grant, actor, "\(grant.access.rawValue) \(path)", in: database)
+                let rules = grant.rules.lines.map { ", \($0.name) \($0.patterns)" }.joined()
+                try log(.granted, grant, actor, "\(grant.access.rawValue) \(path)\(rules)", in: database)
             }
         }
     }
@@ -166,10 +167,10 @@ extension GrantStore {
     /// A later expiry does not make an expired grant active. `restore` does that.
     ///
     /// - Parameter expires: nil keeps the expiry, `.some(nil)` removes it.
-    /// - Throws: `.notFound`, `.alreadyExists`.
+    /// - Throws: `.notFound`, `.alreadyExists`, or `.usage` if the grant cannot have these rules.
     public func update(
         _ id: GrantID, access: Access? = nil, name: GrantName? = nil, expires: Instant?? = nil, coordination: Coordination? = nil,
-        by actor: Actor
+        rules: RuleChange? = nil, by actor: Actor
     ) throws(GrantError) -> Grant {
         let now = GrantStore.now
         return try write(withdraws: true) { (database) throws(GrantError) in
@@ -183,6 +184,7 @@ extension GrantStore {
             }
             if let expires { grant.expires = expires }
             if let coordination { grant.coordination = coordination }
+            if let rules { grant.rules = try rules.result(of: grant) }
             let changes = old.differences(to: grant)
             if !changes.isEmpty {
                 try save(grant, in: database)

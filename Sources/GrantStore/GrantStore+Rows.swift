@@ -6,7 +6,7 @@ import GrantModel
 /// damaged, or comes from another store fails the check and is not a grant.
 extension GrantStore {
     static let columns =
-        "id, view, name, access, state, created, expires, activation, bookmark, seal, coordination, fleet_activation, cache"
+        "id, view, name, access, state, created, expires, activation, bookmark, seal, coordination, fleet_activation, cache, rules"
 
     /// Computes the seal of a row.
     ///
@@ -34,6 +34,10 @@ extension GrantStore {
             writer.write("cache")
             writer.write(formerCache)
         }
+        if !grant.rules.isEmpty {
+            writer.write("rules")
+            writer.write(grant.rules.encoded)
+        }
         return Int64(bitPattern: seal.hash(writer.bytes))
     }
 
@@ -43,7 +47,7 @@ extension GrantStore {
             .blob(grant.id.bytes), .blob(Array(grant.view.description.utf8)), .blob(grant.name.bytes), .text(grant.access.rawValue),
             .text(grant.state.rawValue), .integer(grant.created.nanoseconds), Value(grant.expires?.nanoseconds),
             .integer(grant.activation), .blob(bookmark), .integer(sealed(grant, bookmark: bookmark)), .text(grant.coordination.rawValue),
-            Value(grant.fleetActivation), .null,
+            Value(grant.fleetActivation), .null, grant.rules.isEmpty ? .null : .blob(grant.rules.encoded),
         ]
     }
 
@@ -55,12 +59,15 @@ extension GrantStore {
             let coordination = Coordination(rawValue: row.text(10))
         else { throw StoreFailure.damaged(database.path, "a grant's record makes no sense") }
         let formerCache = row.isNull(12) ? nil : row.text(12)
+        guard let rules = row.isNull(13) ? GrantRules.none : try? GrantRules(encoded: row.blob(13)) else {
+            throw StoreFailure.damaged(database.path, "the record of grant \(id): its rules make no sense")
+        }
         do throws(Bookmark.DecodingFlaw) {
             let grant = Grant(
                 id: id, view: view, name: name, bookmark: try Bookmark(encoded: bytes), access: access, state: state,
                 created: Instant(nanoseconds: row.integer(5)), expires: row.optionalInteger(6).map { Instant(nanoseconds: $0) },
                 activation: row.integer(7), coordination: coordination,
-                fleetActivation: row.optionalInteger(11))
+                fleetActivation: row.optionalInteger(11), rules: rules)
             if row.integer(9) == sealed(grant, bookmark: bytes, formerCache: formerCache) { return grant }
             flaw = "its seal does not fit: it was changed by something else than grantfs, or comes from another store"
         } catch {
@@ -89,7 +96,7 @@ extension GrantStore {
         try database.query(
             """
             UPDATE grants SET view = ?2, name = ?3, access = ?4, state = ?5, created = ?6, expires = ?7, activation = ?8,
-            bookmark = ?9, seal = ?10, coordination = ?11, fleet_activation = ?12, cache = ?13 WHERE id = ?1
+            bookmark = ?9, seal = ?10, coordination = ?11, fleet_activation = ?12, cache = ?13, rules = ?14 WHERE id = ?1
             """, values(of: grant))
     }
 

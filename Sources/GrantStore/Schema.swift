@@ -84,6 +84,9 @@ struct Schema: Sendable {
         """
         ALTER TABLE grants ADD COLUMN cache TEXT CHECK (cache IN ('shared', 'exclusive', 'none'));
         """,
+        """
+        ALTER TABLE grants ADD COLUMN rules BLOB;
+        """,
     ])
 
     /// Sets the options that belong to a connection and are not stored in the file.

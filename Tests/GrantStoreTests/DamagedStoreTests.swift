@@ -113,7 +113,7 @@ import Testing
             "UPDATE grants SET name = x'41' WHERE name = x'6772616e7430'",
             "UPDATE grants SET expires = 4", "UPDATE grants SET activation = activation + 1", "UPDATE grants SET view = x'42'",
             "UPDATE grants SET id = randomblob(16)", "UPDATE grants SET bookmark = (SELECT max(bookmark) FROM grants)",
-            "UPDATE grants SET seal = seal + 1", "DROP TABLE grants", "ALTER TABLE grants RENAME COLUMN seal TO sealed",
+            "UPDATE grants SET seal = seal + 1", "UPDATE grants SET rules = x'682a2e6b657900'", "UPDATE grants SET rules = x'78'", "DROP TABLE grants", "ALTER TABLE grants RENAME COLUMN seal TO sealed",
         ] {
             let own = Scratch()
             do {
@@ -121,6 +121,20 @@ import Testing
                 try store.insert((0..<2).map { try sample("grant\($0)", state: .revoked) }, by: tester)
             }
             do { try Database(path: own.database, create: false).execute(change) }
+            #expect(code { _ = try GrantStore(directory: own.store, create: false).grants() } == .storeDamaged, "\(change)")
+        }
+    }
+
+    @Test("A grant of a store whose rules were taken away or changed by hand is refused")
+    func byTakingAwayRulesIsRefused() throws {
+        for change in ["NULL", "x''", "x'682e656e762a00'", "x'702e656e7600'", "x'682e656e76'", "x'682e656e7600ff'"] {
+            let own = Scratch()
+            do {
+                let store = try GrantStore(directory: own.store, create: true)
+                try store.insert(try sample("docs", rules: try GrantRules(hide: [try RulePattern(Array(".env".utf8))])), by: tester)
+                #expect(try store.grants()[0].rules.hide.count == 1)
+            }
+            do { try Database(path: own.database, create: false).execute("UPDATE grants SET rules = \(change)") }
             #expect(code { _ = try GrantStore(directory: own.store, create: false).grants() } == .storeDamaged, "\(change)")
         }
     }

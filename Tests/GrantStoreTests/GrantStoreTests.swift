@@ -127,6 +127,27 @@ import Testing
         #expect(try store.log(after: 0, limit: 10).count == entries)
     }
 
+    @Test("Rules of a grant are stored, changed list by list, and logged with their patterns")
+    func rulesAreStored() throws {
+        let patterns = { (texts: [String]) throws in try texts.map { try RulePattern(Array($0.utf8)) } }
+        let grant = try sample("docs", rules: try GrantRules(hide: try patterns([".env"]), only: try patterns(["src/"])))
+        try store.insert(grant, by: tester)
+        #expect(try store.grant(grant.id)?.rules == grant.rules)
+        let changed = try store.update(
+            grant.id, rules: RuleChange(hide: try patterns([".env", "*.key"]), protect: try patterns([".git/hooks"])), by: tester)
+        #expect(changed.rules == (try GrantRules(
+            hide: try patterns([".env", "*.key"]), protect: try patterns([".git/hooks"]), only: try patterns(["src/"]))))
+        #expect(try store.grant(grant.id)?.rules == changed.rules)
+        _ = try store.update(grant.id, rules: RuleChange(hide: changed.rules.hide), by: tester)
+        #expect(code { _ = try store.update(grant.id, rules: RuleChange(hide: try patterns(["*"])), by: tester) } == .usage)
+        #expect(try store.update(grant.id, rules: RuleChange(.none), by: tester).rules.isEmpty)
+        #expect(
+            try store.log(after: 0, limit: 10).map(\.detail) == [
+                "read-write /srv/docs, hide .env, only src/", "hide .env → .env, *.key, protect nothing → .git/hooks",
+                "hide .env, *.key → nothing, protect .git/hooks → nothing, only src/ → nothing",
+            ])
+    }
+
     @Test("A renewed bookmark of a grant is stored, and its move is logged once")
     func followTheirDirectory() throws {
         let grant = try sample("docs")

@@ -29,6 +29,18 @@ import Testing
         #expect(code { _ = try GrantStore(directory: scratch.store, create: false) } == .storeNewer)
     }
 
+    @Test("A store from before rules is migrated with its grants")
+    func thatHasNoRulesIsMigrated() throws {
+        let grant = try sample("docs")
+        do { try GrantStore(directory: scratch.store, create: true).insert(grant, by: tester) }
+        do { try Database(path: scratch.database, create: false).execute("ALTER TABLE grants DROP COLUMN rules; PRAGMA user_version = 7") }
+        let store = try GrantStore(directory: scratch.store, create: false)
+        #expect(try store.grants().map(text) == [text(grant)])
+        let rules = try GrantRules(hide: [try RulePattern(Array(".env".utf8))])
+        #expect(try store.update(grant.id, rules: RuleChange(rules), by: tester).rules == rules)
+        #expect(try store.read { (database) throws(GrantError) in try database.integer("PRAGMA user_version") } == 8)
+    }
+
     @Test("A store whose migration fails stays at its version")
     func whoseMigrationFailsStaysWhatItWas() throws {
         do { _ = try GrantStore(directory: scratch.store, create: true) }

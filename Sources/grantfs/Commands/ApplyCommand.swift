@@ -79,7 +79,7 @@ enum GrantFileInput {
             items: declared.grants.map {
                 DeclaredState.Item(
                     view: $0.view, name: $0.name, path: $0.path, access: $0.access, expires: $0.expires, coordination: $0.coordination,
-                    form: $0.asDirectory ? .directory : .file, place: $0.place)
+                    form: $0.asDirectory ? .directory : .file, rules: $0.rules, place: $0.place)
             })
     }
 

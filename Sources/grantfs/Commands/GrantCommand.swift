@@ -17,10 +17,12 @@ enum GrantCommand {
             OptionDeclaration(
                 "as-directory", help: "shows a file in a directory of its own, in which programs can save it by a rename"),
             OptionDeclaration("tag", help: "the directory gets a tag, an extended attribute by which a restored copy is recognised"),
+        ] + RuleOptions.of("the directory") + [
             FleetOptions.fleet, FleetOptions.hosts, FleetOptions.filesystem, FleetOptions.dryRun, CommonOptions.timeout, CommonOptions.json,
         ],
         notes: [
-            "An identical grant (directory, view, name, access, expiry) is kept: its id is printed, and the exit status "
+            RuleOptions.note,
+            "An identical grant (directory, view, name, access, expiry, rules) is kept: its id is printed, and the exit status "
                 + "is 0. Of several directories all are granted or none.",
             "With --as-directory, what programs save beside the file is kept when the grant is withdrawn or the mount ends: in a directory beside the "
                 + "file on the host, FILE.kept- and 8 digits, which revoke and unmount name and the log records.",
@@ -70,6 +72,7 @@ enum GrantCommand {
         }
         var expires: Instant?
         if let text = try arguments.text("expires") { expires = try Expiry.parse(text, now: Instant(nanoseconds: Clock.realtime)) }
+        let rules = try arguments.rules()
         var choices: [GrantAdministrator.Choice] = []
         let form = arguments.has("as-directory") ? DocumentBookmark.Form.directory : .file
         for word in arguments.operands {
@@ -81,6 +84,7 @@ enum GrantCommand {
                     .usage, "“\(String(decoding: operand, as: UTF8.self))” is a directory, and --as-directory is for files",
                     advice: "leave --as-directory out")
             }
+            try rules.requireDirectory(proposal.bookmark)
             if let other = choices.first(where: { $0.name == proposal.name }) {
                 if other.proposal.bookmark.identity == proposal.bookmark.identity { continue }
                 throw GrantError(
@@ -89,7 +93,7 @@ enum GrantCommand {
             choices.append(
                 GrantAdministrator.Choice(
                     proposal, name: proposal.name, view: view, access: access,
-                    expires: expires, isTagged: arguments.has("tag")))
+                    expires: expires, isTagged: arguments.has("tag"), rules: rules))
         }
         return choices
     }

@@ -25,6 +25,7 @@ struct GrantDetails {
         rows += [("claims", grant.coordination.rawValue), ("state", described.state.rawValue + since(changed)), bookmark]
         let actor = grant.fleetActivation == nil ? granted?.actor.description : "the fleet"
         rows += [("created", Timestamp.local(grant.created) + (actor.map { " by \(Terminal.visible($0))" } ?? "")), expiry]
+        for list in grant.rules.lists { rows += list.patterns.map { (list.name, Terminal.visible($0.description)) } }
         if let tag = grant.bookmark.tag { rows.append(("tag", tag.description)) }
         if described.state == .active {
             for mount in try store.servedMounts() where mount.shows(grant.view) {

@@ -83,17 +83,26 @@ enum ListCommand {
 
     private static func show(_ grants: [GrantDescription]) throws(GrantError) {
         let hasFleet = grants.contains { $0.grant.fleetActivation != nil }
-        var table = Table(header: ["NAME", "VIEW", "ACCESS", "STATE", "EXPIRES"] + (hasFleet ? ["BY"] : []) + ["ID", "PATH"])
+        let hasRules = grants.contains { !$0.grant.rules.isEmpty }
+        var table = Table(
+            header: ["NAME", "VIEW", "ACCESS", "STATE", "EXPIRES"] + (hasFleet ? ["BY"] : []) + (hasRules ? ["RULES"] : []) + ["ID", "PATH"])
         for grant in grants {
             table.add(
                 [
                     Terminal.visible(grant.grant.name.bytes), Terminal.visible(grant.grant.view.description), grant.grant.access.rawValue,
                     state(grant), grant.grant.expires.map { Timestamp.local($0) } ?? "never",
-                ] + (hasFleet ? [grant.grant.fleetActivation == nil ? "this host" : "the fleet"] : []) + [
+                ] + (hasFleet ? [grant.grant.fleetActivation == nil ? "this host" : "the fleet"] : [])
+                    + (hasRules ? [rules(grant.grant.rules)] : []) + [
                     String(grant.grant.id.description.prefix(12)), Terminal.visible(grant.path),
                 ], shade(grant.state))
         }
         try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput)))
+    }
+
+    /// How many patterns there are in each list. `list NAME` shows them.
+    private static func rules(_ rules: GrantRules) -> String {
+        let counts = rules.lists.filter { !$0.patterns.isEmpty }.map { "\($0.name) \($0.patterns.count)" }
+        return counts.isEmpty ? "none" : counts.joined(separator: ", ")
     }
 
     static func shade(_ state: GrantState) -> Table.Shade? {

@@ -33,6 +33,10 @@ enum RunCommand {
             OptionDeclaration("undo", help: "the same, and put everything back at the end"),
             OptionDeclaration(
                 "snapshot-limit", value: "SIZE", help: "how much may be copied where data cannot be shared, such as 500M (default: 4G)"),
+        ] + RuleOptions.of("each directory of --grant") + [
+            OptionDeclaration(
+                "protect-tools",
+                help: "protect there what the host executes later: git hooks and configuration, start files, CI, agent settings"),
             CommonOptions.readOnly("every --grant is read-only, as with :ro"), CommonOptions.access,
             OptionDeclaration("network", help: "leave it the network"),
             OptionDeclaration(
@@ -46,6 +50,9 @@ enum RunCommand {
             "A directory of --grant is at /grants/NAME and at its own path, unless --at names the view's place. So is "
                 + "a file. If it is writable, its directory shows it alone, with files that the program makes beside "
                 + "it, and /grants/NAME is that directory.",
+            RuleOptions.note + " A file of --grant has no rules.",
+            "--protect-tools protects these names at any depth, and --protect '!NAME' leaves one out: "
+                + ToolProtection.patterns.joined().joined(separator: " "),
             "A mounted view is at its mountpoint as well, unless --at names its place.",
             "With --grant the view and its grants exist as long as the program does. list shows them, and revoke "
                 + "withdraws them meanwhile.",
@@ -75,6 +82,7 @@ enum RunCommand {
         let system = Ahead { files.find(firstDescriptor: SandboxProcess.firstHanded) }
         // Checked first: a wrong directory leaves no trace.
         let choices = try proposals(request, in: directory, daemon?.probe ?? .command)
+        try requireDirectory(choices, request)
         let file = choices.first { $0.access == .readWrite && $0.proposal.bookmark.document != nil }
         if let file, arguments.has("snapshot") || arguments.has("review") || arguments.has("undo") {
             throw GrantError(
@@ -126,7 +134,7 @@ enum RunCommand {
         // it.
         var started: Started?
         do throws(GrantError) {
-            let shown = try grant(choices, to: temporary, administrator) ?? view
+            let shown = try grant(choices, request.rules, to: temporary, administrator) ?? view
             let mountpoint = Array(temporary.mountpoint.utf8)
             var failure: GrantError?
             try mount(
@@ -184,6 +192,15 @@ enum RunCommand {
         return chosen
     }
 
+    /// Throws `.usage` if there are rules and no directory that they are for.
+    private static func requireDirectory(_ chosen: [Chosen], _ request: SandboxRequest) throws(GrantError) {
+        if request.rules.isEmpty || chosen.contains(where: { $0.proposal.bookmark.document == nil }) { return }
+        throw GrantError(
+            .usage, "run: --hide, --protect, --only and --protect-tools are for directories of --grant",
+            cause: chosen.isEmpty ? "there is no --grant" : "only files are granted",
+            advice: chosen.isEmpty ? "grantfs set NAME --hide PATTERN changes a grant of the view" : "leave them out")
+    }
+
     /// Throws `.usage` if a grant gives less than one around it: the program would change its files
     /// by the outer path.
     private static func checkNesting(_ chosen: [Chosen]) throws(GrantError) {
@@ -233,12 +250,15 @@ enum RunCommand {
 
     /// Grants the choices in a view, and returns it, or nil if there are none.
     private static func grant(
-        _ choices: [Chosen], to temporary: TemporaryMount, _ administrator: GrantAdministrator
+        _ choices: [Chosen], _ rules: GrantRules, to temporary: TemporaryMount, _ administrator: GrantAdministrator
     ) throws(GrantError) -> ViewName? {
         if choices.isEmpty { return nil }
         let view = try ParsedArguments.view(named: temporary.label)
         _ = try administrator.grant(
-            choices.map { GrantAdministrator.Choice($0.proposal, name: $0.name, view: view, access: $0.access) })
+            choices.map {
+                GrantAdministrator.Choice(
+                    $0.proposal, name: $0.name, view: view, access: $0.access, rules: $0.proposal.bookmark.document == nil ? rules : .none)
+            })
         return view
     }
 

@@ -16,21 +16,28 @@ enum SetCommand {
             OptionDeclaration(
                 "coordination", value: "C", help: "advisory: claims bind claimants, mandatory: every process in a mount",
                 choices: ["advisory", "mandatory"]),
+        ] + RuleOptions.of("the directory") + [
+            OptionDeclaration("no-rules", help: "remove the patterns of all three lists"),
             FleetOptions.fleet, FleetOptions.dryRun, CommonOptions.timeout, CommonOptions.json,
         ],
         notes: [
-            CommonOptions.selectorNote, "Narrowing is a partial revocation: handles opened before are narrowed too.",
+            CommonOptions.selectorNote, RuleOptions.note,
+            "Each list of patterns that is given replaces that list, an empty PATTERN alone empties it, and the others stay.",
+            "Narrowing is a partial revocation: handles opened before are narrowed too.",
         ],
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let (view, timeout, selectors) = (try arguments.view(), try arguments.timeout(), try arguments.selectors())
         let (access, name, expires) = (try arguments.access(), try arguments.name(), try expiry(arguments))
-        let coordination = try coordination(arguments)
-        if access == nil, name == nil, expires == nil, coordination == nil {
-            throw GrantError(.usage, "set: no change is given", advice: "use --access, --name, --expires or --coordination")
+        let (coordination, rules) = (try coordination(arguments), try rules(arguments))
+        if access == nil, name == nil, expires == nil, coordination == nil, rules == nil {
+            throw GrantError(
+                .usage, "set: no change is given",
+                advice: "use --access, --name, --expires, --coordination, --hide, --protect, --only or --no-rules")
         }
         if try arguments.isAboutFleet() {
+            try arguments.refuseFleetRules()
             return try FleetGrants.set(arguments, access: access, name: name, expires: expires, coordination: coordination)
         }
         let administrator = GrantAdministrator.command(try arguments.openStore())
@@ -38,7 +45,7 @@ enum SetCommand {
         let progress = ProgressOutput(isJSON: arguments.wantsJSON)
         defer { progress.end() }
         let change = try administrator.set(
-            grant, access: access, name: name, expires: expires, coordination: coordination, timeout: timeout,
+            grant, access: access, name: name, expires: expires, coordination: coordination, rules: rules, timeout: timeout,
             progress: { progress.show($0) },
             recorded: {
                 Interruption.says(
@@ -65,6 +72,15 @@ enum SetCommand {
             throw GrantError(.usage, "invalid coordination “\(text)”", advice: "use advisory or mandatory")
         }
         return coordination
+    }
+
+    private static func rules(_ arguments: ParsedArguments) throws(GrantError) -> RuleChange? {
+        let change = try arguments.ruleChange()
+        guard arguments.has("no-rules") else { return change.isEmpty ? nil : change }
+        if !change.isEmpty {
+            throw GrantError(.usage, "set: --no-rules removes all patterns", advice: "leave it out, or --hide, --protect and --only")
+        }
+        return RuleChange(.none)
     }
 
     private static func expiry(_ arguments: ParsedArguments) throws(GrantError) -> Instant?? {

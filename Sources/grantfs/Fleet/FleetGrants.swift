@@ -9,6 +9,7 @@ import GrantSystem
 enum FleetGrants {
     static func grant(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         try arguments.refuse(["tag"])
+        try arguments.refuseFleetRules()
         let timeout = try arguments.timeout()
         let now = Instant(nanoseconds: Clock.realtime)
         let expires = try arguments.text("expires").map { text throws(GrantError) in try Expiry.parse(text, now: now) }

@@ -60,11 +60,13 @@ enum ApplyText {
         var text = "\(Terminal.visible(choice.proposal.bookmark.path)), \(choice.access.rawValue)"
         if let expires = choice.expires { text += ", until \(Timestamp.local(expires))" }
         if choice.coordination != .advisory { text += ", \(choice.coordination.rawValue)" }
+        for line in choice.rules.lines { text += ", \(line.name) " + Terminal.visible(line.patterns) }
         return text
     }
 
     private static func differences(_ grant: Grant, _ change: ApplyPlan.Change) -> [String] {
         Grant.differences((grant.access, grant.expires, grant.coordination), change.access, change.expires, change.coordination)
+            + (change.rules.map { grant.rules.differences(to: $0) } ?? []).map { Terminal.visible($0) }
     }
 
     static func json(_ plan: ApplyPlan, _ changes: [GrantChange], isDry: Bool) -> JSON {
@@ -111,7 +113,7 @@ enum ApplyText {
         [("view", .string(choice.view.description))] + JSON.members("name", choice.name.bytes)
             + JSON.members("path", choice.proposal.bookmark.path) + [
                 ("access", .string(choice.access.rawValue)), ("expires", JSON.time(choice.expires)),
-                ("coordination", .string(choice.coordination.rawValue)),
+                ("coordination", .string(choice.coordination.rawValue)), JSON.rules(choice.rules),
             ]
     }
 
@@ -119,7 +121,7 @@ enum ApplyText {
     private static func json(_ grant: Grant, _ change: ApplyPlan.Change) -> [(String, JSON)] {
         [("view", .string(grant.view.description))] + JSON.members("name", grant.name.bytes) + JSON.members("path", grant.bookmark.path) + [
             ("access", .string((change.access ?? grant.access).rawValue)), ("expires", JSON.time(change.expires ?? grant.expires)),
-            ("coordination", .string((change.coordination ?? grant.coordination).rawValue)),
+            ("coordination", .string((change.coordination ?? grant.coordination).rawValue)), JSON.rules(change.rules ?? grant.rules),
         ]
     }
 }

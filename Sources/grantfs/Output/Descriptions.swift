@@ -15,7 +15,18 @@ extension JSON {
                 ("asDirectory", .bool(grant.bookmark.document?.form == .directory)),
                 ("created", time(grant.created)), ("expires", time(grant.expires)), ("coordination", .string(grant.coordination.rawValue)),
                 ("fleet", .bool(grant.fleetActivation != nil)),
+                rules(grant.rules),
             ]
+    }
+
+    /// Lists with patterns that are not UTF-8 have their bytes in a second list, at the same indices.
+    static func rules(_ rules: GrantRules) -> (String, JSON) {
+        let members = rules.lists.flatMap { name, patterns -> [(String, JSON)] in
+            let texts = patterns.map { JSON.string(String(decoding: $0.text, as: UTF8.self)) }
+            let hasOthers = patterns.contains { !Bytes.isUTF8($0.text) }
+            return [(name, .array(texts))] + (hasOthers ? [(name + "Hex", .array(patterns.map { .string(Hexadecimal.text($0.text)) }))] : [])
+        }
+        return ("rules", .object(members))
     }
 
     /// A bookmark as recorded, without looking it up.

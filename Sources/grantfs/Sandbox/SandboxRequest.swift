@@ -14,6 +14,8 @@ struct SandboxRequest {
     }
 
     private(set) var grants: [Wish] = []
+    /// The rules of each granted directory.
+    let rules: GrantRules
     private(set) var binds: [SandboxBind] = []
     /// Binds of profiles, which are optional.
     private(set) var toolBinds: [SandboxBind] = []
@@ -27,6 +29,8 @@ struct SandboxRequest {
     private(set) var hosts: [HostRule] = []
 
     init(_ arguments: ParsedArguments) throws(GrantError) {
+        let given = try arguments.rules()
+        rules = arguments.has("protect-tools") ? try ToolProtection.added(to: given) : given
         hasNetwork = arguments.has("network")
         for list in arguments.options["network-hosts"] ?? [] {
             let words = try ParsedArguments.text(list, "the value of --network-hosts").split(separator: ",")
