@@ -99,7 +99,7 @@ final class RuleChange {
     }
 
     private func judge(_ ids: [UInt64]) {
-        guard let rules = scope.ruled.current, let top = scope.root?.id else { return }
+        guard let rules = scope.ruled.last, let top = scope.root?.id else { return }
         var root = view.path(of: scope).map { $0.map(CChar.init(bitPattern:)) } ?? []
         if root.count >= Int(CLINUX_PATH_BYTES) { root = [] }
         var buffer = PathBuffer()
