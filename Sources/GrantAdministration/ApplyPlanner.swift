@@ -82,13 +82,13 @@ public struct ApplyPlanner: Sendable {
             if item.form == .directory, proposal.bookmark.document == nil {
                 throw GrantError(.invalidFile, "asDirectory is for files", cause: "it is a directory")
             }
-            if !item.rules.isEmpty, proposal.bookmark.document != nil {
-                throw GrantError(.invalidFile, "hide, protect and only are for directories", cause: "it is a file")
-            }
             try administrator?.check(proposal)
             found = .success(proposal)
         } catch {
             found = .failure(GrantError(error.code, "\(item.place): \(error.message)", cause: error.cause, advice: error.advice))
+        }
+        if case .success(let proposal) = found, !item.rules.isEmpty, proposal.bookmark.document != nil {
+            throw ApplyPlanner.rulesOfFile(item)
         }
         if let name = item.name { return (name, found) }
         if case .success(let proposal) = found { return (proposal.name, found) }
@@ -126,7 +126,10 @@ public struct ApplyPlanner: Sendable {
         var change = ApplyPlan.Change()
         if existing.access != item.access { change.access = item.access }
         if existing.coordination != item.coordination { change.coordination = item.coordination }
-        if existing.rules != item.rules { change.rules = item.rules }
+        if existing.rules != item.rules {
+            if existing.bookmark.document != nil { throw ApplyPlanner.rulesOfFile(item) }
+            change.rules = item.rules
+        }
         if existing.expires != item.expires { change.expires = .some(item.expires) }
         var steps: [ApplyPlan.Step] = []
         if isOver, change.expires != nil {
@@ -136,6 +139,10 @@ public struct ApplyPlanner: Sendable {
         if existing.state(at: now) != .active { steps.append(restores && !isOver ? .restore(existing) : left(existing, now)) }
         if !change.isEmpty { steps.append(.change(existing, change)) }
         return steps.isEmpty ? [.keep(existing)] : steps
+    }
+
+    private static func rulesOfFile(_ item: DeclaredState.Item) -> GrantError {
+        GrantError(.invalidFile, "\(item.place): hide, protect and only are for directories", cause: "it is a file")
     }
 
     private func left(_ grant: Grant, _ now: Instant) -> ApplyPlan.Step {

@@ -62,7 +62,8 @@ extension GrantAdministrator {
     /// administrator's policy denies it, and `.usage` for rules that the grant cannot have.
     public func set(
         _ grant: Grant, access: Access?, name: GrantName?, expires: Instant??, coordination: Coordination? = nil,
-        rules: RuleChange? = nil, timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil, recorded: (() -> Void)? = nil
+        rules: RuleChange? = nil, timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil,
+        recorded: (() -> Void)? = nil
     ) throws(GrantError) -> GrantChange {
         try requireOwn([grant], "changed")
         // Before the policy and the disk are asked.

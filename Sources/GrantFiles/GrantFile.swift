@@ -117,7 +117,8 @@ private struct GrantFileReader: TOMLReading {
         }
         guard let path else { throw wrong(value, "the grant has no path", advice: "path = \"/srv/data\"") }
         return DeclaredGrant(
-            view: view, name: name, path: path, access: access, expires: expires, coordination: coordination, rules: try self.rules(rules, value),
+            view: view, name: name, path: path, access: access, expires: expires, coordination: coordination,
+            rules: try self.rules(rules, value),
             asDirectory: asDirectory, hosts: hosts, filesystem: filesystem, place: "\(file):\(value.line)")
     }
 

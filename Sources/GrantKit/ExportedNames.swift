@@ -16,6 +16,10 @@ public typealias ViewName = GrantModel.ViewName
 public typealias GrantAccess = GrantModel.Access
 /// The state of a grant now: see `GrantModel.GrantState`.
 public typealias GrantState = GrantModel.GrantState
+/// The names below a directory that are hidden, protected, or alone visible: see `GrantModel.GrantRules`.
+public typealias GrantRules = GrantModel.GrantRules
+/// A pattern of names: see `GrantModel.RulePattern`.
+public typealias RulePattern = GrantModel.RulePattern
 /// How a granted file is shown: see `GrantModel.DocumentBookmark.Form`.
 public typealias GrantedFileForm = GrantModel.DocumentBookmark.Form
 /// See `GrantModel.GrantError`.

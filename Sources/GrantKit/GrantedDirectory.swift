@@ -162,6 +162,20 @@ public struct GrantedDirectory: Sendable, Identifiable {
         return try GrantedDirectory(change.grant, administrator, environment)
     }
 
+    /// The names below the directory that are hidden, protected, or alone visible.
+    public var rules: GrantRules { grant.rules }
+
+    /// Changes the rules, as `grantfs set --hide` does. Returns the changed grant.
+    ///
+    /// - Throws: `.usage` for rules of a file, and `.unconfirmed` as `revoke` does.
+    public func setRules(_ rules: GrantRules) throws(GrantError) -> GrantedDirectory {
+        let environment = GrantEnvironment.current
+        let administrator = try environment.administrator()
+        let change = try administrator.set(grant, access: nil, name: nil, expires: nil, rules: RuleChange(rules))
+        try confirm([change], "the change")
+        return try GrantedDirectory(change.grant, administrator, environment)
+    }
+
     /// Returns the revoked and expired grants of one view or of all, to be restored or removed. `url` is where the directory was last.
     public static func revoked(in view: ViewName? = nil) throws(GrantError) -> [GrantedDirectory] {
         let administrator = try GrantEnvironment.current.administrator()

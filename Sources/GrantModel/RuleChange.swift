@@ -30,6 +30,13 @@ public struct RuleChange: Hashable, Sendable {
     }
 }
 
+extension RulePattern {
+    /// Parses a pattern.
+    ///
+    /// - Throws: `.usage` if it can never match, or if gitignore(5) takes it for a comment.
+    public init(_ text: String) throws(GrantError) { try self.init(Array(text.utf8)) }
+}
+
 extension GrantRules {
     /// Throws `.usage` if there are rules and the bookmark is one of a file.
     public func requireDirectory(_ bookmark: Bookmark) throws(GrantError) {

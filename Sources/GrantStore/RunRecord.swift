@@ -18,19 +18,26 @@ public final class RunRecord {
         public let number: Int
         public let path: [UInt8]
         public let stamp: FileStamp
+        /// The rules of the grants of the directory, and of those inside it.
+        public let rules: GrantRules
+        /// The paths of the granted directories below this one. Its own is empty.
+        public let roots: [[UInt8]]
 
-        public init(number: Int, path: [UInt8], stamp: FileStamp) {
-            (self.number, self.path, self.stamp) = (number, path, stamp)
+        public init(number: Int, path: [UInt8], stamp: FileStamp, rules: GrantRules = .none, roots: [[UInt8]] = [[]]) {
+            (self.number, self.path, self.stamp, self.rules, self.roots) = (number, path, stamp, rules, roots)
         }
     }
 
     private let database: Database
+    /// Whether it has the table of rules.
+    private let hasRules: Bool
 
     /// Creates the database at `path`, with the state “running”.
     ///
     /// - Parameter path: Absolute and without links. No file may exist there.
     public init(new path: String, command: [[UInt8]], directories: [Directory]) throws(GrantError) {
         database = try Database(path: path, create: true)
+        hasRules = directories.contains { !$0.rules.isEmpty }
         try database.execute(
             """
             CREATE TABLE run (number INTEGER PRIMARY KEY CHECK (number = 1), began INTEGER NOT NULL, ended INTEGER, state TEXT NOT NULL, command BLOB NOT NULL) STRICT;
@@ -53,6 +60,21 @@ public final class RunRecord {
                     .integer(directory.stamp.born),
                 ])
         }
+        let ruled = directories.filter { !$0.rules.isEmpty }
+        if ruled.isEmpty { return }
+        // A program that knows no rules would take hidden files for added ones.
+        try database.execute(
+            """
+            CREATE TABLE rules (directory INTEGER NOT NULL, root BLOB NOT NULL, rules BLOB NOT NULL, PRIMARY KEY (directory, root)) STRICT;
+            PRAGMA user_version = 2;
+            """)
+        for directory in ruled {
+            for root in directory.roots {
+                try database.query(
+                    "INSERT INTO rules VALUES (?, ?, ?)",
+                    [.integer(Int64(clamping: directory.number)), .blob(root), .blob(directory.rules.encoded)])
+            }
+        }
     }
 
     /// Opens an existing record.
@@ -60,7 +82,9 @@ public final class RunRecord {
     /// - Throws: `.storeDamaged` if it is invalid.
     public init(path: String) throws(GrantError) {
         database = try Database(path: path, create: false)
-        guard try database.integer("PRAGMA user_version") == 1 else {
+        let version = try database.integer("PRAGMA user_version")
+        hasRules = version == 2
+        guard version == 1 || version == 2 else {
             throw StoreFailure.damaged(path, "it is not a record of a run")
         }
     }
@@ -94,12 +118,29 @@ public final class RunRecord {
     public var directories: [Directory] {
         get throws(GrantError) {
             var result: [Directory] = []
+            let rules = try rules()
             try database.query("SELECT number, path, inode, born FROM directories ORDER BY number") { (row) throws(GrantError) in
                 let stamp = FileStamp(inode: UInt64(bitPattern: row.integer(2)), born: row.integer(3))
-                result.append(Directory(number: Int(clamping: row.integer(0)), path: row.blob(1), stamp: stamp))
+                let own = rules[row.integer(0)]
+                result.append(
+                    Directory(
+                        number: Int(clamping: row.integer(0)), path: row.blob(1), stamp: stamp, rules: own?.rules ?? .none,
+                        roots: own?.roots ?? [[]]))
             }
             return result
         }
+    }
+
+    private func rules() throws(GrantError) -> [Int64: (rules: GrantRules, roots: [[UInt8]])] {
+        if !hasRules { return [:] }
+        var result: [Int64: (rules: GrantRules, roots: [[UInt8]])] = [:]
+        try database.query("SELECT directory, root, rules FROM rules") { (row) throws(GrantError) in
+            guard let rules = try? GrantRules(encoded: row.blob(2)) else {
+                throw StoreFailure.damaged(database.path, "its rules make no sense")
+            }
+            result[row.integer(0), default: (rules, [])].roots.append(row.blob(1))
+        }
+        return result
     }
 
     /// The point in time of a recorded state of a file.

@@ -26,7 +26,7 @@ struct GitPatternTests {
         process.arguments = ["git"] + words
         process.environment = ["PATH": ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin", "LC_ALL": "C", "HOME": directory]
         let file = directory + "/input"
-        FileManager.default.createFile(atPath: file, contents: Data(input))
+        _ = FileManager.default.createFile(atPath: file, contents: Data(input))
         process.standardInput = FileHandle(forReadingAtPath: file)
         let output = Pipe()
         process.standardOutput = output
@@ -50,8 +50,10 @@ struct GitPatternTests {
         var seen: Set<[UInt8]> = []
         while names.count < count {
             let parent = directories.randomElement(using: &random) ?? []
-            var name = Self.parts.randomElement(using: &random) ?? []
-            if Bool.random(using: &random) { name += Self.parts.randomElement(using: &random) ?? [] }
+            // Few names at most places, so that long patterns match as well.
+            let isOdd = Int.random(in: 0..<3, using: &random) == 0
+            var name = (isOdd ? Self.parts[...] : Self.parts.prefix(3)).randomElement(using: &random) ?? []
+            if isOdd, Bool.random(using: &random) { name += Self.parts.randomElement(using: &random) ?? [] }
             if parent.count > 60 { continue }
             let path = (parent.isEmpty ? [] : parent + [0x2F]) + name
             guard seen.insert(path).inserted else { continue }
@@ -73,21 +75,23 @@ struct GitPatternTests {
         var text: [UInt8] = []
         if Int.random(in: 0..<4, using: &random) == 0 { text += Array("!".utf8) }
         if Int.random(in: 0..<4, using: &random) == 0 { text += Array("/".utf8) }
-        let components = [1, 1, 1, 2, 2, 3].randomElement(using: &random) ?? 1
+        let components = [1, 1, 1, 2, 2, 3, 3, 4].randomElement(using: &random) ?? 1
         for index in 0..<components {
             if index > 0 { text += Array("/".utf8) }
-            if Int.random(in: 0..<5, using: &random) == 0 {
+            let isMiddle = index > 0 && index < components - 1
+            if Int.random(in: 0..<(isMiddle ? 2 : 5), using: &random) == 0 {
                 text += Array("**".utf8)
                 continue
             }
-            for _ in 0..<Int.random(in: 1...3, using: &random) {
+            for _ in 0..<([1, 1, 2, 3].randomElement(using: &random) ?? 1) {
                 let odd = [
                     "*", "*", "?", "**", "[a-c]", "[!a]", "[^b-]", "[]a]", "[[:alpha:]]", "[[:punct:][:digit:]]", "[a-", "[z-a]", "\\*",
                     "\\a", "\\\\", "[\\]]", "[a\\-c]", "[[:x:]]", "[:alpha:]", "\\/", "[--0]", "[[:upper:]-z]",
                 ]
                 text +=
                     Int.random(in: 0..<2, using: &random) == 0
-                    ? Self.parts.randomElement(using: &random) ?? [] : Array((odd.randomElement(using: &random) ?? "*").utf8)
+                    ? Self.parts.prefix(Bool.random(using: &random) ? 3 : 20).randomElement(using: &random) ?? []
+                    : Array((odd.randomElement(using: &random) ?? "*").utf8)
             }
         }
         if Int.random(in: 0..<5, using: &random) == 0 { text += Array("/".utf8) }
@@ -97,7 +101,7 @@ struct GitPatternTests {
     /// Whether git ignores each name.
     private func ignored(_ names: [Name], by patterns: [[UInt8]]) throws -> [Bool] {
         let file = directory + "/patterns"
-        FileManager.default.createFile(atPath: file, contents: Data(patterns.flatMap { $0 + [0x0A] }))
+        _ = FileManager.default.createFile(atPath: file, contents: Data(patterns.flatMap { $0 + [0x0A] }))
         let output = try git(
             "-C", directory + "/tree", "-c", "core.excludesFile=" + file, "-c", "core.ignoreCase=false", "check-ignore", "--no-index",
             "--stdin", "-z", "-v", "-n", input: names.flatMap { Array("./".utf8) + $0.path + [0] })

@@ -113,7 +113,8 @@ import Testing
             "UPDATE grants SET name = x'41' WHERE name = x'6772616e7430'",
             "UPDATE grants SET expires = 4", "UPDATE grants SET activation = activation + 1", "UPDATE grants SET view = x'42'",
             "UPDATE grants SET id = randomblob(16)", "UPDATE grants SET bookmark = (SELECT max(bookmark) FROM grants)",
-            "UPDATE grants SET seal = seal + 1", "UPDATE grants SET rules = x'682a2e6b657900'", "UPDATE grants SET rules = x'78'", "DROP TABLE grants", "ALTER TABLE grants RENAME COLUMN seal TO sealed",
+            "UPDATE grants SET seal = seal + 1", "UPDATE grants SET rules = x'682a2e6b657900'", "UPDATE grants SET rules = x'78'",
+            "DROP TABLE grants", "ALTER TABLE grants RENAME COLUMN seal TO sealed",
         ] {
             let own = Scratch()
             do {

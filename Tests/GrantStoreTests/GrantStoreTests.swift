@@ -135,8 +135,10 @@ import Testing
         #expect(try store.grant(grant.id)?.rules == grant.rules)
         let changed = try store.update(
             grant.id, rules: RuleChange(hide: try patterns([".env", "*.key"]), protect: try patterns([".git/hooks"])), by: tester)
-        #expect(changed.rules == (try GrantRules(
-            hide: try patterns([".env", "*.key"]), protect: try patterns([".git/hooks"]), only: try patterns(["src/"]))))
+        #expect(
+            changed.rules
+                == (try GrantRules(
+                    hide: try patterns([".env", "*.key"]), protect: try patterns([".git/hooks"]), only: try patterns(["src/"]))))
         #expect(try store.grant(grant.id)?.rules == changed.rules)
         _ = try store.update(grant.id, rules: RuleChange(hide: changed.rules.hide), by: tester)
         #expect(code { _ = try store.update(grant.id, rules: RuleChange(hide: try patterns(["*"])), by: tester) } == .usage)

@@ -35,7 +35,9 @@ let tester = Actor(uid: 1000, pid: 42, program: "test")
 
 func name(_ text: String) throws -> GrantName { try GrantName(entry: Array(text.utf8)) }
 
-func sample(_ text: String, view: ViewName = .standard, state: RecordedState = .active, expires: Instant? = nil, rules: GrantRules = .none) throws -> Grant {
+func sample(_ text: String, view: ViewName = .standard, state: RecordedState = .active, expires: Instant? = nil, rules: GrantRules = .none)
+    throws -> Grant
+{
     let bookmark = Bookmark(
         filesystem: FilesystemIdentity(uuid: Array(1...16), type: "ext4", fsid: 7), handle: FileHandle(type: 1, bytes: [1, 2, 3]),
         identity: FileIdentity(inode: 12, generation: 3, birthTime: Instant(seconds: 5)), path: Array("/srv/\(text)".utf8), owner: 1000,

@@ -19,6 +19,8 @@ final class TreeCopy {
     private var data = DataCopy()
     /// Called with the relative path and original status of each file or directory before it is copied.
     var seen: (([[UInt8]], FileStatus) -> Void)?
+    /// Whether a file or directory with this relative path is left out.
+    var skips: (([[UInt8]], FileStatus) -> Bool)?
     /// Returns a file that becomes another name of the copy, for a source with several names.
     var known: ((FileKey) -> FileDescriptor?)?
     /// Whether files of this user that are closed to the user are opened, by their modes. The copies get the old modes.
@@ -59,6 +61,10 @@ final class TreeCopy {
                     relativePath.append(name)
                     if name == ownName { throw Errno(ELOOP) }
                     guard let entry = try open(name, type, source, target) else {
+                        relativePath.removeLast()
+                        continue
+                    }
+                    if let skips, skips(relativePath, try entry.status()) {
                         relativePath.removeLast()
                         continue
                     }

@@ -32,13 +32,16 @@ public final class RunSnapshot {
     ///
     /// - Parameters:
     /// directories: canonical paths, none inside another.
+    /// rules: what the program does not see there.
+    /// granted: the granted directories, which are or lie in those of `directories`.
     /// limit: the maximum of bytes that are copied without being shared. `.storeFull` beyond.
     /// progress, check: as for `Snapshot.make`.
     /// lost: told what this user could not restore unchanged, because not even the copy has it.
     ///
     /// `.permission`, `.notFound` or `.system`, with the file that could not be copied. Nothing is left then.
     public static func make(
-        of directories: [[UInt8]], for command: [[UInt8]], in store: GrantStore, limit: UInt64,
+        of directories: [[UInt8]], rules: GrantRules = .none, granted: [[UInt8]] = [], for command: [[UInt8]], in store: GrantStore,
+        limit: UInt64,
         progress: ((CoordinationProgress) -> Void)? = nil, check: @escaping () throws(GrantError) -> Void = {},
         lost: (CopyLosses) -> Void = { _ in }
     ) throws(GrantError) -> RunSnapshot {
@@ -53,7 +56,7 @@ public final class RunSnapshot {
             let name = String(decoding: CanonicalPath.join(place.path, staging.name), as: UTF8.self) + "/" + recordName
             let copy = TreeCopy(ownName: staging.name, progress: SnapshotProgress(progress), check: check)
             copy.limit = limit
-            try write(directories, command, copy, staging, name)
+            try write(directories, rules, granted, command, copy, staging, name)
             copy.progress.report()
             try check()
             if !copy.losses.isEmpty { lost(copy.losses) }
@@ -74,11 +77,15 @@ public final class RunSnapshot {
     }
 
     private static func write(
-        _ directories: [[UInt8]], _ command: [[UInt8]], _ copy: TreeCopy, _ staging: borrowing Snapshot.Staging, _ name: String
+        _ directories: [[UInt8]], _ rules: GrantRules, _ granted: [[UInt8]], _ command: [[UInt8]], _ copy: TreeCopy,
+        _ staging: borrowing Snapshot.Staging, _ name: String
     ) throws(GrantError) {
         var known: [RunRecord.Directory] = []
         for (number, path) in directories.enumerated() {
-            known.append(RunRecord.Directory(number: number, path: path, stamp: try openDirectory(path).stamp))
+            let roots = granted.filter { MountTable.path($0, isAtOrBelow: path) }.map { Array($0.dropFirst(path.count)) }
+            known.append(
+                RunRecord.Directory(
+                    number: number, path: path, stamp: try openDirectory(path).stamp, rules: rules, roots: roots.isEmpty ? [[]] : roots))
         }
         let record = try RunRecord(new: name, command: command, directories: known)
         do throws(Errno) {
@@ -93,6 +100,12 @@ public final class RunSnapshot {
         for directory in known {
             var files: [(path: [UInt8], stamp: FileStamp)] = []
             let now = Clock.realtime
+            let hidden = SnapshotRules(directory.rules, roots: directory.roots)
+            copy.skips = hidden.map { hidden in
+                { way, status in
+                    hidden.hides(way.dropFirst().map { $0[...] }, isDirectory: status.st.st_mode & S_IFMT == S_IFDIR)
+                }
+            }
             copy.seen = { way, status in
                 var stamp = FileStamp(status)
                 if stamp.changed > now - clockGrain { stamp.changed = 0 }

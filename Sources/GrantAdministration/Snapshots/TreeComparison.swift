@@ -41,6 +41,7 @@ final class TreeComparison {
     private let known: RunRecord.Directory
     private let differences: FileDifferences
     private let opensClosed: Bool
+    private let hidden: SnapshotRules?
     private var changes: [TreeChange] = []
     private var levels: [Level] = []
     private var before: Directory?
@@ -55,6 +56,7 @@ final class TreeComparison {
     init(_ known: RunRecord.Directory, stamps: [[UInt8]: FileStamp], staging: [UInt8], opensClosed: Bool) {
         (self.known, self.staging, self.opensClosed) = (known, staging, opensClosed)
         differences = FileDifferences(stamps)
+        hidden = SnapshotRules(known.rules, roots: known.roots)
     }
 
     /// Returns the differences sorted by path. A directory comes before its contents.
@@ -115,6 +117,11 @@ final class TreeComparison {
         // A mount, which is not part of the tree.
         if let status, status.mount_id != mount { return }
         let (wasDirectory, isDirectory) = (TreeComparison.isDirectory(then), TreeComparison.isDirectory(status))
+        if let hidden {
+            // A file that the host has put there in its place is not the program's.
+            if then != nil, hidden.hides(place, isDirectory: wasDirectory) { return }
+            if status != nil, hidden.hides(place, isDirectory: isDirectory) { return }
+        }
         switch (then, status) {
         case (let then?, let status?):
             guard let before, let now else { return }

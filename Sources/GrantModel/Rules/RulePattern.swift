@@ -29,8 +29,11 @@ public struct RulePattern: Hashable, Sendable {
         if text.isEmpty { throw Self.refusal(text, "it is empty") }
         if text.count > Self.longest { throw Self.refusal(text, "it is longer than \(Self.longest) bytes") }
         if text.contains(0) { throw Self.refusal(text, "it contains a zero byte") }
-        if text[0] == UInt8(ascii: "#") { throw Self.refusal(text, "it is a comment in gitignore(5)", advice: "write \\# for a name with #") }
-        if text.last == UInt8(ascii: " "), text.dropLast().last != UInt8(ascii: "\\") {
+        if text[0] == UInt8(ascii: "#") {
+            throw Self.refusal(text, "it is a comment in gitignore(5)", advice: "write \\# for a name with #")
+        }
+        let escapes = text.dropLast().reversed().prefix { $0 == UInt8(ascii: "\\") }.count
+        if text.last == UInt8(ascii: " "), escapes.isMultiple(of: 2) {
             throw Self.refusal(text, "it ends with a space", advice: "write “\\ ” if the name does")
         }
         var rest = text[...]
@@ -60,8 +63,8 @@ public struct RulePattern: Hashable, Sendable {
 
     /// Whether it matches every name at the top of the granted directory.
     var matchesEverything: Bool {
-        guard !isForDirectories, components.count == 1 else { return false }
-        return switch components[0] {
+        guard !isForDirectories, let last = components.last, components.dropLast().allSatisfy({ $0 == .anyDepth }) else { return false }
+        return switch last {
         case .anyDepth: true
         case .name(let name): name.matchesEverything
         }

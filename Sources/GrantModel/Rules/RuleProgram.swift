@@ -87,7 +87,8 @@ package struct RuleProgram: Sendable {
             }
             positions.append(
                 Position(
-                    pattern: Int32(traits.count), isLast: isLast, isAnyDepth: isAnyDepth, tokens: begin..<tokens.count, firstByte: firstByte))
+                    pattern: Int32(traits.count), isLast: isLast, isAnyDepth: isAnyDepth, tokens: begin..<tokens.count, firstByte: firstByte
+                ))
             isFloating.append(false)
         }
         traits.append(Traits(list: list, isNegated: pattern.isNegated, isForDirectories: pattern.isForDirectories))
@@ -127,12 +128,13 @@ package struct RuleProgram: Sendable {
 
     /// Compares a name with one component, and records what follows from a match.
     private func step(
-        _ position: Int32, _ name: UnsafeBufferPointer<UInt8>, _ isDirectory: Bool, _ last: inout (hide: Int32, protect: Int32, only: Int32),
+        _ position: Int32, _ name: UnsafeBufferPointer<UInt8>, _ isDirectory: Bool,
+        _ last: inout (hide: Int32, protect: Int32, only: Int32),
         _ next: inout State, _ follows: inout Bool
     ) {
         let step = positions[Int(position)]
         if step.isAnyDepth {
-            if isDirectory { add(position, to: &next, &follows) }
+            if isDirectory { for position in closure(of: position) { add(position, to: &next, &follows) } }
             if !step.isLast { return }
         } else if !matches(name, step) {
             return

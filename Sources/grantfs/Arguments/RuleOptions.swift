@@ -13,9 +13,15 @@ enum RuleOptions {
         ]
     }
 
+    static let protectTools = OptionDeclaration(
+        "protect-tools", help: "protect there what the host executes later: git hooks and configuration, start files, CI, agent settings")
+    static let toolsNote =
+        "--protect-tools protects these names at any depth, and --protect '!NAME' leaves one out: "
+        + ToolProtection.patterns.joined().joined(separator: " ")
+
     static let note =
         "PATTERN is as in gitignore(5), relative to the granted directory: .env* at any depth, /config below the directory itself, "
-        + "build/ for directories, ! takes back. Quote it for the shell. See RULES in grantfs(1)."
+        + "build/ for directories, ! takes back. Quote it for the shell. See Rules in grantfs(1)."
 }
 
 extension ParsedArguments {
@@ -26,6 +32,12 @@ extension ParsedArguments {
 
     /// Returns the rules that were given.
     func rules() throws(GrantError) -> GrantRules { try ruleChange().result(of: GrantRules.none) }
+
+    /// Returns the rules that were given, with those of `--protect-tools`.
+    func sandboxRules() throws(GrantError) -> GrantRules {
+        let given = try rules()
+        return has("protect-tools") ? try ToolProtection.added(to: given) : given
+    }
 
     private func patterns(_ option: String) throws(GrantError) -> [RulePattern]? {
         guard let words = options[option] else { return nil }

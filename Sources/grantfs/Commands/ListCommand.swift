@@ -85,7 +85,9 @@ enum ListCommand {
         let hasFleet = grants.contains { $0.grant.fleetActivation != nil }
         let hasRules = grants.contains { !$0.grant.rules.isEmpty }
         var table = Table(
-            header: ["NAME", "VIEW", "ACCESS", "STATE", "EXPIRES"] + (hasFleet ? ["BY"] : []) + (hasRules ? ["RULES"] : []) + ["ID", "PATH"])
+            header: ["NAME", "VIEW", "ACCESS", "STATE", "EXPIRES"] + (hasFleet ? ["BY"] : []) + (hasRules ? ["RULES"] : []) + [
+                "ID", "PATH",
+            ])
         for grant in grants {
             table.add(
                 [
@@ -93,8 +95,8 @@ enum ListCommand {
                     state(grant), grant.grant.expires.map { Timestamp.local($0) } ?? "never",
                 ] + (hasFleet ? [grant.grant.fleetActivation == nil ? "this host" : "the fleet"] : [])
                     + (hasRules ? [rules(grant.grant.rules)] : []) + [
-                    String(grant.grant.id.description.prefix(12)), Terminal.visible(grant.path),
-                ], shade(grant.state))
+                        String(grant.grant.id.description.prefix(12)), Terminal.visible(grant.path),
+                    ], shade(grant.state))
         }
         try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput)))
     }

@@ -15,13 +15,14 @@ enum MCPCommand {
                 "ask", value: "HOW", help: "where the person is asked (default: terminal)",
                 choices: MCPAsking.Means.allCases.map(\.rawValue)),
             OptionDeclaration("policy", value: "FILE", help: "directories that are granted or denied without asking: see the notes"),
-        ],
+        ] + RuleOptions.of("each granted directory") + [RuleOptions.protectTools],
         notes: [
             "Its tools are request_directory, list_directories and release_directory. The grants are in a view of their "
                 + "own, which is mounted as long as this session lasts. They are gone when stdin ends or this process "
                 + "does, however it ends. grantfs list shows them, and grantfs revoke withdraws them meanwhile.",
             "A policy is TOML: deny = [\"~/.ssh\"], and [[allow]] tables with path and access (read-only or read-write). "
                 + "A denied directory is refused without asking. Without a policy every request is asked.",
+            RuleOptions.note, RuleOptions.toolsNote,
         ],
         run: run)
 
@@ -32,11 +33,12 @@ enum MCPCommand {
                 .usage, "“\(word)” is unknown for --ask", advice: MCPAsking.Means.allCases.map(\.rawValue).joined(separator: ", "))
         }
         let policy = try arguments.bytes("policy").map { (path) throws(GrantError) in try MCPCommand.policy(path) } ?? RequestPolicy()
+        let rules = try arguments.sandboxRules()
         // If the client is gone, write fails and the session ends in order.
         signal(SIGPIPE, SIG_IGN)
         let store = try GrantStore(directory: try arguments.storeDirectory(), create: true, survivesPowerLoss: false)
         TemporaryMount.sweep(store)
-        let grants = MCPGrants(store, obeyed: [arguments.bytes("policy")].compactMap { $0 })
+        let grants = MCPGrants(store, obeyed: [arguments.bytes("policy")].compactMap { $0 }, rules: rules)
         do throws(GrantError) {
             try MCPServer(grants, policy, means).run()
         } catch {

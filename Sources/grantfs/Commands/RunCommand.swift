@@ -34,9 +34,7 @@ enum RunCommand {
             OptionDeclaration(
                 "snapshot-limit", value: "SIZE", help: "how much may be copied where data cannot be shared, such as 500M (default: 4G)"),
         ] + RuleOptions.of("each directory of --grant") + [
-            OptionDeclaration(
-                "protect-tools",
-                help: "protect there what the host executes later: git hooks and configuration, start files, CI, agent settings"),
+            RuleOptions.protectTools,
             CommonOptions.readOnly("every --grant is read-only, as with :ro"), CommonOptions.access,
             OptionDeclaration("network", help: "leave it the network"),
             OptionDeclaration(
@@ -51,8 +49,7 @@ enum RunCommand {
                 + "a file. If it is writable, its directory shows it alone, with files that the program makes beside "
                 + "it, and /grants/NAME is that directory.",
             RuleOptions.note + " A file of --grant has no rules.",
-            "--protect-tools protects these names at any depth, and --protect '!NAME' leaves one out: "
-                + ToolProtection.patterns.joined().joined(separator: " "),
+            RuleOptions.toolsNote,
             "A mounted view is at its mountpoint as well, unless --at names its place.",
             "With --grant the view and its grants exist as long as the program does. list shows them, and revoke "
                 + "withdraws them meanwhile.",
@@ -89,7 +86,8 @@ enum RunCommand {
                 .usage, "run: a snapshot is of directories, and “\(file.name)” is a file",
                 advice: "grant the directory it is in, or copy it")
         }
-        let ending = try RunEnding(arguments, granted: choices.filter { $0.access == .readWrite }.map(\.proposal.bookmark.path))
+        let ending = try RunEnding(
+            arguments, granted: choices.filter { $0.access == .readWrite }.map(\.proposal.bookmark.path), rules: request.rules)
         if arguments.has("audit"), choices.isEmpty {
             throw GrantError(.usage, "run: --audit needs --grant", advice: "mount the view with -o audit, and see grantfs log")
         }

@@ -11,14 +11,16 @@ final class MCPGrants {
     let store: GrantStore
     private let administrator: GrantAdministrator
     private let obeyed: [[UInt8]]
+    private let rules: GrantRules
     private var mounted: (mount: TemporaryMount, view: ViewName)?
     /// The directories that the program got and has not released, with the access, even if the
     /// grants have changed since.
     private var given: [(bookmark: Bookmark, access: Access)] = []
 
     /// `obeyed`: files that decide what this session grants, and so are never granted for writing.
-    init(_ store: GrantStore, obeyed: [[UInt8]]) {
-        (self.store, self.obeyed) = (store, obeyed)
+    /// `rules`: those of each granted directory.
+    init(_ store: GrantStore, obeyed: [[UInt8]], rules: GrantRules) {
+        (self.store, self.obeyed, self.rules) = (store, obeyed, rules)
         administrator = GrantAdministrator.command(store)
     }
 
@@ -96,7 +98,7 @@ final class MCPGrants {
             number += 1
             name = try RunCommand.numbered(proposal.name, number)
         }
-        let choice = GrantAdministrator.Choice(proposal, name: name, view: view, access: access)
+        let choice = GrantAdministrator.Choice(proposal, name: name, view: view, access: access, rules: rules)
         return show(try administrator.grant([choice])[0].grant)
     }
 

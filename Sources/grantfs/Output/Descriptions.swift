@@ -24,7 +24,8 @@ extension JSON {
         let members = rules.lists.flatMap { name, patterns -> [(String, JSON)] in
             let texts = patterns.map { JSON.string(String(decoding: $0.text, as: UTF8.self)) }
             let hasOthers = patterns.contains { !Bytes.isUTF8($0.text) }
-            return [(name, .array(texts))] + (hasOthers ? [(name + "Hex", .array(patterns.map { .string(Hexadecimal.text($0.text)) }))] : [])
+            return [(name, .array(texts))]
+                + (hasOthers ? [(name + "Hex", .array(patterns.map { .string(Hexadecimal.text($0.text)) }))] : [])
         }
         return ("rules", .object(members))
     }

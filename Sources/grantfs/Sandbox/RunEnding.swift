@@ -13,6 +13,8 @@ final class RunEnding {
 
     private let manner: Manner
     private let directories: [[UInt8]]
+    private let granted: [[UInt8]]
+    private let rules: GrantRules
     private let limit: UInt64
     private var snapshot: RunSnapshot?
     private var hasEnded = false
@@ -20,8 +22,10 @@ final class RunEnding {
     /// The result is nil if none of these options was given. Throws `.usage` if nothing is granted
     /// for writing.
     ///
-    /// - Parameter granted: the directories that the program may write to, canonical.
-    init?(_ arguments: ParsedArguments, granted: [[UInt8]]) throws(GrantError) {
+    /// - Parameters:
+    /// granted: the directories that the program may write to, canonical.
+    /// rules: the rules of each.
+    init?(_ arguments: ParsedArguments, granted: [[UInt8]], rules: GrantRules) throws(GrantError) {
         let manners = Manner.allCases.filter { arguments.has($0.rawValue) }
         guard let last = manners.last else {
             if arguments.has("snapshot-limit") {
@@ -37,6 +41,7 @@ final class RunEnding {
                 .usage, "run: --\(last.rawValue) needs a --grant for writing", advice: "--grant DIR")
         }
         manner = last
+        (self.granted, self.rules) = (granted, rules)
         // A directory inside another one is copied with that.
         directories = granted.filter { path in !granted.contains { $0 != path && MountTable.path(path, isAtOrBelow: $0) } }
         limit = try arguments.text("snapshot-limit").map { (text) throws(GrantError) in try RunEnding.size(text) } ?? 4 << 30
@@ -59,7 +64,8 @@ final class RunEnding {
         defer { progress.end() }
         var lost: [CopyLosses.Loss] = []
         snapshot = try RunSnapshot.make(
-            of: directories, for: command, in: store, limit: limit, progress: { progress.show($0) }, lost: { lost = $0.all })
+            of: directories, rules: rules, granted: granted, for: command, in: store, limit: limit, progress: { progress.show($0) },
+            lost: { lost = $0.all })
         progress.end()
         // Warns before the program begins, while it still helps.
         for loss in lost {

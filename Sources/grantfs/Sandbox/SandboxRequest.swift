@@ -29,8 +29,7 @@ struct SandboxRequest {
     private(set) var hosts: [HostRule] = []
 
     init(_ arguments: ParsedArguments) throws(GrantError) {
-        let given = try arguments.rules()
-        rules = arguments.has("protect-tools") ? try ToolProtection.added(to: given) : given
+        rules = try arguments.sandboxRules()
         hasNetwork = arguments.has("network")
         for list in arguments.options["network-hosts"] ?? [] {
             let words = try ParsedArguments.text(list, "the value of --network-hosts").split(separator: ",")

@@ -29,7 +29,10 @@ enum ToolProtection {
             ".travis.yml", ".drone.yml", ".woodpecker/", ".woodpecker.yml", ".buildkite/", "azure-pipelines.yml",
             "bitbucket-pipelines.yml", "Jenkinsfile",
         ],
-        [".claude/", ".claude.json", ".mcp.json", ".codex/", ".gemini/", ".cursor/", ".windsurf/", ".continue/", ".opencode/", ".aider.conf.yml"],
+        [
+            ".claude/", ".claude.json", ".mcp.json", ".codex/", ".gemini/", ".cursor/", ".windsurf/", ".continue/", ".opencode/",
+            ".aider.conf.yml",
+        ],
         [".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "**/.cargo/config", "**/.cargo/config.toml", "mise.toml", ".mise.toml"],
     ]
 

@@ -25,11 +25,13 @@ extension MountTests {
         func granted() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
-            try fixture.grantfs("grant", source, "--hide", ".env*", "--hide=!.env.example", "--protect", ".git/hooks", "--only", "*.c").orThrow()
+            try fixture.grantfs("grant", source, "--hide", ".env*", "--hide=!.env.example", "--protect", ".git/hooks", "--only", "*.c")
+                .orThrow()
             try fixture.grant(try fixture.source("b"))
-            #expect(try rules(fixture) == [
-                .init(hide: [".env*", "!.env.example"], protect: [".git/hooks"], only: ["*.c"]), .init(),
-            ])
+            #expect(
+                try rules(fixture) == [
+                    .init(hide: [".env*", "!.env.example"], protect: [".git/hooks"], only: ["*.c"]), .init(),
+                ])
             let lines = try fixture.grantfs("list").orThrow().lines
             #expect(lines[0].contains("RULES") && lines[1].contains("hide 2, protect 1, only 1") && lines[2].contains("none"), "\(lines)")
             let one = try fixture.grantfs("list", "a").orThrow().lines
@@ -79,7 +81,7 @@ extension MountTests {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
             try Command.shell(
-                #""$1" grant --store "$2" "$3" --hide "$(printf 'a\377')" --hide b >/dev/null"#, 
+                #""$1" grant --store "$2" "$3" --hide "$(printf 'a\377')" --hide b >/dev/null"#,
                 Programs.grantfs(in: fixture.environment, for: fixture.owner), fixture.store, source
             ).orThrow()
             #expect(try rules(fixture) == [.init(hide: ["a\u{FFFD}", "b"], hideHex: ["61ff", "62"])])

@@ -1,0 +1,34 @@
+import GrantModel
+import GrantSystem
+
+/// The rules of a directory of a snapshot, and of granted directories inside it.
+///
+/// Hidden files are neither copied, nor compared, nor restored. A file is hidden if each grant that it lies in hides it.
+struct SnapshotRules {
+    private let program: RuleProgram
+    /// The paths of the granted directories below the copied one, as components. The copied one itself has none.
+    private let roots: [[ArraySlice<UInt8>]]
+
+    /// Returns nil if nothing is hidden.
+    ///
+    /// - Parameter roots: Paths below the copied directory.
+    init?(_ rules: GrantRules, roots: [[UInt8]]) {
+        if rules.hide.isEmpty, rules.only.isEmpty { return nil }
+        program = RuleProgram(rules)
+        self.roots = roots.map { $0.split(separator: UInt8(ascii: "/")) }
+    }
+
+    /// - Parameter path: Below the copied directory.
+    func hides(_ path: [UInt8], isDirectory: Bool) -> Bool {
+        hides(path.split(separator: UInt8(ascii: "/")), isDirectory: isDirectory)
+    }
+
+    func hides(_ path: [ArraySlice<UInt8>], isDirectory: Bool) -> Bool {
+        roots.allSatisfy { root in
+            // A directory on the way to a granted one is entered.
+            if root.count >= path.count { return !root.starts(with: path) }
+            guard path.starts(with: root) else { return true }
+            return program.judge(path: path.dropFirst(root.count), isDirectory: isDirectory).verdict.isHidden
+        }
+    }
+}

@@ -1,0 +1,77 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    @Suite(.enabled(if: Machine.hasSandboxes, "bubblewrap cannot make a sandbox here"))
+    struct RunRules {
+        private let fixture: MountFixture
+        private let source: String
+
+        init() throws {
+            fixture = try MountFixture()
+            source = try fixture.source("work")
+        }
+
+        private func run(_ script: String, _ options: String...) throws -> Output {
+            try fixture.grantfs(["run", "--grant", source] + options + ["--", "sh", "-euc", "cd '\(source)'; " + script])
+        }
+
+        private func shell(_ script: String) throws { try Command.shell("cd '\(source)'; " + script).orThrow() }
+
+        @Test("The rules of a run apply to each granted directory and to no granted file")
+        func each() throws {
+            let (other, file) = (try fixture.source("other"), fixture.base + "/alone.key")
+            try shell("echo s > .env; echo k > a.key; mkdir hooks; echo h > hooks/h; echo s > '\(other)/.env'; echo f > '\(file)'")
+            let output = try run(
+                """
+                ls -A . '\(other)'; cat '\(file)'; test ! -e .env; ! echo x > .env 2>/dev/null; ! echo x > hooks/h 2>/dev/null
+                cat hooks/h
+                """, "--grant", other, "--grant", file + ":ro", "--hide", ".env", "--hide", "*.key", "--protect", "hooks")
+            #expect(output.lines == [".:", "hooks", other + ":", "f", "h"], "\(output)")
+            #expect(try String(contentsOfFile: source + "/.env", encoding: .utf8) == "s\n")
+        }
+
+        @Test(
+            "With `--protect-tools` commits, checkouts and rebases work, and hooks and settings cannot be changed",
+            .enabled(if: Command.exists("git"), Comment(rawValue: Machine.needs("git"))))
+        func protectedTools() throws {
+            try shell(
+                """
+                git init -q -b main; git config user.name A; git config user.email a@example.org
+                mkdir .vscode .claude .github; echo one > a; echo '{}' > .vscode/tasks.json; git add -A; git commit -qm one
+                """)
+            let output = try run(
+                """
+                export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'
+                git checkout -qb topic; echo two >> a; git commit -qam two; git checkout -q main; echo b > b; git add b; git commit -qm three
+                git checkout -q topic; git rebase -q main; git log --format=%s
+                for file in .git/hooks/pre-commit .git/config .git/commondir .vscode/tasks.json .claude/settings.json .bashrc sub/.git; do
+                    mkdir -p sub
+                    if echo x 2>/dev/null >> $file; then echo "changed $file"; fi
+                done
+                mv .git .got 2>/dev/null && echo renamed
+                mkdir .github/workflows 2>/dev/null && echo made
+                echo x > .envrc
+                """, "--protect-tools", "--protect", "!.envrc")
+            #expect(output.status == 0 && output.lines == ["two", "three", "one"], "\(output)")
+            #expect(try String(contentsOfFile: source + "/.envrc", encoding: .utf8) == "x\n")
+        }
+
+        @Test("A snapshot of a run has no hidden files, and `undo` leaves them unchanged")
+        func snapshot() throws {
+            try shell("mkdir sub; echo secret > .env; echo secret > sub/.env; echo one > a; mkdir private; echo secret > private/x")
+            try run("echo two > a; echo b > sub/b", "--snapshot", "--hide", ".env", "--hide", "private/").orThrow()
+            let copied = try Command.run(["find", fixture.store + "/snapshots", "-name", ".env", "-o", "-name", "private"]).orThrow()
+            #expect(copied.text == "")
+            // Other programs make and change hidden files, before and after.
+            try shell("echo changed > .env; mkdir new; echo new > new/.env; rm sub/.env; touch private/y")
+            let text = try fixture.grantfs("diff").orThrow().text
+            #expect(!text.contains(".env") && !text.contains("private") && text.contains("a (contents"), "\(text)")
+            let id = try #require(try Command.run(["ls", fixture.store + "/snapshots"]).orThrow().lines.first)
+            _ = try fixture.grantfs("undo", id)
+            let rest = try Command.shell("cd '\(source)'; cat a .env new/.env; ls -A sub private").orThrow().lines
+            #expect(rest == ["one", "changed", "new", "private:", "x", "y", "sub:"], "\(rest)")
+        }
+    }
+}
