@@ -21,6 +21,7 @@ public enum Machine {
     public static let hasFUSE = access("/dev/fuse", F_OK) == 0
     public static let noFUSE = "there is no /dev/fuse here, so nothing can be mounted"
     public static let needsRoot = "needs root"
+    public static let knowsVFAT = Processes.kernelText("/proc/filesystems").contains("vfat")
     /// Whether ext4 can find names by other spellings.
     public static let foldsNames = access("/sys/fs/ext4/features/casefold", F_OK) == 0
     public static func needs(_ program: String) -> String { "\(program) is not installed" }

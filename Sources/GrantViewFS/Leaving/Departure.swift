@@ -76,9 +76,30 @@ struct Departure {
         invalidator.writeBack()
         refuse(Containment.escaped, nodes)
         let isDone = invalidator.forget()
+        if scope.ruled.hasRules { expireNames(of: nodes) }
         endLocks(nodes)
         return isDone
     }
+
+    /// Makes the kernel look up the names of hidden files again. Their directories stay.
+    private func expireNames(of nodes: Set<UInt64>) {
+        guard let notifier = view.session?.notifier, notifier.expireAllEntries() != 0 else { return }
+        let notifications = BlockingNotifications(view)
+        for id in nodes {
+            let parent = view.tree.withLive(id, in: scope) { $0.pointee.parent.load(ordering: .relaxed) } ?? 0
+            guard parent != 0, !nodes.contains(parent), let path = view.tree.knownPath(of: id, in: scope),
+                let name = path.split(separator: UInt8(ascii: "/")).last
+            else { continue }
+            withCString(Array(name)) { notifications.expire($0, in: parent, of: scope.scope) }
+        }
+        notifications.send()
+        view.wait(upTo: Self.namesMicroseconds) {
+            notifications.poll()
+            return notifications.isDone
+        }
+    }
+
+    private static let namesMicroseconds = 200_000
 
     private func finish(_ nodes: Set<UInt64>) {
         let id = ScopeID(rawValue: scope.scope)

@@ -40,7 +40,7 @@ extension ViewFS {
             let late = LateReplies(self, scope, notifier)
             let change = RuleChange(view: self, scope: scope.nodes)
             let isInvalidated = change.carryOut(&outcome)
-            change.invalidateNames()
+            change.invalidateListings()
             late.add(change.unknown(notifier))
             wait(upTo: WithdrawalRest.microseconds) { late.poll() }
             outcome.isConfirmed = isInvalidated && late.poll()
@@ -73,8 +73,6 @@ final class RuleChange {
     private let scope: ScopeNodes
     private let departure: Departure
     private var (gone, isDirectoryGone) = (Set<UInt64>(), false)
-    /// The names of hidden files in their directories.
-    private var names: [(directory: UInt64, name: [CChar])] = []
 
     init(view: ViewFS, scope: ScopeNodes) {
         (self.view, self.scope) = (view, scope)
@@ -121,10 +119,7 @@ final class RuleChange {
             let isDirectory = node.pointee.type == S_IFDIR
             if descriptor >= 0, !root.isEmpty { finding = buffer.judge(descriptor, under: root, rules, isDirectory: isDirectory) }
             guard let finding else { return false }
-            if finding.isHidden {
-                names.append((node.pointee.parent.load(ordering: .relaxed), buffer.lastName))
-                return false
-            }
+            if finding.isHidden { return false }
             if isDirectory { view.note(RuledDirectory(generation: generation, serial: rules.serial, state: finding.state), of: node) }
             let isOnlyName = isDirectory || !finding.isProtected && node.pointee.containment.load(ordering: .relaxed) & Containment.protected == 0 || !view.hasSeveralNames(descriptor)
             view.setProtection(finding.isProtected, of: id, node, isOnlyName: isOnlyName)
@@ -135,27 +130,23 @@ final class RuleChange {
         if isJudged == false { departure.depart(id, &gone, &isDirectoryGone) }
     }
 
-    /// Makes the kernel look up hidden names again, and list directories again.
-    func invalidateNames() {
+    /// Makes the kernel list directories again.
+    func invalidateListings() {
         guard let notifier = view.session?.notifier else { return }
-        _ = notifier.expireAllEntries()
         let notifications = BlockingNotifications(view)
-        for (directory, name) in names where !gone.contains(directory) {
-            name.withUnsafeBufferPointer { notifications.expire($0.baseAddress!, in: directory, of: scope.scope) }
-        }
         for id in scope.ids where view.isDirectory(id) && !gone.contains(id) {
             view.tree.nodes.find(id)?.pointee.dataVersion.store(0, ordering: .relaxed)
             _ = notifier.invalidateAttributes(NodeID(id))
             notifications.invalidateListing(of: id, in: scope.scope)
         }
         notifications.send()
-        view.wait(upTo: Self.namesMicroseconds) {
+        view.wait(upTo: Self.listingMicroseconds) {
             notifications.poll()
             return notifications.isDone
         }
     }
 
-    private static let namesMicroseconds = 200_000
+    private static let listingMicroseconds = 200_000
 
     /// Hidden nodes that the kernel does not know, or not yet.
     func unknown(_ notifier: Notifier) -> [UInt64] { gone.filter { notifier.invalidateAttributes(NodeID($0)) == -ENOENT } }

@@ -221,14 +221,9 @@ struct PathBuffer: ~Copyable {
             }
             if status.st.st_nlink == 0 { path = path.dropLast(Self.removed.count) }
         }
-        name = path.lastIndex(of: UInt8(ascii: "/")).map { $0 + 1..<path.endIndex } ?? path.startIndex..<path.endIndex
         return UnsafeRawBufferPointer(rebasing: path).withMemoryRebound(to: UInt8.self) { rules.judge(path: $0, isDirectory: isDirectory) }
     }
 
     /// The kernel's word behind the path of a removed file.
     private static let removed = Array(" (deleted)".utf8)
-
-    private var name = 0..<0
-    /// The last component of the judged path, with a terminating zero.
-    var lastName: [CChar] { bytes[name] + [0] }
 }

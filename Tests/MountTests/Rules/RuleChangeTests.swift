@@ -60,7 +60,8 @@ extension MountTests {
             try mounted.set("--only", "*.c", "--only", "*.h")
             #expect(try mounted.names() == ["a.c", "b.h", "d"] && mounted.names(in: "d") == ["e.h"])
             #expect(mounted.text("b.h") == "b.h" && mounted.text("d/e.h") == "d/e.h")
-            try mounted.set("--no-rules", "--hide", "b.h", "--hide", "/d/")
+            try mounted.set("--no-rules")
+            try mounted.set("--hide", "b.h", "--hide", "/d/")
             #expect(try mounted.names() == ["a.c"])
             #expect(try mounted.call("stat", "d/e.h") == "ENOENT")
         }
@@ -98,7 +99,7 @@ extension MountTests {
 
         @Test("Rules that change while no daemon serves hold before the next call", arguments: ["shared", "none"])
         func betweenDaemons(_ cache: String) throws {
-            let scene = try Succession(.death, cache: cache, switches: ["GRANTFS_TEST_RECOVER": "held"])
+            let scene = try Succession(.death, cache: cache, switches: ["GRANTFS_TEST_RECOVER": "held begin"])
             for name in ["secret", "kept"] { try RuledMount.make(name, in: scene.source) }
             let place = scene.mount + "/a"
             let secret = try HeldPath(place + "/secret")
