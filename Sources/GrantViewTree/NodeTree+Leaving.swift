@@ -154,6 +154,18 @@ extension NodeTree {
 }
 
 extension Node {
+    /// Refuses write-back as well, if changes are still refused. Returns whether they are.
+    public func completeProtection() -> Bool {
+        var known = containment.load(ordering: .sequentiallyConsistent)
+        while known & Containment.protecting != 0 {
+            let (isDone, now) = containment.compareExchange(
+                expected: known, desired: known | Containment.protected, ordering: .sequentiallyConsistent)
+            if isDone { return true }
+            known = now
+        }
+        return false
+    }
+
     /// See `Containment.isDoubted`.
     func markDoubted() {
         lookedAt.store(0, ordering: .relaxed)

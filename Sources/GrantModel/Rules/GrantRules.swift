@@ -31,7 +31,8 @@ public struct GrantRules: Hashable, Sendable {
         try Self.requireAgreement(self.hide, self.protect, self.only)
         if let last = self.hide.lastIndex(where: { $0.matchesEverything && !$0.isNegated }), last == self.hide.count - 1 {
             throw GrantError(
-                .usage, "“\(self.hide[last])” hides everything in the grant", advice: "revoke the grant, or name what stays visible with --only")
+                .usage, "“\(self.hide[last])” hides everything in the grant",
+                advice: "revoke the grant, or name what stays visible with --only")
         }
         if !self.only.isEmpty, self.only.allSatisfy(\.isNegated) {
             throw GrantError(.usage, "--only makes nothing visible", cause: "each of its patterns begins with !", advice: "use --hide")

@@ -40,15 +40,15 @@ struct PatternParser {
             case UInt8(ascii: "*"): if name.tokens.last != NamePattern.anyBytes { name.tokens.append(NamePattern.anyBytes) }
             case UInt8(ascii: "?"): name.tokens.append(NamePattern.anyByte)
             case UInt8(ascii: "["):
-                name.tokens.append(NamePattern.firstSet + UInt32(name.sets.count))
+                name.tokens.append(NamePattern.firstSet + UInt32(truncatingIfNeeded: name.sets.count))
                 name.sets.append(try takeSet())
             case UInt8(ascii: "\\"):
                 guard let escaped = rest.first else { throw .endsWithBackslash }
                 // An escaped slash separates as well.
                 if escaped == UInt8(ascii: "/") { continue }
                 rest = rest.dropFirst()
-                name.tokens.append(UInt32(escaped))
-            default: name.tokens.append(UInt32(byte))
+                name.tokens.append(UInt32(truncatingIfNeeded: escaped))
+            default: name.tokens.append(UInt32(truncatingIfNeeded: byte))
             }
         }
         skipSlash()

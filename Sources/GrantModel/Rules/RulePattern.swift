@@ -93,7 +93,7 @@ struct ByteSet: Hashable, Sendable {
     private var words: (UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0)
 
     mutating func insert(_ byte: UInt8) {
-        let bit: UInt64 = 1 << UInt64(byte & 63)
+        let bit: UInt64 = 1 << UInt64(truncatingIfNeeded: byte & 63)
         switch byte >> 6 {
         case 0: words.0 |= bit
         case 1: words.1 |= bit
@@ -110,7 +110,7 @@ struct ByteSet: Hashable, Sendable {
             case 2: words.2
             default: words.3
             }
-        return word & 1 << UInt64(byte & 63) != 0
+        return word & 1 << UInt64(truncatingIfNeeded: byte & 63) != 0
     }
 
     mutating func invert() { words = (~words.0, ~words.1, ~words.2, ~words.3) }

@@ -72,7 +72,7 @@ package struct RuleProgram: Sendable {
     }
 
     private mutating func add(_ pattern: RulePattern, to list: List) {
-        let first = Int32(positions.count)
+        let first = Int32(truncatingIfNeeded: positions.count)
         for (index, component) in pattern.components.enumerated() {
             let isLast = index == pattern.components.count - 1
             let begin = tokens.count
@@ -83,20 +83,21 @@ package struct RuleProgram: Sendable {
             case .name(let name):
                 tokens += name.tokens.map { $0 >= NamePattern.firstSet ? $0 + UInt32(truncatingIfNeeded: sets.count) : $0 }
                 sets += name.sets
-                if let token = name.tokens.first, token < NamePattern.anyByte { firstByte = Int16(token) }
+                if let token = name.tokens.first, token < NamePattern.anyByte { firstByte = Int16(truncatingIfNeeded: token) }
             }
             positions.append(
                 Position(
-                    pattern: Int32(traits.count), isLast: isLast, isAnyDepth: isAnyDepth, tokens: begin..<tokens.count, firstByte: firstByte
+                    pattern: Int32(truncatingIfNeeded: traits.count), isLast: isLast, isAnyDepth: isAnyDepth, tokens: begin..<tokens.count,
+                    firstByte: firstByte
                 ))
             isFloating.append(false)
         }
         traits.append(Traits(list: list, isNegated: pattern.isNegated, isForDirectories: pattern.isForDirectories))
-        let isEverywhere = pattern.floats || positions[Int(first)].isAnyDepth
+        let isEverywhere = pattern.floats || positions[Int(truncatingIfNeeded: first)].isAnyDepth
         for position in closure(of: first) {
             if isEverywhere {
                 floating.append(position)
-                isFloating[Int(position)] = true
+                isFloating[Int(truncatingIfNeeded: position)] = true
             } else {
                 top.positions.append(position)
             }
@@ -106,7 +107,7 @@ package struct RuleProgram: Sendable {
 
     /// A position, and those after `**`, which also stands for no directory.
     private func closure(of position: Int32) -> [Int32] {
-        let step = positions[Int(position)]
+        let step = positions[Int(truncatingIfNeeded: position)]
         return step.isAnyDepth && !step.isLast ? [position] + closure(of: position + 1) : [position]
     }
 
@@ -132,14 +133,14 @@ package struct RuleProgram: Sendable {
         _ last: inout (hide: Int32, protect: Int32, only: Int32),
         _ next: inout State, _ follows: inout Bool
     ) {
-        let step = positions[Int(position)]
+        let step = positions[Int(truncatingIfNeeded: position)]
         if step.isAnyDepth {
             if isDirectory { for position in closure(of: position) { add(position, to: &next, &follows) } }
             if !step.isLast { return }
         } else if !matches(name, step) {
             return
         }
-        let traits = traits[Int(step.pattern)]
+        let traits = traits[Int(truncatingIfNeeded: step.pattern)]
         if !step.isLast {
             if isDirectory { for position in closure(of: position + 1) { add(position, to: &next, &follows) } }
         } else if isDirectory || !traits.isForDirectories {
@@ -152,9 +153,9 @@ package struct RuleProgram: Sendable {
     }
 
     private func add(_ position: Int32, to next: inout State, _ follows: inout Bool) {
-        if isFloating[Int(position)] || next.positions.contains(position) { return }
+        if isFloating[Int(truncatingIfNeeded: position)] || next.positions.contains(position) { return }
         next.positions.append(position)
-        let traits = traits[Int(positions[Int(position)].pattern)]
+        let traits = traits[Int(truncatingIfNeeded: positions[Int(truncatingIfNeeded: position)].pattern)]
         if traits.list == .only, !traits.isNegated { follows = true }
     }
 
@@ -162,14 +163,16 @@ package struct RuleProgram: Sendable {
         _ last: (hide: Int32, protect: Int32, only: Int32), in state: State, isDirectory: Bool, follows: Bool, next: inout State
     ) -> Verdict {
         var verdict = Verdict()
-        if last.hide >= 0, !traits[Int(last.hide)].isNegated { (verdict.isHidden, verdict.hidingPattern) = (true, last.hide) }
-        let isProtecting = last.protect >= 0 && !traits[Int(last.protect)].isNegated
+        if last.hide >= 0, !traits[Int(truncatingIfNeeded: last.hide)].isNegated {
+            (verdict.isHidden, verdict.hidingPattern) = (true, last.hide)
+        }
+        let isProtecting = last.protect >= 0 && !traits[Int(truncatingIfNeeded: last.protect)].isNegated
         if isProtecting { verdict.protectingPattern = last.protect }
         verdict.isProtected = state.isProtected || isProtecting
         next.isProtected = verdict.isProtected
         next.isSelected = state.isSelected
         if hasOnly, !state.isSelected {
-            let isTakenBack = last.only >= 0 && traits[Int(last.only)].isNegated
+            let isTakenBack = last.only >= 0 && traits[Int(truncatingIfNeeded: last.only)].isNegated
             next.isSelected = last.only >= 0 && !isTakenBack
             if !next.isSelected, isTakenBack || !(isDirectory && follows) { verdict.isHidden = true }
         }
@@ -178,17 +181,17 @@ package struct RuleProgram: Sendable {
 
     /// Whether a name below a directory of this state may be protected.
     package func mayProtect(below state: State) -> Bool {
-        state.isProtected || (floating + state.positions).contains { isProtecting(positions[Int($0)]) }
+        state.isProtected || (floating + state.positions).contains { isProtecting(positions[Int(truncatingIfNeeded: $0)]) }
     }
 
     private func isProtecting(_ position: Position) -> Bool {
-        let traits = traits[Int(position.pattern)]
+        let traits = traits[Int(truncatingIfNeeded: position.pattern)]
         return traits.list == .protect && !traits.isNegated
     }
 
     /// Whether a name matches one component. An asterisk is tried with ever more bytes.
     private func matches(_ name: UnsafeBufferPointer<UInt8>, _ step: Position) -> Bool {
-        if step.firstByte >= 0, name.isEmpty || Int16(name[0]) != step.firstByte { return false }
+        if step.firstByte >= 0, name.isEmpty || Int16(truncatingIfNeeded: name[0]) != step.firstByte { return false }
         var (token, byte) = (step.tokens.lowerBound, 0)
         let end = step.tokens.upperBound
         var retry: (token: Int, byte: Int)?
@@ -212,8 +215,8 @@ package struct RuleProgram: Sendable {
     }
 
     private func accepts(_ token: UInt32, _ byte: UInt8) -> Bool {
-        if token < NamePattern.anyByte { return token == UInt32(byte) }
-        return token == NamePattern.anyByte || sets[Int(token - NamePattern.firstSet)].contains(byte)
+        if token < NamePattern.anyByte { return token == UInt32(truncatingIfNeeded: byte) }
+        return token == NamePattern.anyByte || sets[Int(truncatingIfNeeded: token - NamePattern.firstSet)].contains(byte)
     }
 
     /// Judges a path below the granted directory.

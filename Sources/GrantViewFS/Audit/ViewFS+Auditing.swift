@@ -80,7 +80,8 @@ extension ViewFS {
         let refused = coordinator.gate(ScopeID(rawValue: scope)).pointee.refused.subtracting(.claimed)
         let refusal = refusal(by: node.pointee.containment, .write)
         let result =
-            refused.contains(.read) ? -EACCES : refused.contains(.write) ? -EROFS : refusal.map { -$0.error } ?? change()
+            refused.contains(.read)
+            ? -EACCES : refused.contains(.write) ? -EROFS : refusal.map { $0 == .readOnly ? -EROFS : -EACCES } ?? change()
         audit.end(number, error: result < 0 ? Errno.number(of: result) : 0)
         return result
     }

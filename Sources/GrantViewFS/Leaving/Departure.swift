@@ -148,14 +148,9 @@ struct Departure {
         awaitOperations()
         let invalidator = DepartureInvalidator(view: view, scope: scope, nodes: nodes)
         invalidator.writeBack()
-        for id in nodes {
-            _ = view.tree.withLive(id, in: scope) { node in
-                // The file may be permitted again.
-                guard node.pointee.containment.load(ordering: .sequentiallyConsistent) & Containment.protecting != 0 else { return }
-                node.pointee.containment.bitwiseOr(Containment.protected, ordering: .sequentiallyConsistent)
-            }
-        }
-        view.files.refuse(Containment.protected) { nodes.contains($0) }
+        // A file may be permitted again.
+        let protected = nodes.filter { id in view.tree.withLive(id, in: scope) { $0.pointee.completeProtection() } ?? false }
+        view.files.refuse(Containment.protected) { protected.contains($0) }
         // Pages mapped for writing become read-only, so that the next store is noticed.
         invalidator.writeBack()
     }

@@ -135,7 +135,7 @@ extension ViewFS {
     private func refusal(ofChangeTo file: UnsafeMutablePointer<OpenFile>) -> Int32? {
         let refused = coordinator.gate(ScopeID(rawValue: file.pointee.scope)).pointee.refused
         if refused.contains(.read) { return -EACCES }
-        if let refusal = refusal(by: file.pointee.containment, .write) { return -refusal.error }
+        if let refusal = refusal(by: file.pointee.containment, .write) { return refusal == .readOnly ? -EROFS : -EACCES }
         return refused.contains(.write) ? -EROFS : nil
     }
 

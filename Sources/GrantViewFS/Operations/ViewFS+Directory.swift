@@ -193,6 +193,8 @@ extension ViewFS {
         }
         let moment = hostWatch.renamesSeen
         let descriptor = parent.node.pointee.withOwner { open(name, in: directory, of: $0) }
-        if descriptor >= 0, enter(descriptor, name, found: parent, since: moment, isListed: true, into: &parameters) != 0 { parameters = EntryParameters() }
+        if descriptor >= 0, enter(descriptor, name, found: parent, since: moment, isListed: true, into: &parameters) != 0 {
+            parameters = EntryParameters()
+        }
     }
 }

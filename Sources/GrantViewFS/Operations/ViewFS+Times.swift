@@ -72,7 +72,8 @@ extension ViewFS {
     @inline(never)
     private func settle(_ node: NodePointer, _ file: UnsafeMutablePointer<OpenFile>, _ slot: Int) {
         guard coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: .cacheWrite, slot: slot).isInside else { return }
-        if refusal(by: file.pointee.containment, .cacheWrite) == nil, Identity.assume(file.pointee.opener, groups: node.pointee.usesCallerGroups) == 0
+        if refusal(by: file.pointee.containment, .cacheWrite) == nil,
+            Identity.assume(file.pointee.opener, groups: node.pointee.usesCallerGroups) == 0
         {
             restoreTime(of: node, file.pointee.descriptor)
         }

@@ -121,7 +121,9 @@ final class RuleChange {
             guard let finding else { return false }
             if finding.isHidden { return false }
             if isDirectory { view.note(RuledDirectory(generation: generation, serial: rules.serial, state: finding.state), of: node) }
-            let isOnlyName = isDirectory || !finding.isProtected && node.pointee.containment.load(ordering: .relaxed) & Containment.protected == 0 || !view.hasSeveralNames(descriptor)
+            let isOnlyName =
+                isDirectory || !finding.isProtected && node.pointee.containment.load(ordering: .relaxed) & Containment.protected == 0
+                || !view.hasSeveralNames(descriptor)
             view.setProtection(finding.isProtected, of: id, node, isOnlyName: isOnlyName)
             view.tree.settle(node, since: moment)
             return true

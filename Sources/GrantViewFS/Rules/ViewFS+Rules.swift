@@ -141,19 +141,23 @@ extension ViewFS {
     /// A file with a hidden name lies elsewhere. If the scope has rules, records what they say of
     /// the file, unless `id` is nil. Never blocks.
     func place(of descriptor: Int32, below root: Int32, _ node: NodePointer, id: UInt64?) -> Int32 {
-        guard let (rules, generation) = node.pointee.withOwner({ owner in
-            let generation = owner.ruled.generation.load(ordering: .sequentiallyConsistent)
-            return owner.ruled.current.map { ($0, generation) }
-        }) else { return clinux_lies_below(root, descriptor) }
+        guard let rules = node.pointee.withOwner({ $0.ruled.current }) else { return clinux_lies_below(root, descriptor) }
+        let (generation, moment) = node.pointee.withOwner { owner in
+            (owner.ruled.generation.load(ordering: .sequentiallyConsistent), owner.doubts.load(ordering: .sequentiallyConsistent))
+        }
         var buffer = PathBuffer()
         let isDirectory = node.pointee.type == S_IFDIR
-        guard let finding = buffer.judge(descriptor, below: root, rules, isDirectory: isDirectory) else { return buffer.error == -EXDEV ? 0 : buffer.error }
+        guard let finding = buffer.judge(descriptor, below: root, rules, isDirectory: isDirectory) else {
+            return buffer.error == -EXDEV ? 0 : buffer.error
+        }
         if finding.isHidden { return 0 }
         let wasProtected = node.pointee.containment.load(ordering: .relaxed) & Containment.protecting != 0
         guard let id else { return finding.isProtected && !wasProtected ? 0 : 1 }
         if isDirectory { note(RuledDirectory(generation: generation, serial: rules.serial, state: finding.state), of: node) }
         if finding.isProtected || wasProtected {
             setProtection(finding.isProtected, of: id, node, isOnlyName: isDirectory || !hasSeveralNames(descriptor))
+            // The path may have changed before this was set.
+            if node.pointee.withOwner({ $0.doubts.load(ordering: .sequentiallyConsistent) }) != moment { _ = tree.doubt(node) }
         }
         return 1
     }

@@ -35,6 +35,8 @@ struct FilesystemKind {
         let isKnown = clinux_fstatfs_type(directory.number, &type, &number) == 0
         hasServer = isKnown && Self.served.contains(type)
         isLocal = isKnown && !hasServer && !Self.shared.contains(type)
-        folding = !isKnown ? .everywhere : Self.flagged.contains(type) ? .inFlaggedDirectories : Self.exact.contains(type) ? .nowhere : .everywhere
+        folding =
+            !isKnown
+            ? .everywhere : Self.flagged.contains(type) ? .inFlaggedDirectories : Self.exact.contains(type) ? .nowhere : .everywhere
     }
 }

@@ -49,7 +49,8 @@ public final class RuledScope: @unchecked Sendable {
         kept.withLock { kept in
             let made = ScopeRules(rules, serial: (kept.last?.serial ?? 0) &+ 1)
             kept.append(made)
-            reference.store(rules.isEmpty ? 0 : UInt(bitPattern: Unmanaged.passUnretained(made).toOpaque()), ordering: .sequentiallyConsistent)
+            reference.store(
+                rules.isEmpty ? 0 : UInt(bitPattern: Unmanaged.passUnretained(made).toOpaque()), ordering: .sequentiallyConsistent)
         }
         generation.wrappingAdd(1, ordering: .sequentiallyConsistent)
     }
@@ -105,6 +106,7 @@ public struct RuledDirectory {
     }
 
     public var rawValue: UInt64 {
-        UInt64(generation) << 32 | folds.rawValue << 30 | UInt64(serial) << 20 | UInt64(state)
+        UInt64(truncatingIfNeeded: generation) << 32 | folds.rawValue << 30 | UInt64(truncatingIfNeeded: serial) << 20
+            | UInt64(truncatingIfNeeded: state)
     }
 }

@@ -80,14 +80,14 @@ public final class ScopeRules: Sendable {
         return finding
     }
 
-    private func known(_ state: UInt32) -> RuleProgram.State { table.withLock { $0.states[Int(state)] } }
+    private func known(_ state: UInt32) -> RuleProgram.State { table.withLock { $0.states[Int(truncatingIfNeeded: state)] } }
 
     private func number(of state: RuleProgram.State) -> UInt32? {
         table.withLock { table in
             if let known = table.numbers[state] { return known }
             let bytes = 64 + state.positions.count * 8
             guard table.states.count < Self.mostStates, table.bytes + bytes <= Self.mostBytes else { return nil }
-            let number = UInt32(table.states.count)
+            let number = UInt32(truncatingIfNeeded: table.states.count)
             table.states.append(state)
             table.numbers[state] = number
             table.bytes += bytes

@@ -76,7 +76,9 @@ extension MountTests {
             try child.expect("status 1")
         }
 
-        @Test("Rules hold for the next daemon", arguments: [(Succession.Way.upgrade, "shared"), (.upgrade, "exclusive"), (.death, "shared"), (.death, "none")])
+        @Test(
+            "Rules hold for the next daemon",
+            arguments: [(Succession.Way.upgrade, "shared"), (.upgrade, "exclusive"), (.death, "shared"), (.death, "none")])
         func succession(_ way: (Succession.Way, cache: String)) throws {
             let scene = try Succession(way.0, cache: way.cache)
             for name in ["secret", "d/secret", "kept", "free"] { try RuledMount.make(name, in: scene.source) }
@@ -106,8 +108,11 @@ extension MountTests {
             let kept = open(place + "/kept", O_RDWR | O_APPEND)
             defer { close(kept) }
             try scene.killAndHold()
-            _ = try scene.fixture.grantfs("set", "a", "--hide", "secret", "--protect", "kept", "--timeout", "0")
+            let words = ["set", "a", "--hide", "secret", "--protect", "kept", "--timeout", "60"]
+            let setting = try Child([Programs.grantfs] + words, environment: scene.fixture.environment)
+            try scene.fixture.wait(until: "the rules are recorded") { try scene.fixture.grantfs("list", "--json").text.contains("secret") }
             scene.goOn()
+            #expect(setting.wait(within: 60) == 0)
             #expect(secret.read() == EACCES)
             #expect(write(kept, "2", 1) == -1 && errno == EROFS)
             try expectCall("open", place + "/secret", gives: "ENOENT")

@@ -6,7 +6,9 @@ import Testing
 extension MountTests {
     /// Filesystems that find a file by several spellings of its name.
     @Suite(.enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot))) struct RuleSpellingTests {
-        @Test("A rule holds for each spelling on vfat", .enabled(if: Machine.knowsVFAT && Command.exists("mkfs.vfat"), "this kernel does not know vfat, or mkfs.vfat is missing"))
+        @Test(
+            "A rule holds for each spelling on vfat",
+            .enabled(if: Machine.knowsVFAT && Command.exists("mkfs.vfat"), "this kernel does not know vfat, or mkfs.vfat is missing"))
         func vfat() throws {
             try expectRules("vfat", mkfs: ["mkfs.vfat"], make: "d")
         }

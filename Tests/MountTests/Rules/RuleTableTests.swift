@@ -11,7 +11,8 @@ extension MountTests {
             let mounted = try RuledMount(mode, rules: ["--hide", "secret", "--hide", "vault/"], files: files)
             for name in ["secret", "d/vault", "d/vault/inside", "d/secret"] {
                 for call in [
-                    "stat", "access", "open", "open-for-writing", "write", "write-truncated", "list", "truncate", "utimens", "chown", "unlink",
+                    "stat", "access", "open", "open-for-writing", "write", "write-truncated", "list", "truncate", "utimens", "chown",
+                    "unlink",
                     "rmdir", "chdir", "statfs", "readlink",
                 ] {
                     #expect(try mounted.call(call, name) == "ENOENT", "\(call) \(name)")

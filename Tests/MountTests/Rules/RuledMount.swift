@@ -22,7 +22,8 @@ struct RuledMount {
     }
 
     init(
-        _ fixture: MountFixture, _ cache: String = "shared", rules: [String], files: [String], options: String = "", in directory: String? = nil
+        _ fixture: MountFixture, _ cache: String = "shared", rules: [String], files: [String], options: String = "",
+        in directory: String? = nil
     ) throws {
         self.fixture = fixture
         source = try directory ?? fixture.source("a")
