@@ -53,7 +53,7 @@ struct PatternParser {
         }
         skipSlash()
         if name.tokens.isEmpty { throw .emptyName }
-        let dot = UInt32(UInt8(ascii: "."))
+        let dot = UInt32(truncatingIfNeeded: UInt8(ascii: "."))
         if name.tokens == [dot] || name.tokens == [dot, dot] { throw .dots }
         return .name(name)
     }

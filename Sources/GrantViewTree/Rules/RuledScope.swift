@@ -20,7 +20,7 @@ public final class RuledScope: @unchecked Sendable {
 
     /// Creations and renames share it. A rename of a directory excludes them.
     ///
-    /// Rank 2, with the exception that system calls on the scope's filesystem are made.
+    /// Rank 1.
     public let names = SharedLock()
 
     /// Whether names of the scope's filesystem may be found under other spellings.
