@@ -1,44 +1,22 @@
 import GrantAdministration
 import GrantCommandLine
+import GrantCommandSupport
 import GrantModel
 import GrantSystem
 
 /// `grantfs set`
 enum SetCommand {
-    static let declaration = CommandDeclaration(
-        "set", "Changes a grant, live in every mount of its view.",
-        operands: [OperandDeclaration("SELECTOR")],
-        options: [
-            CommonOptions.view,
-            CommonOptions.access, CommonOptions.readOnly("as --access read-only"),
-            OptionDeclaration("name", value: "N", help: "the new name in the view"),
-            OptionDeclaration("expires", value: "WHEN", help: "90s, 2h, 7d, an ISO 8601 time, or “never”"),
-            OptionDeclaration(
-                "coordination", value: "C", help: "advisory: claims bind claimants, mandatory: every process in a mount",
-                choices: ["advisory", "mandatory"]),
-            FleetOptions.fleet, FleetOptions.dryRun, CommonOptions.timeout, CommonOptions.json,
-        ],
-        notes: [
-            CommonOptions.selectorNote, "Narrowing is a partial revocation: handles opened before are narrowed too.",
-        ],
-        run: run)
-
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let (view, timeout, selectors) = (try arguments.view(), try arguments.timeout(), try arguments.selectors())
-        let (access, name, expires) = (try arguments.access(), try arguments.name(), try expiry(arguments))
-        let coordination = try coordination(arguments)
-        if access == nil, name == nil, expires == nil, coordination == nil {
-            throw GrantError(.usage, "set: no change is given", advice: "use --access, --name, --expires or --coordination")
-        }
-        if try arguments.isAboutFleet() {
-            return try FleetGrants.set(arguments, access: access, name: name, expires: expires, coordination: coordination)
-        }
+        let settings = try NewSettings(arguments)
+        try arguments.refuseFleetOptions()
         let administrator = GrantAdministrator.command(try arguments.openStore())
         let grant = try administrator.select(selectors, view: view)[0]
         let progress = ProgressOutput(isJSON: arguments.wantsJSON)
         defer { progress.end() }
         let change = try administrator.set(
-            grant, access: access, name: name, expires: expires, coordination: coordination, timeout: timeout,
+            grant, access: settings.access, name: settings.name, expires: settings.expires, coordination: settings.coordination,
+            timeout: timeout,
             progress: { progress.show($0) },
             recorded: {
                 Interruption.says(
@@ -57,19 +35,5 @@ enum SetCommand {
             [change], differences.isEmpty ? "unchanged:" : "changed", "the change", arguments: arguments, timeout: timeout)
         for difference in differences { try Terminal.print("  " + difference) }
         return status
-    }
-
-    private static func coordination(_ arguments: ParsedArguments) throws(GrantError) -> Coordination? {
-        guard let text = try arguments.text("coordination") else { return nil }
-        guard let coordination = Coordination(rawValue: text) else {
-            throw GrantError(.usage, "invalid coordination “\(text)”", advice: "use advisory or mandatory")
-        }
-        return coordination
-    }
-
-    private static func expiry(_ arguments: ParsedArguments) throws(GrantError) -> Instant?? {
-        guard let text = try arguments.text("expires") else { return nil }
-        if text == "never" { return .some(nil) }
-        return try Expiry.parse(text, now: Instant(nanoseconds: Clock.realtime))
     }
 }
