@@ -143,10 +143,10 @@ install: $(program) ## install the programs, the mount helper, units, man pages 
 	$(INSTALL) -m 644 mount-helpers/systemd/grantfs.tmpfiles '$(DESTDIR)$(TMPFILESDIR)/grantfs.conf'
 	$(INSTALL) -m 644 mount-helpers/systemd/grantfs.sysusers '$(DESTDIR)$(SYSUSERSDIR)/grantfs.conf'
 
-deb: ## build a Debian package in .build. As root also test it in a temporary copy of this machine
+deb: ## build the Debian packages in .build. As root also test them in a temporary copy of this machine
 	@.ci/packages build package
 	@$(MAKE) --no-print-directory release
-	@package=$$(.ci/deb) && echo "$$package" && .ci/test-deb "$$package" && .ci/test-deb-units "$$package"
+	@packages=$$(.ci/deb) && echo "$$packages" && .ci/test-deb $$packages && .ci/test-deb-units $$packages
 	@.ci/test-dist
 
 dist: ## make the signed files of a release in .build/dist: make dist KEY=FILE (PACKAGES='trixie=FILE' adds packages of other Debians)
