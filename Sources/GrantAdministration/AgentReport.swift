@@ -4,29 +4,29 @@ import GrantStore
 import GrantSystem
 
 /// The agent's own metrics: a small file in the store's directory `run`, written at each renewal. Nothing depends on it.
-public struct AgentReport: Sendable, Equatable {
+package struct AgentReport: Sendable, Equatable {
     /// The agent's pid.
-    public var pid: Int64 = 0
+    package var pid: Int64 = 0
     /// By the realtime clock, in nanoseconds since 1970. 0 means never.
-    public var started: Int64 = 0
-    public var renewed: Int64 = 0
+    package var started: Int64 = 0
+    package var renewed: Int64 = 0
     /// When the mounts last closed the fleet's grants because the lease was not renewed.
-    public var fenced: Int64 = 0
+    package var fenced: Int64 = 0
     /// Counted since the agent's start.
-    public var renewals: Int64 = 0
-    public var failures: Int64 = 0
-    public var fences: Int64 = 0
+    package var renewals: Int64 = 0
+    package var failures: Int64 = 0
+    package var fences: Int64 = 0
     /// The earliest end of the lease, by `BootClock`.
-    public var lease: Int64 = 0
+    package var lease: Int64 = 0
     /// The revision of the last known change, of the last change in the local store, and the one up to which every mount has confirmed.
-    public var seen: Int64 = 0
-    public var stored: Int64 = 0
-    public var applied: Int64 = 0
+    package var seen: Int64 = 0
+    package var stored: Int64 = 0
+    package var applied: Int64 = 0
     /// The fleet's active grants on this host, and those that cannot be applied.
-    public var grants: Int64 = 0
-    public var problems: Int64 = 0
+    package var grants: Int64 = 0
+    package var problems: Int64 = 0
 
-    public init() {}
+    package init() {}
 
     private static let members: [(name: String, path: WritableKeyPath<AgentReport, Int64> & Sendable)] = [
         ("pid", \.pid), ("started", \.started), ("renewed", \.renewed), ("fenced", \.fenced), ("renewals", \.renewals),
@@ -35,10 +35,10 @@ public struct AgentReport: Sendable, Equatable {
         ("problems", \.problems),
     ]
 
-    public static func path(in directory: String) -> String { directory + "/fleet-agent" }
+    package static func path(in directory: String) -> String { directory + "/fleet-agent" }
 
     /// The result is nil if there is none, it is from another boot, or it is invalid.
-    public init?(in runDirectory: String) {
+    package init?(in runDirectory: String) {
         guard let bytes = try? File.contents(of: Array(AgentReport.path(in: runDirectory).utf8)), bytes.count < 4_096 else { return nil }
         let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n").map { $0.split(separator: " ") }
         guard lines.first?.elementsEqual(["boot", Boot.id[...]]) == true, lines.last?.elementsEqual(["end"]) == true else { return nil }
@@ -50,7 +50,7 @@ public struct AgentReport: Sendable, Equatable {
     }
 
     /// Best effort: a reader sees from the time stamp that it is old.
-    public func write(in runDirectory: String) {
+    package func write(in runDirectory: String) {
         let (file, fresh) = (AgentReport.path(in: runDirectory), AgentReport.path(in: runDirectory) + ".new")
         let members = AgentReport.members.map { "\($0.name) \(self[keyPath: $0.path])\n" }.joined()
         let bytes = Array("boot \(Boot.id)\n\(members)end\n".utf8)

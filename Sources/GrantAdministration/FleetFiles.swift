@@ -1,5 +1,5 @@
 /// Files of a store that its part in a fleet has.
-public enum FleetFiles {
+package enum FleetFiles {
     /// The credentials of the host, or of an administrator, as `grantfs fleet join` and `init` write them.
-    public static func credentials(host: Bool, store: String) -> String { "\(store)/fleet/\(host ? "host" : "administrator").json" }
+    package static func credentials(host: Bool, store: String) -> String { "\(store)/fleet/\(host ? "host" : "administrator").json" }
 }
