@@ -8,20 +8,10 @@ package enum CommandLineProgram {
         name: "grantfs", version: ProgramDeclaration.version,
         summary: "Grants directories to views, mounts the views, and withdraws grants, live.",
         commands: [
-            .grant, .pick, .list, .revoke,
-            .restore, .remove, .set, .repair,
-            .release, MountRequest.declaration,
-            .unmount, .run, .diff, .undo,
-            .mcp, .portal,
-            .coordinate, .present,
-            .apply, .export, .policy,
-            .doctor,
-            .status, .top, .metrics, .log,
-            .upgrade, .fleet, .agent, .fleetCheck, .inventory,
-            .serve,
-            .begin, .proxy,
-            .completion,
-            .complete, .manual,
+            .grant, .pick, .list, .revoke, .restore, .remove, .set, .repair, .release,
+            MountRequest.declaration, .unmount, .run, .diff, .undo, .mcp, .portal, .coordinate, .present,
+            .apply, .export, .policy, .doctor, .status, .top, .metrics, .log, .upgrade, .fleet, .agent,
+            .fleetCheck, .inventory, .serve, .begin, .proxy, .completion, .complete, .manual,
         ],
         formerCommands: [
             "resolve": "repair SELECTOR", "confirm": "repair SELECTOR --confirm PATH", "watch": "log --follow",
@@ -36,6 +26,7 @@ package enum CommandLineProgram {
             ("Many machines", ["fleet", "agent"]),
             ("The machine", ["policy", "upgrade", "metrics", "completion"]),
         ])
+
     /// Runs the process's command line as this program, or nil for `grantfs`. `bodies`: see `ProgramDeclaration.run`.
     package static func main(_ program: CompanionProgram?, _ bodies: [String: CommandBody]) -> Never {
         ProcessStart.prepare()

@@ -1,3 +1,3 @@
 import GrantDeclarations
 
-CommandLineProgram.main(nil, Commands.bodies)
+CommandLineProgram.main(nil, GrantfsCommands.bodies)

@@ -11,7 +11,7 @@ import Testing
 /// Which program runs which command.
 @Suite struct ProgramsOfCommandsTests {
     private static let bodies: [CompanionProgram?: Set<String>] = [
-        nil: Set(Commands.bodies.keys), .sandbox: Set(SandboxCommands.bodies.keys), .portal: Set(PortalCommand.bodies.keys),
+        nil: Set(GrantfsCommands.bodies.keys), .sandbox: Set(SandboxCommands.bodies.keys), .portal: Set(PortalCommand.bodies.keys),
         .fleet: Set(FleetCommands.bodies.keys),
     ]
 

@@ -1,7 +1,7 @@
 import GrantCommandLine
 
 /// The commands of `grantfs`. Other programs run the others (`CompanionProgram`).
-enum Commands {
+enum GrantfsCommands {
     static let bodies: [String: CommandBody] = [
         "grant": GrantCommand.run, "pick": PickCommand.run, "list": ListCommand.run,
         "revoke": RevokeCommand.run, "restore": RestoreCommand.run, "remove": RemoveCommand.run,
