@@ -4,7 +4,7 @@ SWIFT   ?= swift
 PREFIX  ?= /usr/local
 DESTDIR ?=
 BINDIR  ?= $(PREFIX)/bin
-# Where grantfs searches for the daemon's program: beside itself, or in ../libexec/grantfs, which packages use.
+# Where grantfs searches for the programs that it starts: beside itself, or in ../libexec/grantfs, which packages use.
 LIBEXECDIR ?= $(BINDIR)
 MANDIR  ?= $(PREFIX)/share/man
 # The shells' directories for completions.
@@ -30,8 +30,10 @@ POLICYEXAMPLE = $(PREFIX)/share/grantfs/policy.toml.example
 INSTALL ?= install
 
 program := .build/release/grantfs
-# The daemon's program is beside it in a build, and in libexec in some installations.
-daemon = $(firstword $(shell ls -d '$(dir $(program))grantfsd' '$(dir $(program))../libexec/grantfs/grantfsd' 2>/dev/null))
+# The programs that grantfs starts.
+companions := grantfsd grantfs-sandbox grantfs-portal grantfs-fleet
+# They are beside it in a build, and in libexec in some installations.
+companion = $(firstword $(shell ls -d '$(dir $(program))$(1)' '$(dir $(program))../libexec/grantfs/$(1)' 2>/dev/null))
 sources := Package.swift $(shell find Sources -type f 2>/dev/null)
 
 export SWIFT
@@ -59,15 +61,13 @@ quickstart = $(lean) --disable-local-rpath -Xlinker --no-export-dynamic -Xlinker
 $(program): $(sources)
 	@.ci/packages build
 	@mkdir -p $(static) && printf 'GROUP ( %s %s )\n' "$$(g++ -print-file-name=libstdc++.a)" "$$(g++ -print-file-name=libgcc_eh.a)" >$(static)/libstdc++.a
-	$(SWIFT) build -c release --static-swift-stdlib $(quickstart) --product grantfsd
-	$(SWIFT) build -c release --static-swift-stdlib $(quickstart) --product grantfs
-	@.ci/daemon-contents .build/release/grantfsd
+	for product in $(companions) grantfs; do \
+		$(SWIFT) build -c release --static-swift-stdlib $(quickstart) --product $$product && .ci/program-contents .build/release/$$product || exit 1; done
 	@touch -c $@
 
 # Other programs of the same objects.
 faults: release
-	$(SWIFT) build -c release --static-swift-stdlib $(quickstart) --product grantfsd-faults
-	$(SWIFT) build -c release --static-swift-stdlib $(quickstart) --product grantfs-faults
+	for product in $(companions) grantfs; do $(SWIFT) build -c release --static-swift-stdlib $(quickstart) --product $$product-faults || exit 1; done
 
 test: ## install packages, build, run all tests, real mounts included (ARGS='--filter Name' for some, ARGS=--times for the slowest)
 	@.ci/packages build run test
@@ -112,8 +112,8 @@ install: $(program) ## install the programs, the mount helper, units, man pages 
 	@[ -n '$(DESTDIR)' ] || .ci/beside-package install '$(UNITDIR)' '$(HELPERDIR)'
 	$(INSTALL) -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(LIBEXECDIR)' '$(DESTDIR)$(HELPERDIR)' '$(DESTDIR)$(MANDIR)/man1' '$(DESTDIR)$(MANDIR)/man5' '$(DESTDIR)$(MANDIR)/man8'
 	$(INSTALL) -m 755 $(program) '$(DESTDIR)$(BINDIR)/grantfs'
-	@[ '$(LIBEXECDIR)' = '$(BINDIR)' ] || rm -f '$(DESTDIR)$(BINDIR)/grantfsd'
-	$(INSTALL) -m 755 $(daemon) '$(DESTDIR)$(LIBEXECDIR)/grantfsd'
+	@[ '$(LIBEXECDIR)' = '$(BINDIR)' ] || rm -f $(patsubst %,'$(DESTDIR)$(BINDIR)/%',$(companions))
+	$(INSTALL) -m 755 $(foreach name,$(companions),$(call companion,$(name))) '$(DESTDIR)$(LIBEXECDIR)/'
 	$(call write,sed 's|^PATH=.*|&:$(BINDIR)|' mount-helpers/mount.grantfs,$(DESTDIR)$(HELPERDIR)/mount.grantfs,755)
 	ln -sf mount.grantfs '$(DESTDIR)$(HELPERDIR)/mount.fuse.grantfs'
 	$(INSTALL) -m 644 docs/man/grantfs.1 '$(DESTDIR)$(MANDIR)/man1/grantfs.1'
@@ -143,10 +143,10 @@ install: $(program) ## install the programs, the mount helper, units, man pages 
 	$(INSTALL) -m 644 mount-helpers/systemd/grantfs.tmpfiles '$(DESTDIR)$(TMPFILESDIR)/grantfs.conf'
 	$(INSTALL) -m 644 mount-helpers/systemd/grantfs.sysusers '$(DESTDIR)$(SYSUSERSDIR)/grantfs.conf'
 
-deb: ## build a Debian package in .build. As root also test it in a temporary copy of this machine
+deb: ## build the Debian packages in .build. As root also test them in a temporary copy of this machine
 	@.ci/packages build package
 	@$(MAKE) --no-print-directory release
-	@package=$$(.ci/deb) && echo "$$package" && .ci/test-deb "$$package" && .ci/test-deb-units "$$package"
+	@packages=$$(.ci/deb) && echo "$$packages" && .ci/test-deb $$packages && .ci/test-deb-units $$packages
 	@.ci/test-dist
 
 dist: ## make the signed files of a release in .build/dist: make dist KEY=FILE (PACKAGES='trixie=FILE' adds packages of other Debians)
@@ -168,12 +168,12 @@ test-kernels: ## run the tests that depend on the kernel on Linux 6.1, 6.12 and 
 	@$(MAKE) --no-print-directory release
 	@rm -rf .build/installed
 	@(umask 022 && $(MAKE) --no-print-directory install DESTDIR= PREFIX=$(CURDIR)/.build/installed HELPERDIR=$(CURDIR)/.build/installed/sbin >/dev/null)
-	@$(MAKE) --no-print-directory faults && install -m 755 .build/release/grantfs-faults .build/release/grantfsd-faults .build/installed/bin/
+	@$(MAKE) --no-print-directory faults && install -m 755 .build/release/grantfs*-faults .build/installed/bin/
 	$(SWIFT) build --build-tests
 	@.ci/kernels $(if $(PARTS),--parts '$(PARTS)') $(KERNELS)
 
 uninstall: ## remove the files of `make install` with the same PREFIX and DESTDIR, except the package's
-	@for file in '$(BINDIR)/grantfs' '$(LIBEXECDIR)/grantfsd' '$(HELPERDIR)/mount.grantfs' '$(HELPERDIR)/mount.fuse.grantfs' \
+	@for file in '$(BINDIR)/grantfs' $(patsubst %,'$(LIBEXECDIR)/%',$(companions)) '$(HELPERDIR)/mount.grantfs' '$(HELPERDIR)/mount.fuse.grantfs' \
 		'$(MANDIR)/man1/grantfs.1' '$(MANDIR)/man5/grantfs.5' '$(MANDIR)/man8/mount.grantfs.8' \
 		'$(UNITDIR)/system/grantfs@.service' '$(UNITDIR)/user/grantfs@.service' \
 		'$(UNITDIR)/system/grantfs-apply.service' '$(UNITDIR)/user/grantfs-apply.service' \

@@ -35,10 +35,16 @@ let package = Package(
     name: "grantfs",
     products: [
         .executable(name: "grantfs", targets: ["grantfs"]),
-        // The daemon of a mount, which grantfs starts.
+        // Programs that grantfs starts: the daemon of a mount, sandboxes, the desktop's portal, a fleet.
         .executable(name: "grantfsd", targets: ["grantfsd"]),
+        .executable(name: "grantfs-sandbox", targets: ["grantfs-sandbox"]),
+        .executable(name: "grantfs-portal", targets: ["grantfs-portal"]),
+        .executable(name: "grantfs-fleet", targets: ["grantfs-fleet"]),
         // The same objects with faults that tests inject. They are not installed.
         .executable(name: "grantfs-faults", targets: ["grantfs", "CGrantFaults"]),
+        .executable(name: "grantfs-sandbox-faults", targets: ["grantfs-sandbox", "CGrantFaults"]),
+        .executable(name: "grantfs-portal-faults", targets: ["grantfs-portal", "CGrantFaults"]),
+        .executable(name: "grantfs-fleet-faults", targets: ["grantfs-fleet", "CGrantFaults"]),
         .executable(name: "grantfsd-faults", targets: ["FaultyDaemon"]),
         // For programs of your own, in the shapes of Apple's Foundation.
         .library(name: "GrantKit", targets: ["GrantKit"]),
@@ -91,16 +97,22 @@ let package = Package(
             "GrantKit",
             ["GrantAdministration", "GrantModel", "GrantBookmarks", "GrantStore", "GrantCoordinator", "GrantControl", "GrantSystem"]),
         library("GrantTerminal", ["CGrantNcurses", "GrantSystem", "GrantModel"]),
-        // It needs the headers of libsystemd alone, which it loads when it is used.
+        // They need the headers of libsystemd alone, which they load when they are used.
+        .target(name: "CGrantDesktop", cSettings: strictC),
         .target(name: "CGrantPortal", cSettings: strictC),
+        library("GrantDesktop", ["CGrantDesktop", "GrantModel", "GrantSystem"]),
         library(
-            "GrantConsoles",
-            [
-                "CGrantPortal", "GrantTerminal", "GrantAdministration", "GrantStore", "GrantControl", "GrantFleet", "GrantModel",
-                "GrantSystem",
-            ]),
+            "GrantConsoles", ["GrantTerminal", "GrantAdministration", "GrantStore", "GrantControl", "GrantModel", "GrantSystem"]),
+        library("GrantFleetTop", ["GrantConsoles", "GrantTerminal", "GrantFleet", "GrantModel"]),
         library("GrantPortal", ["CGrantPortal", "GrantAdministration", "GrantBookmarks", "GrantModel", "GrantStore", "GrantSystem"]),
         library("GrantCommandLine", ["GrantMounts", "GrantModel", "GrantStore", "GrantSystem"]),
+        library("GrantDeclarations", ["GrantCommandLine", "GrantModel", "GrantSystem"]),
+        library(
+            "GrantCommandSupport",
+            [
+                "CGrantSQLite", "GrantCommandLine", "GrantAdministration", "GrantControl", "GrantFiles", "GrantModel", "GrantStore",
+                "GrantSystem",
+            ]),
         library(
             "GrantDaemon",
             [
@@ -111,10 +123,28 @@ let package = Package(
         .executableTarget(
             name: "grantfs",
             dependencies: [
-                "GrantCommandLine", "CGrantSQLite", "CGrantSystem", "GrantSystem", "GrantModel", "GrantStore",
-                "GrantControl", "GrantConfinement", "GrantAdministration", "GrantFiles", "GrantTerminal", "GrantConsoles",
-                "GrantProxy", "GrantPortal",
-                "GrantFleet", "GrantFleetConsole",
+                "GrantDeclarations", "GrantCommandSupport", "GrantCommandLine", "CGrantSystem", "GrantSystem", "GrantModel", "GrantStore",
+                "GrantControl", "GrantAdministration", "GrantFiles", "GrantTerminal", "GrantConsoles", "GrantDesktop",
+            ],
+            swiftSettings: strict),
+        .executableTarget(
+            name: "grantfs-sandbox",
+            dependencies: [
+                "GrantDeclarations", "GrantCommandSupport", "GrantCommandLine", "GrantConfinement", "GrantDesktop", "GrantProxy",
+                "GrantAdministration", "GrantFiles", "GrantStore", "GrantModel", "GrantSystem",
+            ],
+            swiftSettings: strict),
+        .executableTarget(
+            name: "grantfs-portal",
+            dependencies: [
+                "GrantDeclarations", "GrantCommandLine", "GrantPortal", "GrantAdministration", "GrantStore", "GrantModel", "GrantSystem",
+            ],
+            swiftSettings: strict),
+        .executableTarget(
+            name: "grantfs-fleet",
+            dependencies: [
+                "GrantDeclarations", "GrantCommandSupport", "GrantCommandLine", "GrantFleet", "GrantFleetConsole", "GrantFleetTop",
+                "GrantConsoles", "GrantTerminal", "GrantAdministration", "GrantFiles", "GrantStore", "GrantModel", "GrantSystem",
             ],
             swiftSettings: strict),
 
@@ -189,8 +219,8 @@ let package = Package(
         tests(
             "GrantConsolesTests",
             [
-                "GrantConsoles", "GrantTerminal", "GrantAdministration", "GrantMounts", "GrantFleet", "GrantModel", "GrantSystem",
-                "TestSupport",
+                "GrantConsoles", "GrantDesktop", "GrantFleetTop", "GrantTerminal", "GrantAdministration", "GrantMounts", "GrantFleet",
+                "GrantModel", "GrantSystem", "TestSupport",
             ],
             data: ["Screens"]),
         tests(
@@ -204,8 +234,8 @@ let package = Package(
         tests(
             "CommandLineTests",
             [
-                "grantfs", "GrantCommandLine", "GrantDaemon", "GrantControl", "GrantAdministration", "GrantModel", "GrantSystem",
-                "TestSupport",
+                "grantfs", "grantfs-sandbox", "grantfs-portal", "grantfs-fleet", "GrantDeclarations", "GrantCommandSupport",
+                "GrantCommandLine", "GrantDaemon", "GrantControl", "GrantAdministration", "GrantModel", "GrantSystem", "TestSupport",
             ]),
     ],
     cxxLanguageStandard: .cxx17

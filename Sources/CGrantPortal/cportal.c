@@ -2,254 +2,308 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <stdbool.h>
-#include <stdint.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <systemd/sd-bus.h>
-#include <unistd.h>
 
-// libsystemd is loaded here and nowhere else: what no other command needs, none waits for, and a machine without it has them all.
 #define FUNCTIONS(F)                                                                                                                    \
     F(sd_bus_open_user)                                                                                                                 \
     F(sd_bus_flush_close_unref)                                                                                                         \
+    F(sd_bus_get_fd)                                                                                                                    \
     F(sd_bus_get_unique_name)                                                                                                           \
-    F(sd_bus_get_property_trivial)                                                                                                      \
-    F(sd_bus_match_signal)                                                                                                              \
-    F(sd_bus_message_new_method_call)                                                                                                   \
-    F(sd_bus_message_append)                                                                                                            \
-    F(sd_bus_message_append_array)                                                                                                      \
-    F(sd_bus_message_open_container)                                                                                                    \
-    F(sd_bus_message_close_container)                                                                                                   \
+    F(sd_bus_get_events)                                                                                                                \
+    F(sd_bus_process)                                                                                                                   \
+    F(sd_bus_get_n_queued_read)                                                                                                         \
+    F(sd_bus_add_object_vtable)                                                                                                         \
+    F(sd_bus_request_name)                                                                                                              \
+    F(sd_bus_add_match)                                                                                                                 \
+    F(sd_bus_call)                                                                                                                      \
+    F(sd_bus_send)                                                                                                                      \
+    F(sd_bus_reply_method_errorf)                                                                                                       \
+    F(sd_bus_error_free)                                                                                                                \
+    F(sd_bus_message_get_cookie)                                                                                                        \
+    F(sd_bus_message_get_expect_reply)                                                                                                  \
+    F(sd_bus_message_set_expect_reply)                                                                                                  \
+    F(sd_bus_message_set_sender)                                                                                                        \
+    F(sd_bus_message_seal)                                                                                                              \
+    F(sd_bus_message_unref)                                                                                                             \
+    F(sd_bus_message_get_sender)                                                                                                        \
+    F(sd_bus_message_get_interface)                                                                                                     \
+    F(sd_bus_message_get_member)                                                                                                        \
+    F(sd_bus_message_peek_type)                                                                                                         \
+    F(sd_bus_message_read_basic)                                                                                                        \
+    F(sd_bus_message_read_array)                                                                                                        \
     F(sd_bus_message_enter_container)                                                                                                   \
     F(sd_bus_message_exit_container)                                                                                                    \
-    F(sd_bus_message_read)                                                                                                              \
-    F(sd_bus_message_skip)                                                                                                              \
-    F(sd_bus_message_get_sender)                                                                                                        \
-    F(sd_bus_message_unref)                                                                                                             \
-    F(sd_bus_call)                                                                                                                      \
-    F(sd_bus_process)                                                                                                                   \
-    F(sd_bus_wait)                                                                                                                      \
-    F(sd_bus_error_free)                                                                                                                \
-    F(sd_bus_error_has_name)
+    F(sd_bus_message_new_method_call)                                                                                                   \
+    F(sd_bus_message_new_method_return)                                                                                                 \
+    F(sd_bus_message_new_signal)                                                                                                        \
+    F(sd_bus_message_set_destination)                                                                                                   \
+    F(sd_bus_message_append_basic)                                                                                                      \
+    F(sd_bus_message_append_array)                                                                                                      \
+    F(sd_bus_message_open_container)                                                                                                    \
+    F(sd_bus_message_close_container)
 
-struct library {
+static struct {
 #define MEMBER(name) __typeof__(name) *name;
     FUNCTIONS(MEMBER)
 #undef MEMBER
-};
+    const unsigned *vtable_format;
+    bool is_there;
+} library;
 
-#define SERVICE "org.freedesktop.portal.Desktop"
-#define OBJECT "/org/freedesktop/portal/desktop"
-#define CHOOSER "org.freedesktop.portal.FileChooser"
+static pthread_once_t loading = PTHREAD_ONCE_INIT;
 
-struct request {
-    struct library bus;
-    /// The unique name of the service that was asked. No other sender can answer.
-    char owner[256];
-    bool is_over;
-    enum cportal_outcome outcome;
-    void (*each)(void *context, const char *uri);
+static void load(void) {
+    void *handle = dlopen("libsystemd.so.0", RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL)
+        return;
+#define LOAD(name)                                                                                                                      \
+    library.name = (__typeof__(library.name))dlsym(handle, #name);                                                                      \
+    if (library.name == NULL)                                                                                                           \
+        return;
+    FUNCTIONS(LOAD)
+#undef LOAD
+    library.vtable_format = dlsym(handle, "sd_bus_object_vtable_format");
+    library.is_there = library.vtable_format != NULL;
+}
+
+static sd_bus *bus_of(struct cportal_bus *bus) { return (sd_bus *)bus; }
+static sd_bus_message *message_of(struct cportal_message *message) { return (sd_bus_message *)message; }
+
+int cportal_open_session(struct cportal_bus **bus) {
+    pthread_once(&loading, load);
+    return library.is_there ? library.sd_bus_open_user((sd_bus **)bus) : -ELIBACC;
+}
+
+void cportal_close(struct cportal_bus *bus) { library.sd_bus_flush_close_unref(bus_of(bus)); }
+
+const char *cportal_name(struct cportal_bus *bus) {
+    const char *name = NULL;
+    return library.sd_bus_get_unique_name(bus_of(bus), &name) < 0 ? NULL : name;
+}
+
+int cportal_descriptor(struct cportal_bus *bus) { return library.sd_bus_get_fd(bus_of(bus)); }
+int cportal_events(struct cportal_bus *bus) { return library.sd_bus_get_events(bus_of(bus)); }
+int cportal_process(struct cportal_bus *bus) { return library.sd_bus_process(bus_of(bus), NULL); }
+
+int cportal_process_received(struct cportal_bus *bus) {
+    uint64_t count = 0;
+    int result;
+    while ((result = library.sd_bus_get_n_queued_read(bus_of(bus), &count)) >= 0 && count > 0) {
+        // With messages in the queue it reads no further ones.
+        result = library.sd_bus_process(bus_of(bus), NULL);
+        if (result < 0)
+            break;
+    }
+    return result;
+}
+
+/// What sd-bus calls, and what that calls. One of each kind is enough, also for the connections that follow the first one.
+struct receiver {
+    cportal_handler handler;
     void *context;
 };
 
-static bool load(struct library *library) {
-    void *handle = dlopen("libsystemd.so.0", RTLD_NOW | RTLD_LOCAL);
-    if (handle == NULL)
-        return false;
-#define LOAD(name)                                                                                                                      \
-    library->name = (__typeof__(library->name))dlsym(handle, #name);                                                                    \
-    if (library->name == NULL)                                                                                                          \
-        return false;
-    FUNCTIONS(LOAD)
-#undef LOAD
-    return true;
+static struct receiver receivers[16];
+static size_t receiver_count;
+static pthread_mutex_t receiver_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct receiver *receiver(cportal_handler handler, void *context) {
+    struct receiver *found = NULL;
+    pthread_mutex_lock(&receiver_lock);
+    for (size_t index = 0; index < receiver_count && found == NULL; index++) {
+        if (receivers[index].handler == handler && receivers[index].context == context)
+            found = &receivers[index];
+    }
+    if (found == NULL && receiver_count < sizeof receivers / sizeof *receivers) {
+        receivers[receiver_count] = (struct receiver){handler, context};
+        found = &receivers[receiver_count++];
+    }
+    pthread_mutex_unlock(&receiver_lock);
+    return found;
 }
 
-static int read_uris(struct request *request, sd_bus_message *message) {
-    struct library *bus = &request->bus;
-    int result = bus->sd_bus_message_enter_container(message, SD_BUS_TYPE_ARRAY, "{sv}");
-    while (result >= 0 && (result = bus->sd_bus_message_enter_container(message, SD_BUS_TYPE_DICT_ENTRY, "sv")) > 0) {
-        const char *key = NULL, *uri = NULL;
-        result = bus->sd_bus_message_read(message, "s", &key);
-        if (result < 0)
-            return result;
-        if (strcmp(key, "uris") == 0) {
-            result = bus->sd_bus_message_enter_container(message, SD_BUS_TYPE_VARIANT, "as");
-            if (result >= 0)
-                result = bus->sd_bus_message_enter_container(message, SD_BUS_TYPE_ARRAY, "s");
-            while (result >= 0 && (result = bus->sd_bus_message_read(message, "s", &uri)) > 0)
-                request->each(request->context, uri);
-            if (result >= 0)
-                result = bus->sd_bus_message_exit_container(message);
-            if (result >= 0)
-                result = bus->sd_bus_message_exit_container(message);
-        } else {
-            result = bus->sd_bus_message_skip(message, "v");
-        }
-        if (result >= 0)
-            result = bus->sd_bus_message_exit_container(message);
-    }
+static int on_message(sd_bus_message *message, void *userdata, sd_bus_error *error) {
+    struct receiver *receiver = userdata;
+    (void)error;
+    return receiver->handler((struct cportal_message *)message, receiver->context);
+}
+
+static int version(
+    sd_bus *bus, const char *path, const char *interface, const char *property, sd_bus_message *reply, void *userdata, sd_bus_error *error) {
+    (void)bus, (void)path, (void)property, (void)userdata, (void)error;
+    const uint32_t number = strcmp(interface, "org.freedesktop.portal.Documents") == 0 ? 5 : 1;
+    return library.sd_bus_message_append_basic(reply, SD_BUS_TYPE_UINT32, &number);
+}
+
+// SD_BUS_VTABLE_START wants a symbol of the library when the program is linked. Its place is filled
+// in when that is loaded.
+#define START                                                                                                                           \
+    {.type = _SD_BUS_VTABLE_START,                                                                                                      \
+     .x = {.start = {.element_size = sizeof(sd_bus_vtable), .features = _SD_BUS_VTABLE_PARAM_NAMES, .vtable_format_reference = NULL}}}
+#define OPEN SD_BUS_VTABLE_UNPRIVILEGED
+
+static sd_bus_vtable documents[] = {
+    START,
+    SD_BUS_PROPERTY("version", "u", version, 0, SD_BUS_VTABLE_PROPERTY_CONST),
+    SD_BUS_METHOD_WITH_ARGS("GetMountPoint", SD_BUS_NO_ARGS, SD_BUS_RESULT("ay", path), on_message, OPEN),
+    SD_BUS_METHOD_WITH_ARGS("Add", SD_BUS_ARGS("h", o_path_fd, "b", reuse_existing, "b", persistent), SD_BUS_RESULT("s", doc_id), on_message, OPEN),
+    SD_BUS_METHOD_WITH_ARGS("AddNamed", SD_BUS_ARGS("h", o_path_parent_fd, "ay", filename, "b", reuse_existing, "b", persistent), SD_BUS_RESULT("s", doc_id), on_message, OPEN),
+    SD_BUS_METHOD_WITH_ARGS(
+        "AddFull", SD_BUS_ARGS("ah", o_path_fds, "u", flags, "s", app_id, "as", permissions),
+        SD_BUS_RESULT("as", doc_ids, "a{sv}", extra_out), on_message, OPEN),
+    SD_BUS_METHOD_WITH_ARGS(
+        "AddNamedFull", SD_BUS_ARGS("h", o_path_fd, "ay", filename, "u", flags, "s", app_id, "as", permissions),
+        SD_BUS_RESULT("s", doc_id, "a{sv}", extra_out), on_message, OPEN),
+    SD_BUS_METHOD_WITH_ARGS("GrantPermissions", SD_BUS_ARGS("s", doc_id, "s", app_id, "as", permissions), SD_BUS_NO_RESULT, on_message, OPEN),
+    SD_BUS_METHOD_WITH_ARGS("RevokePermissions", SD_BUS_ARGS("s", doc_id, "s", app_id, "as", permissions), SD_BUS_NO_RESULT, on_message, OPEN),
+    SD_BUS_METHOD_WITH_ARGS("Delete", SD_BUS_ARGS("s", doc_id), SD_BUS_NO_RESULT, on_message, OPEN),
+    SD_BUS_METHOD_WITH_ARGS("Lookup", SD_BUS_ARGS("ay", filename), SD_BUS_RESULT("s", doc_id), on_message, OPEN),
+    SD_BUS_METHOD_WITH_ARGS("Info", SD_BUS_ARGS("s", doc_id), SD_BUS_RESULT("ay", path, "a{sas}", apps), on_message, OPEN),
+    SD_BUS_METHOD_WITH_ARGS("List", SD_BUS_ARGS("s", app_id), SD_BUS_RESULT("a{say}", docs), on_message, OPEN),
+    SD_BUS_METHOD_WITH_ARGS("GetHostPaths", SD_BUS_ARGS("as", doc_ids), SD_BUS_RESULT("a{say}", paths), on_message, OPEN),
+    SD_BUS_VTABLE_END,
+};
+
+static sd_bus_vtable transfers[] = {
+    START,
+    SD_BUS_PROPERTY("version", "u", version, 0, SD_BUS_VTABLE_PROPERTY_CONST),
+    SD_BUS_METHOD_WITH_ARGS("StartTransfer", SD_BUS_ARGS("a{sv}", options), SD_BUS_RESULT("s", key), on_message, OPEN),
+    SD_BUS_METHOD_WITH_ARGS("AddFiles", SD_BUS_ARGS("s", key, "ah", fds, "a{sv}", options), SD_BUS_NO_RESULT, on_message, OPEN),
+    SD_BUS_METHOD_WITH_ARGS("RetrieveFiles", SD_BUS_ARGS("s", key, "a{sv}", options), SD_BUS_RESULT("as", files), on_message, OPEN),
+    SD_BUS_METHOD_WITH_ARGS("StopTransfer", SD_BUS_ARGS("s", key), SD_BUS_NO_RESULT, on_message, OPEN),
+    SD_BUS_SIGNAL_WITH_ARGS("TransferClosed", SD_BUS_ARGS("s", key), 0),
+    SD_BUS_VTABLE_END,
+};
+
+int cportal_serve_documents(struct cportal_bus *bus, const char *path, cportal_handler handler, void *context) {
+    struct receiver *kept = receiver(handler, context);
+    if (kept == NULL)
+        return -ENOSPC;
+    documents[0].x.start.vtable_format_reference = library.vtable_format;
+    transfers[0].x.start.vtable_format_reference = library.vtable_format;
+    int result = library.sd_bus_add_object_vtable(bus_of(bus), NULL, path, "org.freedesktop.portal.Documents", documents, kept);
+    if (result >= 0)
+        result = library.sd_bus_add_object_vtable(bus_of(bus), NULL, path, "org.freedesktop.portal.FileTransfer", transfers, kept);
     return result;
 }
 
-static int on_response(sd_bus_message *message, void *userdata, sd_bus_error *error) {
-    (void)error;
-    struct request *request = userdata;
-    const char *sender = request->bus.sd_bus_message_get_sender(message);
-    uint32_t response = 2;
-    if (request->is_over || sender == NULL || strcmp(sender, request->owner) != 0)
-        return 0;
-    request->is_over = true;
-    request->outcome = CPORTAL_FAILED;
-    if (request->bus.sd_bus_message_read(message, "u", &response) < 0)
-        return 0;
-    if (response == 0 && read_uris(request, message) >= 0)
-        request->outcome = CPORTAL_CHOSEN;
-    else if (response != 0)
-        request->outcome = response == 1 ? CPORTAL_CANCELLED : CPORTAL_ENDED;
-    return 0;
+int cportal_request_name(struct cportal_bus *bus, const char *name, bool replaces) {
+    return library.sd_bus_request_name(bus_of(bus), name, SD_BUS_NAME_ALLOW_REPLACEMENT | (replaces ? SD_BUS_NAME_REPLACE_EXISTING : 0));
 }
 
-static int on_owner(sd_bus_message *message, void *userdata, sd_bus_error *error) {
-    (void)error;
-    struct request *request = userdata;
-    const char *name = NULL, *before = NULL, *after = NULL;
-    if (request->is_over || request->bus.sd_bus_message_read(message, "sss", &name, &before, &after) < 0)
-        return 0;
-    // The service that was asked has left the bus, and will not answer.
-    if (strcmp(name, request->owner) == 0 && after[0] == 0) {
-        request->is_over = true;
-        request->outcome = CPORTAL_ENDED;
+int cportal_match(
+    struct cportal_bus *bus, const char *sender, const char *path, const char *interface, const char *member, const char *argument,
+    cportal_handler handler, void *context) {
+    const char *const keys[] = {"sender", "path", "interface", "member", "arg0"};
+    const char *const values[] = {sender, path, interface, member, argument};
+    char match[1024] = "type='signal'";
+    size_t length = strlen(match);
+    for (size_t index = 0; index < sizeof keys / sizeof *keys; index++) {
+        if (values[index] == NULL)
+            continue;
+        const int count = snprintf(match + length, sizeof match - length, ",%s='%s'", keys[index], values[index]);
+        if (count < 0 || (size_t)count >= sizeof match - length)
+            return -ENAMETOOLONG;
+        length += (size_t)count;
     }
-    return 0;
+    struct receiver *kept = receiver(handler, context);
+    return kept == NULL ? -ENOSPC : library.sd_bus_add_match(bus_of(bus), NULL, match, on_message, kept);
 }
 
-static int append_options(struct library *bus, sd_bus_message *call, const char *token, const char *accept, const char *folder, bool files) {
-    int result = bus->sd_bus_message_open_container(call, SD_BUS_TYPE_ARRAY, "{sv}");
+int cportal_receipt(struct cportal_bus *bus, struct cportal_message *call, struct cportal_message **receipt) {
+    sd_bus_message *copy = NULL;
+    uint64_t cookie = 0;
+    int result = library.sd_bus_message_get_cookie(message_of(call), &cookie);
     if (result >= 0)
-        result = bus->sd_bus_message_append(
-            call, "{sv}{sv}{sv}{sv}", "handle_token", "s", token, "accept_label", "s", accept, "directory", "b", (int)!files, "multiple", "b", 1);
-    if (result >= 0 && folder != NULL) {
-        // A path is bytes with the NUL that ends them.
-        result = bus->sd_bus_message_open_container(call, SD_BUS_TYPE_DICT_ENTRY, "sv");
-        if (result >= 0)
-            result = bus->sd_bus_message_append(call, "s", "current_folder");
-        if (result >= 0)
-            result = bus->sd_bus_message_open_container(call, SD_BUS_TYPE_VARIANT, "ay");
-        if (result >= 0)
-            result = bus->sd_bus_message_append_array(call, SD_BUS_TYPE_BYTE, folder, strlen(folder) + 1);
-        if (result >= 0)
-            result = bus->sd_bus_message_close_container(call);
-        if (result >= 0)
-            result = bus->sd_bus_message_close_container(call);
-    }
-    return result < 0 ? result : bus->sd_bus_message_close_container(call);
-}
-
-static int match_response(struct request *request, sd_bus *connection, const char *path) {
-    return request->bus.sd_bus_match_signal(
-        connection, NULL, NULL, path, "org.freedesktop.portal.Request", "Response", on_response, request);
-}
-
-/// Sends the question. The answer is listened for before that, because it may come at once.
-static int ask(
-    struct request *request, sd_bus *connection, const char *title, const char *accept, const char *folder, bool files,
-    sd_bus_error *error) {
-    struct library *bus = &request->bus;
-    const char *unique = NULL, *handle = NULL, *sender;
-    char token[64], path[512];
-    sd_bus_message *call = NULL, *reply = NULL;
-
-    snprintf(token, sizeof token, "grantfs%ld", (long)getpid());
-    int result = bus->sd_bus_get_unique_name(connection, &unique);
+        result = library.sd_bus_message_new_method_call(bus_of(bus), &copy, NULL, "/", NULL, "Receipt");
+    if (result >= 0)
+        result = library.sd_bus_message_set_sender(copy, cportal_sender(call));
+    if (result >= 0)
+        result = library.sd_bus_message_set_expect_reply(copy, library.sd_bus_message_get_expect_reply(message_of(call)) > 0);
+    // A time limit other than 0: the library would otherwise put in its own.
+    if (result >= 0)
+        result = library.sd_bus_message_seal(copy, cookie, 1);
     if (result < 0)
-        return result;
-    // The specification of org.freedesktop.portal.Request: the name without its colon, with underscores for points.
-    size_t length = (size_t)snprintf(path, sizeof path, OBJECT "/request/");
-    for (const char *letter = unique + 1; *letter != 0 && length < sizeof path - 80; letter++)
-        path[length++] = *letter == '.' ? '_' : *letter;
-    snprintf(path + length, sizeof path - length, "/%s", token);
-
-    result = match_response(request, connection, path);
-    if (result >= 0)
-        result = bus->sd_bus_match_signal(
-            connection, NULL, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "NameOwnerChanged", on_owner, request);
-    if (result >= 0)
-        result = bus->sd_bus_message_new_method_call(connection, &call, SERVICE, OBJECT, CHOOSER, "OpenFile");
-    if (result >= 0)
-        result = bus->sd_bus_message_append(call, "ss", "", title);
-    if (result >= 0)
-        result = append_options(bus, call, token, accept, folder, files);
-    if (result >= 0)
-        result = bus->sd_bus_call(connection, call, 0, error, &reply);
-    if (result >= 0)
-        result = bus->sd_bus_message_read(reply, "o", &handle);
-    // Portals before version 0.9 choose the path of the answer themselves.
-    if (result >= 0 && strcmp(handle, path) != 0)
-        result = match_response(request, connection, handle);
-    if (result >= 0) {
-        sender = bus->sd_bus_message_get_sender(reply);
-        snprintf(request->owner, sizeof request->owner, "%s", sender == NULL ? "" : sender);
-    }
-    bus->sd_bus_message_unref(call);
-    bus->sd_bus_message_unref(reply);
+        library.sd_bus_message_unref(copy);
+    else
+        *receipt = (struct cportal_message *)copy;
     return result;
 }
 
-static enum cportal_outcome refusal(struct library *bus, int result, sd_bus_error *error, char *reason, size_t size) {
-    static const char *const absent[] = {
-        SD_BUS_ERROR_SERVICE_UNKNOWN, SD_BUS_ERROR_NAME_HAS_NO_OWNER, SD_BUS_ERROR_UNKNOWN_METHOD, SD_BUS_ERROR_UNKNOWN_INTERFACE,
-        SD_BUS_ERROR_UNKNOWN_OBJECT, SD_BUS_ERROR_UNKNOWN_PROPERTY,
-    };
-    enum cportal_outcome outcome = CPORTAL_FAILED;
-    for (size_t index = 0; index < sizeof absent / sizeof *absent; index++) {
-        if (bus->sd_bus_error_has_name(error, absent[index]))
-            outcome = CPORTAL_NO_PORTAL;
-    }
-    snprintf(reason, size, "%s", error->message != NULL ? error->message : strerror(-result));
-    bus->sd_bus_error_free(error);
-    return outcome;
+void cportal_drop(struct cportal_message *message) { library.sd_bus_message_unref(message_of(message)); }
+const char *cportal_sender(struct cportal_message *message) { return library.sd_bus_message_get_sender(message_of(message)); }
+const char *cportal_interface(struct cportal_message *message) { return library.sd_bus_message_get_interface(message_of(message)); }
+const char *cportal_member(struct cportal_message *message) { return library.sd_bus_message_get_member(message_of(message)); }
+
+int cportal_peek(struct cportal_message *message, char *type, const char **contents) {
+    return library.sd_bus_message_peek_type(message_of(message), type, contents);
 }
 
-enum cportal_outcome cportal_choose(
-    const char *title, const char *accept, const char *folder, bool files, void (*each)(void *context, const char *uri), void *context, char *reason,
-    size_t size) {
-    struct request request = {.each = each, .context = context, .outcome = CPORTAL_FAILED};
-    struct library *bus = &request.bus;
-    sd_bus *connection = NULL;
-    sd_bus_error error = SD_BUS_ERROR_NULL;
-    uint32_t version = 0;
+int cportal_read(struct cportal_message *message, char type, void *value) {
+    return library.sd_bus_message_read_basic(message_of(message), type, value);
+}
 
-    reason[0] = 0;
-    if (!load(bus))
-        return CPORTAL_NO_LIBRARY;
-    int result = bus->sd_bus_open_user(&connection);
+int cportal_read_bytes(struct cportal_message *message, const void **bytes, size_t *count) {
+    return library.sd_bus_message_read_array(message_of(message), SD_BUS_TYPE_BYTE, bytes, count);
+}
+
+int cportal_enter(struct cportal_message *message, char type, const char *contents) {
+    return library.sd_bus_message_enter_container(message_of(message), type, contents);
+}
+
+int cportal_leave(struct cportal_message *message) { return library.sd_bus_message_exit_container(message_of(message)); }
+
+int cportal_new_call(
+    struct cportal_bus *bus, struct cportal_message **message, const char *service, const char *path, const char *interface, const char *member) {
+    return library.sd_bus_message_new_method_call(bus_of(bus), (sd_bus_message **)message, service, path, interface, member);
+}
+
+int cportal_new_reply(struct cportal_message *call, struct cportal_message **message) {
+    return library.sd_bus_message_new_method_return(message_of(call), (sd_bus_message **)message);
+}
+
+int cportal_new_signal(
+    struct cportal_bus *bus, struct cportal_message **message, const char *receiver, const char *path, const char *interface, const char *member) {
+    int result = library.sd_bus_message_new_signal(bus_of(bus), (sd_bus_message **)message, path, interface, member);
+    return result < 0 ? result : library.sd_bus_message_set_destination(message_of(*message), receiver);
+}
+
+int cportal_append(struct cportal_message *message, char type, const void *value) {
+    return library.sd_bus_message_append_basic(message_of(message), type, value);
+}
+
+int cportal_append_bytes(struct cportal_message *message, const void *bytes, size_t count) {
+    return library.sd_bus_message_append_array(message_of(message), SD_BUS_TYPE_BYTE, bytes, count);
+}
+
+int cportal_begin(struct cportal_message *message, char type, const char *contents) {
+    return library.sd_bus_message_open_container(message_of(message), type, contents);
+}
+
+int cportal_end(struct cportal_message *message) { return library.sd_bus_message_close_container(message_of(message)); }
+
+int cportal_send(struct cportal_bus *bus, struct cportal_message *message) {
+    return library.sd_bus_send(bus_of(bus), message_of(message), NULL);
+}
+
+int cportal_refuse(struct cportal_message *call, const char *name, const char *text) {
+    return library.sd_bus_reply_method_errorf(message_of(call), name, "%s", text);
+}
+
+int cportal_call(
+    struct cportal_bus *bus, struct cportal_message *message, uint64_t microseconds, struct cportal_message **reply, char *name,
+    size_t name_size, char *text, size_t text_size) {
+    sd_bus_error error = SD_BUS_ERROR_NULL;
+    name[0] = text[0] = 0;
+    int result = library.sd_bus_call(bus_of(bus), message_of(message), microseconds, &error, (sd_bus_message **)reply);
     if (result < 0) {
-        snprintf(reason, size, "%s", strerror(-result));
-        return CPORTAL_NO_BUS;
+        snprintf(name, name_size, "%s", error.name == NULL ? "" : error.name);
+        snprintf(text, text_size, "%s", error.message == NULL ? strerror(-result) : error.message);
+        library.sd_bus_error_free(&error);
     }
-    result = bus->sd_bus_get_property_trivial(connection, SERVICE, OBJECT, CHOOSER, "version", &error, 'u', &version);
-    // Directories come with the third version.
-    const bool is_able = files || version >= 3;
-    if (result >= 0 && is_able)
-        result = ask(&request, connection, title, accept, folder, files, &error);
-    if (result < 0) {
-        request.outcome = refusal(bus, result, &error, reason, size);
-        request.is_over = true;
-    } else if (!is_able) {
-        request.outcome = CPORTAL_TOO_OLD;
-        request.is_over = true;
-    }
-    while (!request.is_over) {
-        result = bus->sd_bus_process(connection, NULL);
-        if (result == 0)
-            result = bus->sd_bus_wait(connection, UINT64_MAX);
-        if (result < 0 && result != -EINTR) {
-            snprintf(reason, size, "%s", strerror(-result));
-            break;
-        }
-    }
-    bus->sd_bus_flush_close_unref(connection);
-    return request.outcome;
+    return result;
 }

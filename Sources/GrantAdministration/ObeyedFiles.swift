@@ -44,9 +44,7 @@ public enum ObeyedFiles {
         // Other users cannot write there anyway.
         guard geteuid() == 0 else { return found }
         found += withLinks(Array("/etc/grantfs".utf8)) + [Array("/etc/systemd/system".utf8)]
-        if let program = try? CanonicalPath.target(of: Array("/proc/self/exe".utf8)) {
-            found.append(join(CanonicalPath.parent(of: CanonicalPath.parent(of: program)), "share/grantfs"))
-        }
+        if let prefix = Installation.prefix { found.append(join(prefix, "share/grantfs")) }
         return found
     }
 

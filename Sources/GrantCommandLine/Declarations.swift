@@ -1,5 +1,3 @@
-import GrantModel
-
 /// One option. The parser, the help and the suggestions all use its declaration.
 package struct OptionDeclaration: Sendable {
     /// Without the dashes.
@@ -15,10 +13,12 @@ package struct OptionDeclaration: Sendable {
     package let isHidden: Bool
     /// The possible values, if there is a fixed list.
     package let choices: [String]
+    /// The program that runs the command if this option is given, or nil for the command's own.
+    package let program: CompanionProgram?
 
     package init(
         _ long: String, short: Character? = nil, aliases: [String] = [], value: String? = nil, help: String, choices: [String] = [],
-        isRepeatable: Bool = false, isHidden: Bool = false
+        isRepeatable: Bool = false, isHidden: Bool = false, program: CompanionProgram? = nil
     ) {
         self.long = long
         self.aliases = aliases
@@ -28,6 +28,7 @@ package struct OptionDeclaration: Sendable {
         self.isRepeatable = isRepeatable
         self.isHidden = isHidden
         self.choices = choices
+        self.program = program
     }
 
     /// Whether the word without its dashes names this option.
@@ -66,7 +67,7 @@ package struct OperandDeclaration: Sendable {
     }
 }
 
-/// One command, or a subcommand: its arguments, and what it does.
+/// One command, or a subcommand: its arguments, its help, and the program that runs it.
 package struct CommandDeclaration: Sendable {
     package let name: String
     /// The command that this is a subcommand of.
@@ -84,13 +85,13 @@ package struct CommandDeclaration: Sendable {
     package let takesCommand: Bool
     /// A command with subcommands has neither operands nor options of its own.
     package let subcommands: [CommandDeclaration]
-    /// Runs the command and returns the exit status.
-    package let run: @Sendable (ParsedArguments) throws(GrantError) -> Int32
+    /// The program that runs it, or nil for `grantfs`.
+    package private(set) var program: CompanionProgram?
 
     package init(
         _ name: String, aliases: [String] = [], _ summary: String, operands: [OperandDeclaration] = [],
         options: [OptionDeclaration] = [], notes: [String] = [], isHidden: Bool = false, takesCommand: Bool = false,
-        run: @escaping @Sendable (ParsedArguments) throws(GrantError) -> Int32
+        program: CompanionProgram? = nil
     ) {
         self.name = name
         self.aliases = aliases
@@ -100,22 +101,25 @@ package struct CommandDeclaration: Sendable {
         self.notes = notes
         self.isHidden = isHidden
         self.takesCommand = takesCommand
-        self.run = run
+        self.program = program
         subcommands = []
     }
 
     /// A command with subcommands. The parser returns one of these, never the command itself.
-    package init(_ name: String, _ summary: String, subcommands: [CommandDeclaration], notes: [String] = []) {
+    package init(
+        _ name: String, _ summary: String, subcommands: [CommandDeclaration], notes: [String] = [], program: CompanionProgram? = nil
+    ) {
         self.name = name
         self.summary = summary
         self.notes = notes
+        self.program = program
         self.subcommands = subcommands.map { subcommand in
             var subcommand = subcommand
             subcommand.parent = name
+            subcommand.program = program
             return subcommand
         }
         (aliases, operands, options, isHidden, takesCommand) = ([], [], [], false, false)
-        run = { _ in GrantError(.usage, "").exitStatus }
     }
 
     /// The words that name it: `grant`, `fleet invite`.
@@ -126,6 +130,11 @@ package struct CommandDeclaration: Sendable {
     package var leaves: [CommandDeclaration] { subcommands.isEmpty ? [self] : subcommands }
 
     package func isNamed(_ word: String) -> Bool { name == word || aliases.contains(word) }
+
+    /// The program that runs it with these arguments, or nil for `grantfs`.
+    package func program(for arguments: ParsedArguments) -> CompanionProgram? {
+        options.first { $0.program != nil && arguments.has($0.long) }?.program ?? program
+    }
 
     /// Whether its last operand is another program's command line.
     package var endsWithCommand: Bool { operands.last?.isCommand == true }

@@ -7,7 +7,7 @@ extension DirectoryProbe {
     /// The probe of all commands. Without the daemon's program a command looks itself, and reports that once.
     package static var command: DirectoryProbe {
         do throws(GrantError) {
-            return .helper(program: try DaemonProgram.file(), arguments: lookArguments)
+            return .helper(program: try CompanionProgram.daemon.file(), arguments: lookArguments)
         } catch {
             let isNew = hasReported.withLock { reported in
                 defer { reported = true }

@@ -12,14 +12,23 @@ extension ProgramDeclaration {
         OptionDeclaration("version", help: "say the version"),
     ]
 
-    /// Runs a command line and returns the exit status.
-    package func run(_ words: [[UInt8]]) -> Int32 {
+    /// Runs a command line and returns the exit status. A command of another program replaces this process by that program.
+    ///
+    /// `program`: the one that runs, or nil for the first. `bodies`: its commands by `CommandDeclaration.fullName`.
+    package func run(_ words: [[UInt8]], as program: CompanionProgram? = nil, _ bodies: [String: CommandBody]) -> Int32 {
         do throws(GrantError) {
             switch try ArgumentParser(program: self).parse(words) {
-            case .version: try Terminal.print("\(name) \(version)")
+            case .version: try Terminal.print("\(program?.rawValue ?? name) \(version)")
             case .help(nil): try Terminal.print(HelpText.program(self), terminator: "")
             case .help(let command?): try Terminal.print(HelpText.command(command, of: self), terminator: "")
-            case .run(let command, let arguments): return try command.run(arguments)
+            case .run(let command, let arguments):
+                let owner = command.program(for: arguments)
+                if let owner, program == nil { try owner.become(ProcessArguments.words) }
+                guard owner == program, let body = bodies[command.fullName] else {
+                    throw GrantError(
+                        .usage, "\(program?.rawValue ?? name) does not run \(command.fullName)", advice: "use \(name) \(command.fullName)")
+                }
+                return try body(arguments)
             }
             return 0
         } catch {
@@ -28,3 +37,6 @@ extension ProgramDeclaration {
         }
     }
 }
+
+/// The code of a command. Returns the exit status.
+package typealias CommandBody = @Sendable (ParsedArguments) throws(GrantError) -> Int32

@@ -95,7 +95,7 @@ public final class FleetAgent: @unchecked Sendable {
     public init(
         store: GrantStore, probe: DirectoryProbe, version: String, log: @escaping @Sendable (SystemLog.Level, String) -> Void
     ) throws(GrantError) {
-        let file = FleetCredentials.place(host: true, store: store.directory)
+        let file = FleetFiles.credentials(host: true, store: store.directory)
         let credentials: FleetCredentials
         do throws(GrantError) {
             credentials = try FleetCredentials(file: file)

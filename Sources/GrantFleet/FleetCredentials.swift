@@ -10,9 +10,6 @@ public struct FleetCredentials: Sendable, Equatable {
 
     public init(settings: EtcdSettings, host: String?) { (self.settings, self.host) = (settings, host) }
 
-    /// The path of the credentials in a store, as `grantfs fleet join` and `init` write them.
-    public static func place(host: Bool, store: String) -> String { "\(store)/fleet/\(host ? "host" : "administrator").json" }
-
     /// Reads credentials from a file. Throws `.notFound`, `.permission` if others may read it, or
     /// `.invalidFile` if it is invalid.
     public init(file: String) throws(GrantError) {

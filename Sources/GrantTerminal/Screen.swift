@@ -36,6 +36,9 @@ public final class Screen {
         if hasColour { Screen.prepareColours() }
     }
 
+    /// Whether stdout is a terminal that could have a screen.
+    public static var isAvailable: Bool { isatty(1) == 1 && getenv("TERM").map { String(cString: $0) } != "dumb" }
+
     deinit { close() }
 
     /// Restores the terminal.

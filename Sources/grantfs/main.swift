@@ -1,6 +1,3 @@
-import Glibc
-import GrantCommandLine
-import GrantSystem
+import GrantDeclarations
 
-ProcessStart.prepare()
-exit(CommandLineProgram.declaration.run(ProcessArguments.words.dropFirst().map { $0 }))
+CommandLineProgram.main(nil, GrantfsCommands.bodies)

@@ -1,6 +1,7 @@
 import GrantModel
 import Testing
 
+import GrantDeclarations
 @testable import GrantCommandLine
 @testable import grantfs
 

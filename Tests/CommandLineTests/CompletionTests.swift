@@ -1,6 +1,7 @@
 import Foundation
 import Testing
 
+import GrantDeclarations
 @testable import grantfs
 
 @Suite struct CompletionTests {

@@ -1,7 +1,7 @@
 import GrantModel
 import Testing
 
-@testable import grantfs
+@testable import GrantCommandSupport
 
 private let now = Instant(seconds: 1_800_000_000)
 

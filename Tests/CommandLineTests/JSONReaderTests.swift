@@ -1,6 +1,6 @@
 import Testing
 
-@testable import grantfs
+@testable import GrantCommandSupport
 
 @Suite struct JSONReaderTests {
     @Test("The JSON reader rejects a text with more values than its limit")

@@ -1,7 +1,7 @@
 import GrantModel
 import Testing
 
-@testable import grantfs
+@testable import grantfs_sandbox
 
 @Suite struct MCPQuestionTests {
     private func question(_ reason: String, client: String = "editor", path: String = "/home/ann/.ssh") -> MCPQuestion {

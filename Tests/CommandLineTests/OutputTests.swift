@@ -3,6 +3,8 @@ import GrantModel
 import Testing
 
 @testable import GrantCommandLine
+@testable import grantfs_sandbox
+import GrantCommandSupport
 @testable import grantfs
 
 @Suite struct OutputTests {

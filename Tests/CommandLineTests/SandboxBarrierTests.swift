@@ -3,7 +3,7 @@ import GrantSystem
 import TestSupport
 import Testing
 
-@testable import grantfs
+@testable import grantfs_sandbox
 
 @Suite struct SandboxBarrierTests {
     private func end(of barrier: SandboxBarrier) -> Int32 { fcntl(barrier.file.number, F_DUPFD_CLOEXEC, 3) }

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import grantfs
+@testable import grantfs_sandbox
 
 @Suite struct VisibleLinesTests {
     private func shown(_ parts: [String]) -> String {

@@ -1,7 +1,7 @@
 import GrantModel
 import Testing
 
-@testable import GrantConsoles
+@testable import GrantDesktop
 
 @Suite struct FileURITests {
     @Test("A file URI is decoded to the bytes of its path")

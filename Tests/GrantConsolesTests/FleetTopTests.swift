@@ -3,6 +3,7 @@ import GrantTerminal
 import Testing
 
 @testable import GrantConsoles
+@testable import GrantFleetTop
 @testable import GrantFleet
 
 private func host(_ id: String, applied: Int64, lease: Int64? = 7, registered: Int64? = 1, problems: [String: String] = [:]) -> FleetHost {

@@ -11,12 +11,14 @@ public enum Programs {
         let beside = grantfs + "-faults"
         return access(beside, X_OK) == 0 ? beside : located("grantfs-faults", variable: "GRANTFS_FAULTS")
     }()
-    /// The daemon's programs of the two above, beside them or in an installation's libexec.
-    public static let daemons: [String] = [grantfs, grantfsWithFaults].map { program in
+    /// The programs that the two above start, beside them or in an installation's libexec.
+    public static let companions: [String] = [grantfs, grantfsWithFaults].flatMap { program in
         let directory = (program as NSString).deletingLastPathComponent
-        let name = (program as NSString).lastPathComponent.replacingOccurrences(of: "grantfs", with: "grantfsd")
-        let beside = directory + "/" + name
-        return access(beside, X_OK) == 0 ? beside : (directory as NSString).deletingLastPathComponent + "/libexec/grantfs/" + name
+        return ["grantfsd", "grantfs-sandbox", "grantfs-portal", "grantfs-fleet"].map { companion in
+            let name = (program as NSString).lastPathComponent.replacingOccurrences(of: "grantfs", with: companion)
+            let beside = directory + "/" + name
+            return access(beside, X_OK) == 0 ? beside : (directory as NSString).deletingLastPathComponent + "/libexec/grantfs/" + name
+        }
     }
     public static let probe = located("AccessProbe", variable: "GRANTFS_PROBE")
     public static let claimProbe = located("ClaimProbe", variable: "GRANTFS_CLAIM_PROBE")
@@ -53,7 +55,7 @@ public enum Programs {
         guard mkdtemp(&template) != nil else { return nil }
         let directory = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
         chmod(directory, 0o755)
-        for program in [grantfs, grantfsWithFaults, probe, attacker] + daemons {
+        for program in [grantfs, grantfsWithFaults, probe, attacker] + companions {
             let copy = try? Command.run(["cp", program, directory + "/"])
             if copy?.status != 0 { return nil }
         }

@@ -4,7 +4,7 @@ import GrantStore
 import GrantSystem
 
 /// Starts a daemon in the background and waits until its mount answers. The daemon is a child with its own session, which reports success
-/// through a pipe and errors on standard error. `program` is `DaemonProgram.file`, or a daemon's own executable.
+/// through a pipe and errors on standard error. `program` is `CompanionProgram.file`, or a daemon's own executable.
 package enum BackgroundStart {
     /// The report that the mount answers.
     package static let word: [UInt8] = Array("ok".utf8)

@@ -10,8 +10,8 @@ package struct MountRequest {
     package let mountpoint: Mountpoint
     package let storeDirectory: String
 
-    /// The declaration of `mount` for a program that does `run`.
-    package static func declaration(run: @escaping @Sendable (ParsedArguments) throws(GrantError) -> Int32) -> CommandDeclaration {
+    /// The declaration of `mount`.
+    package static let declaration =
         CommandDeclaration(
             "mount", "Mounts a view and returns once the mount answers.",
             operands: [OperandDeclaration("VIEW"), OperandDeclaration("MOUNTPOINT")],
@@ -42,9 +42,7 @@ package struct MountRequest {
                 "With --views (or the mount option views) each matching view is a mount with its own daemon. A view is mounted when it gets its first grant. "
                     + "grantfs unmount MOUNTPOINT, or umount -R, unmounts all of them.",
                 "A dead mount of a view of this store at MOUNTPOINT is cleaned away first.",
-            ],
-            run: run)
-    }
+            ])
 
     /// Reads the mount options.
     package static func parser(_ arguments: ParsedArguments) throws(GrantError) -> MountOptionParser {

@@ -1,7 +1,7 @@
 import GrantModel
 
 /// The rates of a mount, or of a grant in a mount, between two updates: per second.
-struct TopRates: Sendable, Equatable {
+package struct TopRates: Sendable, Equatable {
     var operations: Double
     var readBytes: Double?
     var writtenBytes: Double?
@@ -41,7 +41,7 @@ struct TopRates: Sendable, Equatable {
     }
 
     /// `0`, `0.4`, `7.5`, `120`.
-    static func text(_ rate: Double) -> String {
+    package static func text(_ rate: Double) -> String {
         let tenths = (rate * 10).rounded() / 10
         return tenths == 0 || tenths >= 10 ? String(Int(min(tenths, 1e15))) : String(tenths)
     }

@@ -7,7 +7,7 @@ package enum DaemonCommandLine {
         name: "grantfsd", version: ProgramDeclaration.version,
         summary: "Serves the mounts of grantfs and looks at directories for it. grantfs starts it.",
         commands: [
-            ServeMountCommand.declaration, TakeOverCommand.declaration, RecoverCommand.declaration, KeeperCommand.declaration,
+            MountRequest.declaration, TakeOverCommand.declaration, RecoverCommand.declaration, KeeperCommand.declaration,
             LookCommand.declaration,
         ],
         commonOptions: ProgramDeclaration.standardOptions, groups: [])
@@ -17,6 +17,11 @@ package enum DaemonCommandLine {
         ProcessStart.prepare()
         // Started by a descriptor, it would have the descriptor's number as its name. Programs find daemons by this one.
         ProcessName.set("grantfs")
-        return declaration.run(ProcessArguments.words.dropFirst().map { $0 })
+        return declaration.run(
+            ProcessArguments.words.dropFirst().map { $0 },
+            [
+                "mount": ServeMountCommand.run, "take-over": TakeOverCommand.run, "recover": RecoverCommand.run,
+                "keeper": KeeperCommand.run, "look": LookCommand.run,
+            ])
     }
 }

@@ -21,9 +21,9 @@ enum KeeperCommand {
             OptionDeclaration("cuts", help: "descriptor 6 cuts the connection, see FUSEConnection.control", isHidden: true),
             OptionDeclaration("waits", help: "another daemon has the mount until this one's takes over", isHidden: true),
         ],
-        isHidden: true, run: run)
+        isHidden: true)
 
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         // A service manager sends signals to all processes of a service. This one ends with its
         // daemon.
         for number in [SIGTERM, SIGINT, SIGHUP, SIGPIPE] { signal(number, SIG_IGN) }

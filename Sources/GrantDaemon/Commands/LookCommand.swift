@@ -7,9 +7,9 @@ import GrantSystem
 /// `grantfsd look`: the helper process that looks at directories for another command, which can then end even if one hangs.
 enum LookCommand {
     static let declaration = CommandDeclaration(
-        "look", "Answers on descriptor 3 what a command asks about directories.", isHidden: true, run: run)
+        "look", "Answers on descriptor 3 what a command asks about directories.", isHidden: true)
 
-    private static func run(_ arguments: ParsedArguments) -> Int32 {
+    static func run(_ arguments: ParsedArguments) -> Int32 {
         ProcessName.set("grantfs-look")
         DirectoryProbe.serve(descriptor: 3)
         return 0

@@ -7,9 +7,9 @@ import GrantStore
 enum RecoverCommand {
     static let declaration = CommandDeclaration(
         "recover", "Goes on with the mount of a daemon that has died.",
-        operands: [OperandDeclaration("ID")], options: [], isHidden: true, run: run)
+        operands: [OperandDeclaration("ID")], options: [], isHidden: true)
 
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let store = try arguments.openStore()
         guard fcntl(3, F_SETFD, FD_CLOEXEC) == 0, let id = GrantID(try ParsedArguments.text(arguments.operands[0], "the mount's id")),
             let record = try store.mounts().first(where: { $0.id == id })

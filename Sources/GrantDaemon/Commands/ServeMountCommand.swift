@@ -7,9 +7,7 @@ import GrantSystem
 
 /// `grantfsd mount`: serves a mount, or starts the daemons of several views. `grantfs mount` has checked the words before.
 enum ServeMountCommand {
-    static let declaration = MountRequest.declaration(run: run)
-
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let parser = try MountRequest.parser(arguments)
         // Before there are threads: with several the kernel has to wait for an RCU grace period to grow the descriptor table.
         DescriptorTable.grow()

@@ -11,9 +11,9 @@ enum TakeOverCommand {
             OptionDeclaration("ready-fd", value: "N", help: "where to say that the mount answers", isHidden: true),
             OptionDeclaration("foreground", help: "stay in the foreground", isHidden: true),
         ],
-        isHidden: true, run: run)
+        isHidden: true)
 
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let store = try arguments.openStore()
         guard let id = GrantID(try ParsedArguments.text(arguments.operands[0], "the mount's id")),
             let record = try store.mounts().first(where: { $0.id == id })

@@ -1,16 +1,13 @@
 import GrantAdministration
 import GrantCommandLine
+import GrantDeclarations
 import GrantModel
 import GrantStore
 
 /// `grantfs complete`: called by a shell's completion. It prints the kind of answer on the first
 /// line. Then comes one candidate a line, its description after a tab.
 enum CompleteCommand {
-    static let declaration = CommandDeclaration(
-        "complete", "Prints the words that may follow a command line.",
-        operands: [OperandDeclaration("WORD", isOptional: true, isRepeatable: true)], isHidden: true, run: run)
-
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let words = arguments.operands.map { String(decoding: $0, as: UTF8.self) }
         let completion = Completion(program: CommandLineProgram.declaration)
         try Terminal.print(text(of: completion.answer(to: words.isEmpty ? [""] : words, names: names)), terminator: "")

@@ -1,53 +1,13 @@
 import Glibc
 import GrantAdministration
 import GrantCommandLine
+import GrantCommandSupport
 import GrantModel
 import GrantSystem
 
 /// `grantfs coordinate`
 enum CoordinateCommand {
-    static let declaration = CommandDeclaration(
-        "coordinate", "Holds a claim on files and directories while a command runs, as flock(1) holds a lock.",
-        operands: [
-            OperandDeclaration("ACCESS", choices: ["read", "write"]), OperandDeclaration("PATH", isRepeatable: true),
-            OperandDeclaration("COMMAND", isOptional: true, isRepeatable: true, isCommand: true),
-        ],
-        options: [
-            CommonOptions.view,
-            OptionDeclaration(
-                "for", value: "WHAT", help: "the purpose of the access (read: metadata or uploading, write: all but uploading)",
-                choices: ["metadata", "uploading", "deleting", "moving", "merging", "replacing"]),
-            OptionDeclaration("to", value: "PATH", help: "with --for moving: the new place"),
-            OptionDeclaration(
-                "timeout", value: "S", help: "seconds to wait for the claim, 0 for none (default: no limit)"),
-            OptionDeclaration(
-                "hold", value: "S",
-                help:
-                    "seconds that operations through a mandatory grant wait for this claim, then EAGAIN (default: no limit)"),
-            OptionDeclaration(
-                "snapshot", value: "DIR",
-                help: "read: copies the items into DIR, which is made, ends the claim and runs COMMAND on the copy"),
-            OptionDeclaration("follow", help: "a link as the last name is followed"),
-            OptionDeclaration(
-                "when-lost", value: "WHAT", help: "end, with SIGTERM to the command, or go-on (default: end)",
-                choices: ["end", "go-on"]),
-            OptionDeclaration("json", help: "progress on stderr as JSON, an object on each line"),
-        ],
-        notes: [
-            "PATH is the name or id of a grant, or a file or directory, on the host or below a mount (./NAME where a "
-                + "grant has that name). Readers share, a writer excludes. Several paths are claimed together or "
-                + "not at all.",
-            "The command finds the place of the first PATH on the host in $GRANTFS_PATH, of the others in "
-                + "$GRANTFS_PATH_2 and so on.",
-            "Exit status: that of the command, or 128 and the number of the signal that ended it. 126 or 127 when "
-                + "it cannot be run, 1 when there was no claim, or when it was lost while the command ran.",
-            "With --snapshot the copies lie in DIR under their own names: data (shared with the originals where the "
-                + "filesystem can), modes, owners, times, ACLs, extended attributes, links. The claim ends when they "
-                + "are whole, and $GRANTFS_PATH is the copy. DIR stays. Without COMMAND the copies' places are printed.",
-        ],
-        takesCommand: true, run: run)
-
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let plan = try CoordinatePlan(arguments)
         let administrator = GrantAdministrator.command(try arguments.openStore())
         let coordination = FileCoordination(administrator)

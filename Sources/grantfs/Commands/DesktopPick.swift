@@ -1,5 +1,7 @@
 import GrantCommandLine
 import GrantConsoles
+import GrantDesktop
+import GrantCommandSupport
 import GrantAdministration
 import GrantModel
 import GrantStore

@@ -1,5 +1,6 @@
 import GrantAdministration
 import GrantCommandLine
+import GrantCommandSupport
 import GrantFiles
 import GrantModel
 import GrantStore
@@ -7,13 +8,7 @@ import GrantSystem
 
 /// `grantfs export`
 enum ExportCommand {
-    static let declaration = CommandDeclaration(
-        "export", "Prints the grants as a file that apply takes.",
-        options: [CommonOptions.view],
-        notes: ["The active grants. A view whose grants are all revoked or expired is named, so that apply leaves it without one."],
-        run: run)
-
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let store = try arguments.openStoreIfThere()
         let view = try arguments.knownView(in: store)
         let now = Instant(nanoseconds: Clock.realtime)

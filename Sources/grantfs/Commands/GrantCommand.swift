@@ -1,39 +1,14 @@
 import GrantAdministration
 import GrantCommandLine
+import GrantCommandSupport
 import GrantModel
 import GrantStore
 import GrantSystem
 
 /// `grantfs grant`
 enum GrantCommand {
-    static let declaration = CommandDeclaration(
-        "grant", "Bookmarks directories or files, grants them to a view and prints the grants' ids.",
-        operands: [OperandDeclaration("DIR", isRepeatable: true)],
-        options: [
-            OptionDeclaration("view", value: "V", help: "the view (default: “default”)"),
-            OptionDeclaration("name", value: "N", help: "the name in the view, for one DIR alone (default: the directory's own)"),
-            CommonOptions.readOnly("nothing can be changed below the grant (also: DIR:ro)"), CommonOptions.access,
-            OptionDeclaration("expires", value: "WHEN", help: "when it ends by itself: 90s, 2h, 7d, or an ISO 8601 time"),
-            OptionDeclaration(
-                "as-directory", help: "shows a file in a directory of its own, in which programs can save it by a rename"),
-            OptionDeclaration("tag", help: "the directory gets a tag, an extended attribute by which a restored copy is recognised"),
-        ] + RuleOptions.of("the directory") + [
-            FleetOptions.fleet, FleetOptions.hosts, FleetOptions.filesystem, FleetOptions.dryRun, CommonOptions.timeout, CommonOptions.json,
-        ],
-        notes: [
-            RuleOptions.note,
-            "An identical grant (directory, view, name, access, expiry, rules) is kept: its id is printed, and the exit status "
-                + "is 0. Of several directories all are granted or none.",
-            "With --as-directory, what programs save beside the file is kept when the grant is withdrawn or the mount ends: in a directory beside the "
-                + "file on the host, FILE.kept- and 8 digits, which revoke and unmount name and the log records.",
-            "A tag never gives access by itself: a directory that carries the tag of a lost one is entered after grantfs repair --confirm.",
-        ],
-        run: run)
-
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        if try arguments.isAboutFleet() {
-            return try FleetGrants.grant(arguments)
-        }
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        try arguments.refuseFleetOptions()
         let timeout = try arguments.timeout()
         let directory = try arguments.storeDirectory()
         let choices = try choices(arguments, store: directory)

@@ -1,5 +1,6 @@
 import GrantAdministration
 import GrantCommandLine
+import GrantCommandSupport
 import GrantModel
 import GrantStore
 
@@ -15,7 +16,7 @@ struct GrantDetails {
         var rows = identity + [("access", grant.access.rawValue), ("state", described.state.rawValue), bookmark]
         rows += [("created", Timestamp.local(grant.created)), expiry]
         if let need = RepairProposal(described)?.need { rows.append(("needs", RepairCommand.text(need))) }
-        try GrantDetails.print(rows)
+        try Table.print(rows: rows)
     }
 
     /// The grant, its history in the log, and the mounts that show it.
@@ -32,12 +33,7 @@ struct GrantDetails {
                 rows.append(("mount", "\(Terminal.visible(mount.mountpoint)), pid \(mount.pid), since \(Timestamp.local(mount.since))"))
             }
         }
-        try GrantDetails.print(rows)
-    }
-
-    /// Prints a line for each row.
-    static func print(_ rows: [(String, String)]) throws(GrantError) {
-        for (key, value) in rows { try Terminal.print(key + String(repeating: " ", count: 10 - key.count) + value) }
+        try Table.print(rows: rows)
     }
 
     private var identity: [(String, String)] {
@@ -69,7 +65,7 @@ struct GrantDetails {
     /// The entries of the log that granted it and that changed its state last, as far as the log goes back.
     private func history(in store: GrantStore) throws(GrantError) -> (granted: LogEntry?, changed: LogEntry?) {
         var (granted, changed): (LogEntry?, LogEntry?) = (nil, nil)
-        try LogCommand.read(store, after: 0) { entry in
+        try store.readLog(after: 0) { entry in
             guard entry.grant == grant.id else { return }
             switch entry.event {
             case .granted: (granted, changed) = (entry, entry)

@@ -2,6 +2,7 @@ import CGrantSystem
 import Glibc
 import GrantAdministration
 import GrantCommandLine
+import GrantCommandSupport
 import GrantModel
 import GrantStore
 import GrantSystem
@@ -12,13 +13,7 @@ import GrantSystem
 /// is the pipe for its answer. It becomes the user by itself, without a program in between, so that the user can never trace it nor
 /// open its descriptors.
 enum InventoryCommand {
-    static let declaration = CommandDeclaration(
-        "inventory", "Says on descriptor 3, on a line for each store, what it has on record.",
-        operands: [OperandDeclaration("STORE", isRepeatable: true)],
-        options: [OptionDeclaration("as", value: "UID", help: "become that user first", isHidden: true)],
-        isHidden: true, run: run)
-
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let answer = FileDescriptor(owning: 3)
         setLimits()
         if let word = try arguments.text("as") { try become(word) }

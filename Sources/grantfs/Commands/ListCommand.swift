@@ -1,31 +1,14 @@
 import Glibc
 import GrantAdministration
 import GrantCommandLine
+import GrantCommandSupport
 import GrantModel
 import GrantStore
 import GrantSystem
 
 /// `grantfs list`
 enum ListCommand {
-    static let declaration = CommandDeclaration(
-        "list", aliases: ["ls"], "What is granted, to which view, in which state, and where is it now?",
-        operands: [OperandDeclaration("NAME", isOptional: true)],
-        options: [
-            CommonOptions.view, OptionDeclaration("all", help: "revoked and expired ones as well"),
-            OptionDeclaration("all-users", help: "for root: those in every user's store that can be found, as they are recorded"),
-            SystemClient.option, FleetOptions.fleet, CommonOptions.json,
-        ],
-        notes: [
-            "With NAME it shows that grant in any state, with its history and the mounts that show it. NAME may also be an id, "
-                + "or a unique prefix of the id of 8 characters or more. A name in several views needs --view.",
-            "--all-users reads root's store, ~/.local/share/grantfs of each user, and the stores that running daemons "
-                + "have open. Each store is read by a process of its owner, and no directory is opened. Exit status: 1 "
-                + "when a store could not be read. It is named.",
-        ],
-        run: run)
-
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        if try arguments.isAboutFleet() { return try FleetGrants.list(arguments) }
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         if !arguments.operands.isEmpty { return try showOne(arguments) }
         if arguments.has("system") {
             if let option = ["all", "all-users"].first(where: { arguments.has($0) }) {

@@ -1,5 +1,6 @@
 import GrantAdministration
 import GrantCommandLine
+import GrantCommandSupport
 import GrantModel
 import GrantStore
 import GrantSystem
@@ -34,7 +35,7 @@ struct LogFollower {
             // The version is read first: entries added meanwhile change it again.
             let version = try store.dataVersion()
             if filter.isOfSomeGrants { try notePaths() }
-            last = try LogCommand.read(store, after: last, waits: true) { entry throws(GrantError) in
+            last = try store.readLog(after: last, waits: true) { entry throws(GrantError) in
                 if filter.takes(entry) { try show(entry) }
             }
             for event in events where takes(event) { try show(event) }
@@ -51,7 +52,7 @@ struct LogFollower {
 
     private mutating func showEarlier() throws(GrantError) {
         var earlier: [LogEntry] = []
-        last = try LogCommand.read(store, after: 0, waits: true) { entry in if filter.takes(entry) { earlier.append(entry) } }
+        last = try store.readLog(after: 0, waits: true) { entry in if filter.takes(entry) { earlier.append(entry) } }
         for entry in filter.last(earlier) { try show(entry) }
     }
 
@@ -72,7 +73,7 @@ struct LogFollower {
     }
 
     private func show(_ entry: LogEntry) throws(GrantError) {
-        try Terminal.print(isJSON ? JSON.object(LogCommand.json(entry)).text : LogCommand.line(entry))
+        try Terminal.print(isJSON ? JSON.object(LogText.json(entry)).text : LogText.line(entry))
     }
 
     private func show(_ event: MountEvent) throws(GrantError) {

@@ -1,3 +1,4 @@
+import GrantCommandSupport
 import Glibc
 import GrantAdministration
 import GrantModel

@@ -1,13 +1,10 @@
 import GrantCommandLine
+import GrantDeclarations
 import GrantModel
 
 /// `grantfs manual`: the parts of grantfs(1) that are made from the declarations.
 enum ManualCommand {
-    static let declaration = CommandDeclaration(
-        "manual", "Prints a part of grantfs(1), in mdoc(7): synopsis or options.",
-        operands: [OperandDeclaration("PART", choices: ["synopsis", "options"])], isHidden: true, run: run)
-
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         switch String(decoding: arguments.operands[0], as: UTF8.self) {
         case "synopsis": try Terminal.print(ManualText.synopsis(of: CommandLineProgram.declaration), terminator: "")
         case "options": try Terminal.print(ManualText.options(of: CommandLineProgram.declaration), terminator: "")

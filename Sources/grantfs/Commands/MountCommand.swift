@@ -6,22 +6,20 @@ import GrantSystem
 
 /// `grantfs mount`: checks the words, and starts the daemon's program with them, or becomes it in the foreground.
 enum MountCommand {
-    static let declaration = MountRequest.declaration(run: run)
-
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let request = try MountRequest(arguments, try MountRequest.parser(arguments))
         if request.parser.isRemount { return try remount(request.mountpoint, request.options, request.storeDirectory) }
         // A temporary mount shows a view of the command that started this one, which may be new.
         let mayBeNew = arguments.has("new") || request.parser.isNew || arguments.has("temporary")
         if !mayBeNew, let view = request.shown.onlyView { try requireKnown(view, request.storeDirectory) }
         if arguments.has("fake") { return 0 }
-        if arguments.has("foreground") { try DaemonProgram.become(ProcessArguments.words) }
+        if arguments.has("foreground") { try CompanionProgram.daemon.become(ProcessArguments.words) }
         return try background()
     }
 
     /// Starts the daemon with the same words, in the foreground of a session of its own, and waits until its mount answers.
     private static func background() throws(GrantError) -> Int32 {
-        let program = try DaemonProgram.file()
+        let program = try CompanionProgram.daemon.file()
         do throws(Errno) {
             return try BackgroundStart.run(program, words: ProcessArguments.words)
         } catch {

@@ -1,4 +1,5 @@
 import GrantCommandLine
+import GrantCommandSupport
 import GrantConsoles
 import Glibc
 import GrantAdministration
@@ -9,27 +10,7 @@ import GrantTerminal
 
 /// `grantfs pick`
 enum PickCommand {
-    static let declaration = CommandDeclaration(
-        "pick", "Lets directories be chosen in the terminal, grants them and prints the grants' ids.",
-        operands: [OperandDeclaration("START", isOptional: true)],
-        options: [
-            OptionDeclaration("view", value: "V", help: "the view that a choice begins with (default: “default”)"),
-            CommonOptions.readOnly("a choice begins as read-only"), CommonOptions.access, CommonOptions.timeout,
-            OptionDeclaration("expires", value: "WHEN", help: "a choice begins as one that ends then: 90s, 2h, 7d, or an ISO 8601 time"),
-            OptionDeclaration("desktop", help: "the file chooser of the desktop is asked instead, through its portal"),
-            OptionDeclaration("files", help: "with --desktop: files are chosen, and granted one by one"),
-            OptionDeclaration(
-                "as-directory", help: "with --files: each is shown in a directory of its own, in which programs can save it by a rename"),
-            OptionDeclaration("json", help: "one JSON document on stdout, an array of the grants"),
-        ],
-        notes: [
-            "It starts in START, else where one picked last, else at home. Escape changes nothing and exits with 1. F1 "
-                + "shows the keys.",
-            "A file is marked by typing its path. Nothing is granted unless everything that was chosen can be.",
-        ],
-        run: run)
-
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let view = try arguments.view() ?? .standard
         let timeout = try arguments.timeout()
         let start = arguments.operands.first.map { CanonicalPath.absolute($0) } ?? LastDirectory.read() ?? LastDirectory.home

@@ -1,36 +1,13 @@
 import Glibc
 import GrantAdministration
 import GrantCommandLine
+import GrantCommandSupport
 import GrantFiles
 import GrantModel
 
 /// `grantfs policy`
 enum PolicyCommand {
-    static let declaration = CommandDeclaration(
-        "policy", "Checks the administrator's policy, and explains which line decides about a grant.",
-        subcommands: [checking, explaining])
-
-    private static let checking = CommandDeclaration(
-        "check", "Checks the policy, and reports oddities such as an unknown user.",
-        operands: [OperandDeclaration("FILE", isOptional: true)], options: [CommonOptions.json],
-        notes: [
-            "It reads the files *.toml in \(PolicyFiles.directory), or FILE, which need not be installed yet. "
-                + "Exit status: 1 when it could not be used."
-        ],
-        run: check)
-
-    private static let explaining = CommandDeclaration(
-        "explain", "Says whether a directory may be granted, and which line of the policy decides.",
-        operands: [OperandDeclaration("PATH")],
-        options: [
-            OptionDeclaration("view", value: "V", help: "to which view (default: “default”)"),
-            OptionDeclaration("user", value: "U", help: "the user who grants, by name or number (default: yourself)"),
-            CommonOptions.readOnly("for reading alone (also: PATH:ro)"), CommonOptions.access, CommonOptions.json,
-        ],
-        notes: ["Exit status: 0 when it may be granted, 1 when not."],
-        run: explain)
-
-    private static func check(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func check(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let policy = if let file = arguments.operands.first { try PolicyFiles.read(file: file) } else { try PolicyFiles.read() }
         let oddities = policy.map { PolicyWarning.all(in: $0) } ?? []
         if arguments.wantsJSON {
@@ -58,7 +35,7 @@ enum PolicyCommand {
         return policy.flaws.isEmpty ? 0 : 1
     }
 
-    private static func explain(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func explain(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let user = try arguments.text("user").map { text throws(GrantError) in try PolicyUser(named: text) } ?? PolicyUser(uid: getuid())
         let view = try arguments.view() ?? .standard
         let (path, access) = try arguments.marked(arguments.operands[0])

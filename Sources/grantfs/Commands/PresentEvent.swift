@@ -1,5 +1,6 @@
 import GrantAdministration
 import GrantCommandLine
+import GrantCommandSupport
 import GrantModel
 
 /// A question or notice, as `grantfs present` prints it and passes it to commands.

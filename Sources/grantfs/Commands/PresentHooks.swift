@@ -1,6 +1,7 @@
 import Glibc
 import GrantAdministration
 import GrantCommandLine
+import GrantCommandSupport
 import GrantModel
 import GrantSystem
 

@@ -1,18 +1,12 @@
 import GrantAdministration
 import GrantCommandLine
+import GrantCommandSupport
 import GrantModel
 
 /// `grantfs remove`
 enum RemoveCommand {
-    static let declaration = CommandDeclaration(
-        "remove", aliases: ["rm"], "Revokes grants, then forgets them. The log keeps their entries.",
-        operands: [OperandDeclaration("SELECTOR", isRepeatable: true)],
-        options: [CommonOptions.view, FleetOptions.fleet, FleetOptions.dryRun, CommonOptions.timeout, CommonOptions.json],
-        notes: [CommonOptions.selectorNote],
-        run: run)
-
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        if try arguments.isAboutFleet() { return try FleetGrants.remove(arguments) }
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        try arguments.refuseFleetOptions()
         let (view, timeout, selectors) = (try arguments.view(), try arguments.timeout(), try arguments.selectors())
         let administrator = GrantAdministrator.command(try arguments.openStore())
         let progress = ProgressOutput(isJSON: arguments.wantsJSON)

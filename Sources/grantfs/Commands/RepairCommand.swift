@@ -1,40 +1,19 @@
 import GrantAdministration
 import GrantCommandLine
+import GrantCommandSupport
 import GrantModel
 
 /// `grantfs repair`
 enum RepairCommand {
-    static let declaration = CommandDeclaration(
-        "repair", "Shows grants whose directory is not where it was and what each needs, or accepts a replacement.",
-        operands: [OperandDeclaration("SELECTOR", isOptional: true)],
-        options: [
-            CommonOptions.view, OptionDeclaration("all", help: "every grant, in any state"),
-            OptionDeclaration("confirm", value: "PATH", help: "accept the directory or file at PATH in place of the grant's own"),
-            OptionDeclaration("prune", help: "remove the grants whose directory is missing, naming each"),
-            OptionDeclaration("recorded", help: "what bookmarks hold, as JSON, without a look at any disk"),
-            OptionDeclaration("fleet", help: "grants of the fleet, and how each host stands to them"), CommonOptions.timeout,
-            CommonOptions.json,
-        ],
-        notes: [
-            "With SELECTOR it shows where that grant's bookmark points and its state, whether or not it needs repair.",
-            CommonOptions.selectorNote,
-            "--confirm is for a grant whose bookmark is “replaced”: PATH is the grant's own path, or the directory with its "
-                + "tag. Without it, another directory is never entered. Every user who may write to a directory can give it "
-                + "a tag: look at it first.",
-            "A grant whose filesystem is not mounted, or whose directory lies in a Trash, is never pruned.",
-        ],
-        run: run)
-
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         try check(arguments)
-        if try arguments.isAboutFleet() { return try FleetGrantReport.repair(arguments) }
         if arguments.has("recorded") { return try showRecorded(arguments) }
         if let path = arguments.bytes("confirm") { return try confirm(path, arguments) }
         return try arguments.operands.isEmpty ? showSeveral(arguments) : showOne(arguments)
     }
 
     /// Throws `.usage` for options that do not go together.
-    private static func check(_ arguments: ParsedArguments) throws(GrantError) {
+    static func check(_ arguments: ParsedArguments) throws(GrantError) {
         let hasSelector = !arguments.operands.isEmpty
         if let path = arguments.bytes("confirm") {
             let advice = "grantfs repair SELECTOR --confirm PATH"

@@ -1,45 +1,12 @@
 import GrantAdministration
 import GrantCommandLine
+import GrantCommandSupport
 import GrantModel
 
 /// `grantfs revoke`
 enum RevokeCommand {
-    static let declaration = CommandDeclaration(
-        "revoke", "Withdraws grants: on disk first, then in every mount of the view, from open files too.",
-        operands: [OperandDeclaration("SELECTOR", isOptional: true, isRepeatable: true)],
-        options: [
-            CommonOptions.view,
-            OptionDeclaration(
-                "path", value: "DIR", help: "every grant, in every view, through which DIR can be reached: of DIR, of a parent, of a child",
-                isRepeatable: true),
-            OptionDeclaration("all", help: "every grant: of --view V, else of every view"),
-            OptionDeclaration(
-                "grace", value: "TIME",
-                help: "presenters are asked to save first, and nothing is withdrawn within this time: 30s, 2m"),
-            OptionDeclaration("dry-run", help: "print the grants that would be withdrawn, and withdraw nothing"),
-            OptionDeclaration("yes", short: "y", help: "do not ask, when --path or --all on a terminal finds several"),
-            OptionDeclaration(
-                "kill",
-                help: "kill the processes that keep a mount from confirming: its daemon has died, they get no processor, or they keep a "
-                    + "directory locked by a listing that does not end"),
-            SystemClient.option, FleetOptions.fleet, CommonOptions.timeout, CommonOptions.json,
-        ],
-        notes: [
-            CommonOptions.selectorNote,
-            "When it returns 0, every mount has confirmed that nothing can be reached through the grant any more. It exits with 3 when "
-                + "the withdrawal is recorded and some mount has not confirmed it within the timeout.",
-            "A mount whose daemon has died does not confirm as long as processes hold something of it. They are named. "
-                + "A held file may be of any grant of that mount: --kill ends them all.",
-            "DIR may also be a path in a mounted view. Where --path or --all finds several grants it asks, on a terminal.",
-            "Other grants through which the files can still be reached are named, with --json under “reachable”.",
-            "How far it is, should it take long, is shown on a terminal, and with --json on stderr, an object on each line.",
-            "What no revocation can take back: bytes that a program has already copied to its own memory.",
-        ],
-        run: run)
-
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         if arguments.has("system") { return try revokeInSystem(arguments) }
-        if try arguments.isAboutFleet() { return try FleetGrants.revoke(arguments) }
         let timeout = try arguments.timeout()
         let grace = try arguments.text("grace").map { text throws(GrantError) in try Expiry.seconds(text, for: "grace") }
         let plan = try RevocationPlan(arguments)
@@ -76,7 +43,7 @@ enum RevokeCommand {
     }
 
     private static func revokeInSystem(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        if let option = ["path", "all", "grace", "dry-run", "kill", "fleet"].first(where: { arguments.has($0) }) {
+        if let option = ["path", "all", "grace", "dry-run", "kill"].first(where: { arguments.has($0) }) {
             throw GrantError(.usage, "revoke: --system and --\(option) do not go together")
         }
         let selectors = try arguments.selectors()

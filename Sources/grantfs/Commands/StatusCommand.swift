@@ -1,4 +1,5 @@
 import GrantCommandLine
+import GrantCommandSupport
 import GrantControl
 import Glibc
 import GrantAdministration
@@ -7,22 +8,10 @@ import GrantStore
 
 /// `grantfs status`
 enum StatusCommand {
-    static let declaration = CommandDeclaration(
-        "status", "Which views are mounted where, and which processes hold files of them?",
-        options: [
-            CommonOptions.view, OptionDeclaration("timeout", value: "S", help: "seconds for each mount to answer"), CommonOptions.json,
-        ],
-        notes: [
-            "A mount whose daemon has died is shown as dead, as long as it is mounted or a process holds something of "
-                + "it. The exit status is 1 then.",
-            "If the process behind mount --views has died, this is reported, with --json as mountsViews, and the exit status is 1.",
-        ],
-        run: run)
-
     /// There may be thousands for which there was no time.
     private static let unseenAtMost = 10
 
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let timeout = arguments.has("timeout") ? try arguments.timeout() : 2
         let store = try arguments.openStoreIfThere()
         let view = try arguments.knownView(in: store)

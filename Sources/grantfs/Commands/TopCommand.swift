@@ -1,4 +1,5 @@
 import GrantCommandLine
+import GrantCommandSupport
 import GrantConsoles
 import Glibc
 import GrantAdministration
@@ -9,23 +10,11 @@ import GrantTerminal
 
 /// `grantfs top`
 enum TopCommand {
-    static let declaration = CommandDeclaration(
-        "top", "What happens in the mounts, or in the fleet, right now? Keys revoke, restore, narrow and unmount.",
-        options: [
-            CommonOptions.view, OptionDeclaration("delay", short: "d", value: "S", help: "seconds between two looks (default: 2)"),
-            OptionDeclaration("fleet", help: "the hosts and grants of the fleet, who lags, and how each host stands to a grant"),
-            CommonOptions.timeout,
-        ],
-        notes: [
-            "If stdout is not a terminal it looks twice, prints one page and ends. For programs there is status --json."
-        ], run: run)
-
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        if arguments.has("fleet") { return try FleetTopCommand.run(arguments, delay: try delay(arguments)) }
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let work = try work(arguments)
-        let delay = try delay(arguments)
+        let delay = try arguments.delay()
         _ = try arguments.knownView(in: try arguments.openStoreIfThere())
-        guard hasScreen else {
+        guard Screen.isAvailable else {
             var top = Top(delay: delay)
             top.handle(.seen(try work.look()))
             usleep(UInt32(delay * 1e6))
@@ -38,17 +27,6 @@ enum TopCommand {
         try session.run(on: screen)
         screen.close()
         return 0
-    }
-
-    static var hasScreen: Bool { isatty(Terminal.standardOutput) == 1 && getenv("TERM").map { String(cString: $0) } != "dumb" }
-
-    /// In seconds, a tenth to an hour.
-    private static func delay(_ arguments: ParsedArguments) throws(GrantError) -> Double {
-        guard let text = try arguments.text("delay") else { return 2 }
-        guard let seconds = Double(text), seconds >= 0.1, seconds <= 3600 else {
-            throw GrantError(.usage, "invalid delay “\(text)”", advice: "use a number of seconds, 0.1 to 3600")
-        }
-        return seconds
     }
 
     private static func work(_ arguments: ParsedArguments) throws(GrantError) -> LiveSession<Top>.Work {

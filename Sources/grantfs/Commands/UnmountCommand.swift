@@ -1,18 +1,14 @@
 import Glibc
 import GrantAdministration
 import GrantCommandLine
+import GrantCommandSupport
 import GrantModel
 import GrantStore
 import GrantSystem
 
 /// `grantfs unmount`
 enum UnmountCommand {
-    static let declaration = CommandDeclaration(
-        "unmount", aliases: ["umount"], "Unmounts a view, as fusermount3 -u or umount do.",
-        operands: [OperandDeclaration("MOUNTPOINT")],
-        run: run)
-
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let mountpoint = try place(arguments)
         guard let entry = try mountpoint.mounted(), entry.type == GrantAdministrator.filesystemType else {
             throw refusal(arguments, mountpoint.shown, cause: "no view is mounted there")
@@ -33,7 +29,7 @@ enum UnmountCommand {
             }
         }
         if try mountpoint.mounted()?.device == entry.device { try mountpoint.unmount() }
-        let elsewhere = awaitEnd(of: (records ?? []) + below, looksElsewhere: true)
+        let elsewhere = MountEnd.wait(for: (records ?? []) + below, looksElsewhere: true)
         kept?.print()
         for holder in elsewhere {
             let name = Terminal.visible(holder.command)
@@ -81,30 +77,5 @@ enum UnmountCommand {
             ? "that view is mounted at \(places.joined(separator: " and "))"
             : UnexpandedHome.advice(for: word) ?? (all.isEmpty ? nil : "mounted are \(all.joined(separator: ", "))")
         return GrantError(.mountFailed, "\(shown) cannot be unmounted", cause: cause, advice: advice)
-    }
-
-    /// Waits for the daemon, which ends as soon as it notices, so that the caller can mount again or remove the store at once. Returns who
-    /// has the mount in another mount namespace, so that the daemon goes on, if `looksElsewhere`.
-    @discardableResult
-    static func awaitEnd(of records: [MountRecord], looksElsewhere: Bool = false) -> [Holder] {
-        let deadline = Clock.monotonic + 2_000_000_000
-        var elsewhere: [Holder] = []
-        for record in records {
-            // Opened before the check, so that the checked process is the one waited for.
-            guard let process = try? ProcessHandle(record.pid) else { continue }
-            var isLookedFor = !looksElsewhere
-            // A defunct daemon counts as ended too.
-            while record.process.isRunning, Clock.monotonic < deadline, !process.hasEnded(within: 100) {
-                guard !isLookedFor, let device = record.connection?.device else { continue }
-                isLookedFor = true
-                // If it is mounted here again, or nowhere at all, the daemon ends, or goes on for a
-                // reason that its user knows.
-                guard let table = try? MountTable.current(), !table.has(device) else { continue }
-                let holders = Holder.ofMount(device, until: deadline)
-                elsewhere += holders
-                if !holders.isEmpty { break }
-            }
-        }
-        return elsewhere
     }
 }

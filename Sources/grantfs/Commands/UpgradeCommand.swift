@@ -1,24 +1,13 @@
 import Glibc
 import GrantAdministration
 import GrantCommandLine
+import GrantCommandSupport
 import GrantModel
 import GrantStore
 import GrantSystem
 
 /// `grantfs upgrade`
 enum UpgradeCommand {
-    static let declaration = CommandDeclaration(
-        "upgrade",
-        "Replaces the daemons of live mounts by daemons of this program. Users of a mount wait for a moment.",
-        operands: [OperandDeclaration("MOUNTPOINT", isOptional: true, isRepeatable: true)],
-        options: [OptionDeclaration("all", short: "a", help: "every live mount of the store"), CommonOptions.json],
-        notes: [
-            "Open files, locks, waiting requests and revocations stay with the mount. A daemon that cannot be replaced "
-                + "now goes on as before, and the reason is printed: a withdrawal or an operation does not end, or a "
-                + "claim is held. Status 3 then."
-        ],
-        run: run)
-
     private struct Outcome {
         let record: MountRecord
         /// It is nil if the daemon was not replaced.
@@ -26,7 +15,7 @@ enum UpgradeCommand {
         let pausedNanoseconds: Int64?
     }
 
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         guard arguments.has("all") != !arguments.operands.isEmpty else {
             throw GrantError(.usage, "which mount?", cause: "it is either --all or one or more mountpoints")
         }
@@ -72,7 +61,7 @@ enum UpgradeCommand {
                     advice: "nsenter --target \(record.pid) --mount grantfs upgrade …"))
             return Outcome(record: record, pid: nil, pausedNanoseconds: nil)
         }
-        let program = try DaemonProgram.file()
+        let program = try CompanionProgram.daemon.file()
         do throws(Errno) {
             let words = ["grantfs", "take-over", "--store", store.directory, record.id.description].map { Array($0.utf8) }
             let (status, said) = try BackgroundStart.start(program, words: words)

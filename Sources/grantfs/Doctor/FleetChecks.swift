@@ -1,70 +1,20 @@
 import Glibc
+import GrantAdministration
 import GrantCommandLine
-import GrantFleet
+import GrantCommandSupport
 import GrantModel
-import GrantSystem
 
-/// Checks this machine's part in a fleet: etcd, certificates, the agent.
+/// Has `grantfs-fleet` check this machine's part in a fleet, if it has one.
 enum FleetChecks {
-    /// How long before its end a certificate should be replaced, in seconds.
-    private static let renewal = 14.0 * 86_400
-
     static func run(_ arguments: ParsedArguments) throws(GrantError) -> [Finding] {
         let store = try arguments.storeDirectory()
-        var findings: [Finding] = []
-        for isHost in [false, true] {
-            let file = FleetCredentials.place(host: isHost, store: store)
-            guard access(file, F_OK) == 0 else { continue }
-            do throws(GrantError) {
-                let credentials = try FleetCredentials(file: file)
-                findings += try etcd(credentials) + certificates(credentials)
-                if isHost, let host = try HostFleetStatus(store: store) { findings.append(agent(host)) }
-            } catch {
-                findings.append(.problem("fleet", error.description, error.advice ?? "take the host in again: grantfs fleet join FILE"))
-            }
+        guard [false, true].contains(where: { access(FleetFiles.credentials(host: $0, store: store), F_OK) == 0 }) else { return [] }
+        do throws(GrantError) {
+            let (status, said) = try CompanionProgram.fleet.output(of: ["fleet-check", "--store", store])
+            if status == 0, case .array(let documents)? = JSONReader()?.read(said) { return documents.compactMap { Finding($0) } }
+            return [.problem("fleet", "grantfs-fleet cannot check this machine", "install the package grantfs-fleet again")]
+        } catch {
+            return [.problem("fleet", error.description, error.advice ?? "install the package grantfs-fleet")]
         }
-        return findings
-    }
-
-    private static func etcd(_ credentials: FleetCredentials) throws(GrantError) -> [Finding] {
-        try EtcdClient(credentials.settings).members().map { member in
-            if let failure = member.failure {
-                let error = failure.error("\(member.endpoint) is not heard")
-                return .problem("etcd", error.description, error.advice ?? "look at etcd there")
-            }
-            if !member.alarms.isEmpty {
-                return .problem(
-                    "etcd", "\(member.endpoint) has an alarm: \(member.alarms.joined(separator: ", "))",
-                    "grantfs fleet status, from where the fleet is administered")
-            }
-            return .ok("etcd", "\(member.endpoint) answers (\(member.version))")
-        }
-    }
-
-    private static func certificates(_ credentials: FleetCredentials) -> [Finding] {
-        let now = Instant(nanoseconds: Clock.realtime)
-        let texts = [("the client's certificate", credentials.settings.certificate), ("the authority", credentials.settings.authorities)]
-        return texts.compactMap { name, text in
-            guard let text else { return nil }
-            guard let end = ClientCertificate.expiry(text) else {
-                return .problem("certificate", "\(name) cannot be read", "have a new invitation made: grantfs fleet invite")
-            }
-            let until = Timestamp.local(end)
-            if end <= now {
-                return .problem("certificate", "\(name) has expired at \(until)", "have a new invitation made: grantfs fleet invite")
-            }
-            if end.seconds(since: now) < renewal {
-                return .note("certificate", "\(name) expires at \(until)", "have a new invitation made: grantfs fleet invite")
-            }
-            return .ok("certificate", "\(name) is valid until \(until)")
-        }
-    }
-
-    private static func agent(_ host: HostFleetStatus) -> Finding {
-        if !host.isAgentRunning {
-            return .problem("agent", "this host is “\(host.host)” in a fleet, and \(host.agent)", "systemctl enable --now grantfs-agent")
-        }
-        if !host.isOpen { return .problem("agent", host.lease, "journalctl -u grantfs-agent says why") }
-        return .ok("agent", "\(host.agent); \(host.lease)")
     }
 }

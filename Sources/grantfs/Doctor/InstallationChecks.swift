@@ -1,12 +1,13 @@
 import Glibc
 import GrantCommandLine
+import GrantCommandSupport
 import GrantModel
 import GrantSystem
 
 /// Checks whether one installation hides another: `make install` and a package do not detect each
 /// other, and /usr/local comes first.
 enum InstallationChecks {
-    static func run() -> [Finding] { [programs, daemonProgram].compactMap { $0 } + units }
+    static func run() -> [Finding] { [programs].compactMap { $0 } + companions + units }
 
     /// What a shell runs as `grantfs`, by PATH.
     private static var programs: Finding? {
@@ -19,13 +20,17 @@ enum InstallationChecks {
             remedy)
     }
 
-    /// Whether the program that serves mounts is found.
-    private static var daemonProgram: Finding? {
-        do throws(GrantError) {
-            if try DaemonProgram.isOfThisVersion() { return nil }
-            return .problem("daemon", "grantfsd is of another version than grantfs, or cannot run", remedy)
-        } catch {
-            return .problem("daemon", error.message + (error.cause.map { ": " + $0 } ?? ""), error.advice ?? remedy)
+    /// Whether the programs that `grantfs` starts are there. Those of other packages may be missing.
+    private static var companions: [Finding] {
+        CompanionProgram.allCases.compactMap { program in
+            let check = program == .daemon ? "daemon" : "program"
+            do throws(GrantError) {
+                if try program.isOfThisVersion() { return nil }
+                return .problem(check, "\(program.rawValue) is of another version than grantfs, or cannot run", remedy)
+            } catch {
+                if error.code == .notFound, program.package != CompanionProgram.daemon.package { return nil }
+                return .problem(check, error.message + (error.cause.map { ": " + $0 } ?? ""), error.advice ?? remedy)
+            }
         }
     }
 

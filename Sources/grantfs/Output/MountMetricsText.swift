@@ -1,4 +1,5 @@
 import GrantCommandLine
+import GrantCommandSupport
 import GrantControl
 import GrantModel
 import GrantStore

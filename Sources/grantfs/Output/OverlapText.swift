@@ -1,5 +1,6 @@
 import GrantAdministration
 import GrantCommandLine
+import GrantCommandSupport
 import GrantModel
 
 /// The output about grants that give access to the same files.

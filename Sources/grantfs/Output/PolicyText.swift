@@ -1,5 +1,6 @@
 import GrantAdministration
 import GrantCommandLine
+import GrantCommandSupport
 import GrantModel
 import GrantStore
 

@@ -1,4 +1,5 @@
 import GrantCommandLine
+import GrantCommandSupport
 import GrantControl
 import Glibc
 import GrantAdministration
@@ -12,10 +13,7 @@ import GrantSystem
 /// The kernel identifies the client (SO_PEERCRED), and the policy what that user may do. Nothing
 /// that the client sends decides anything else.
 enum ServeCommand {
-    static let declaration = CommandDeclaration(
-        "serve", "Answers one request for root's store on standard input, a connected socket.", isHidden: true, run: run)
-
-    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let socket = UnixSocket(connected: FileDescriptor(owning: STDIN_FILENO))
         let deadline = Clock.monotonic + 5_000_000_000
         do throws(Errno) {

@@ -1,4 +1,5 @@
 import GrantCommandLine
+import GrantCommandSupport
 import GrantControl
 import Glibc
 import GrantModel
@@ -6,12 +7,6 @@ import GrantSystem
 
 /// A client of the service for root's store (`--system`), with the rights of the calling user.
 enum SystemClient {
-    static let option = OptionDeclaration(
-        "system", help: "in root's store, by its service, in the views where the administrator's policy lets you revoke")
-
-    static let restoreOption = OptionDeclaration(
-        "system", help: "in root's store, by its service: what you have revoked there yourself")
-
     /// Prints the service's answer. Returns its exit status.
     static func run(_ request: SystemRequest, verb: String, _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         if arguments.has("store") { throw GrantError(.usage, "--system is for root's store", advice: "leave --store out") }

@@ -83,7 +83,8 @@ class Places:
         # By default only root may enter the base directory, and users may be unable to reach the program's directory.
         os.chmod(self.base, 0o711)
         program = self._make("bin") + "/grantfs"
-        shutil.copy(self._grantfs, program)
+        for name in ("", "d"):
+            shutil.copy(self._grantfs + name, program + name)
         own = self._make("user")
         os.chown(own, *worker)
         environment = dict(os.environ, GRANTFS_STORE=own + "/store", HOME=own)

@@ -21,7 +21,7 @@ extension MountTests {
 
         private func install(at place: String) throws -> String {
             let path = try fixture.directory("programs/" + place) + "/grantfsd"
-            try Command.run(["cp", Programs.daemons[0], path]).orThrow()
+            try Command.run(["cp", Programs.companions[0], path]).orThrow()
             return path
         }
 
@@ -102,7 +102,7 @@ extension MountTests {
         @Test("A grantfsd that another user may have placed in a directory for all is not started", .enabled(if: Identity.isRoot))
         func openDirectories() throws {
             let place = try fixture.directory("programs/libexec/grantfs") + "/grantfsd"
-            try Command.run(["cp", Programs.daemons[0], place]).orThrow()
+            try Command.run(["cp", Programs.companions[0], place]).orThrow()
             for directory in ["programs/libexec/grantfs", "programs/libexec", "programs"] {
                 chmod("\(fixture.base)/\(directory)", 0o1777)
                 #expect(try mount().errors.contains("other users may have put it there"), "\(directory)")

@@ -1,0 +1,35 @@
+import GrantCommandLine
+import GrantModel
+
+// The values of the options that give patterns of names.
+extension ParsedArguments {
+    /// Returns the lists of patterns that were given. An empty pattern alone stands for an empty list.
+    package func ruleChange() throws(GrantError) -> RuleChange {
+        RuleChange(hide: try patterns("hide"), protect: try patterns("protect"), only: try patterns("only"))
+    }
+
+    /// Returns the rules that were given.
+    package func rules() throws(GrantError) -> GrantRules { try ruleChange().result(of: GrantRules.none) }
+
+    /// Returns the rules that were given, with those of `--protect-tools`.
+    package func sandboxRules() throws(GrantError) -> GrantRules {
+        let given = try rules()
+        return has("protect-tools") ? try ToolProtection.added(to: given) : given
+    }
+
+    private func patterns(_ option: String) throws(GrantError) -> [RulePattern]? {
+        guard let words = options[option] else { return nil }
+        if words == [[]] { return [] }
+        var patterns: [RulePattern] = []
+        for word in words { patterns.append(try RulePattern(word)) }
+        return patterns
+    }
+
+    /// Throws `.unsupported` for rules of the fleet's grants.
+    package func refuseFleetRules() throws(GrantError) {
+        guard let option = ["hide", "protect", "only", "no-rules"].first(where: { has($0) }) else { return }
+        throw GrantError(
+            .unsupported, "\(command): --\(option) is not supported for grants of the fleet yet",
+            advice: "grant it on each host, or leave --\(option) out")
+    }
+}

@@ -1,0 +1,37 @@
+import GrantCommandLine
+import Glibc
+import GrantSystem
+
+/// The declarations of the whole command line. All programs with commands have them, and each the code of its own commands.
+package enum CommandLineProgram {
+    package static let declaration = ProgramDeclaration(
+        name: "grantfs", version: ProgramDeclaration.version,
+        summary: "Grants directories to views, mounts the views, and withdraws grants, live.",
+        commands: [
+            .grant, .pick, .list, .revoke, .restore, .remove, .set, .repair, .release,
+            MountRequest.declaration, .unmount, .run, .diff, .undo, .mcp, .portal, .coordinate, .present,
+            .apply, .export, .policy, .doctor, .status, .top, .metrics, .log, .upgrade, .fleet, .agent,
+            .fleetCheck, .inventory, .serve, .begin, .proxy, .completion, .complete, .manual,
+        ],
+        formerCommands: [
+            "resolve": "repair SELECTOR", "confirm": "repair SELECTOR --confirm PATH", "watch": "log --follow",
+        ],
+        commonOptions: ProgramDeclaration.standardOptions,
+        groups: [
+            ("Every day", ["grant", "mount", "list", "revoke", "unmount"]),
+            ("Grants", ["pick", "set", "restore", "remove", "apply", "export"]),
+            ("Use", ["run", "diff", "undo", "mcp", "portal", "status", "top", "log"]),
+            ("Repair", ["doctor", "repair", "release"]),
+            ("Coordination", ["coordinate", "present"]),
+            ("Many machines", ["fleet", "agent"]),
+            ("The machine", ["policy", "upgrade", "metrics", "completion"]),
+        ])
+
+    /// Runs the process's command line as this program, or nil for `grantfs`. `bodies`: see `ProgramDeclaration.run`.
+    package static func main(_ program: CompanionProgram?, _ bodies: [String: CommandBody]) -> Never {
+        ProcessStart.prepare()
+        // Started by a descriptor, a program would have the descriptor's number as its name. Scripts find it by this one.
+        if program != nil { ProcessName.set("grantfs") }
+        exit(declaration.run(ProcessArguments.words.dropFirst().map { $0 }, as: program, bodies))
+    }
+}

@@ -1,0 +1,50 @@
+/// What `run --protect-tools` protects: files that programs on the host execute, or take commands from, without being asked.
+///
+/// docs/guides/sandbox.md has the reason for each line.
+package enum ToolProtection {
+    package static let patterns: [[String]] = [
+        // git: a file .git names another repository, and commondir another configuration.
+        [
+            ".git", "!.git/", "**/.git/config", "**/.git/config.worktree", "**/.git/commondir", "**/.git/hooks",
+            "**/.git/modules/**/config", "**/.git/modules/**/config.worktree", "**/.git/modules/**/commondir", "**/.git/modules/**/hooks",
+            "**/.git/worktrees/*/commondir", "**/.git/worktrees/*/config.worktree", ".gitconfig", "**/.config/git",
+        ],
+        [".husky/", ".githooks/", ".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml"],
+        [
+            ".profile", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".zshrc", ".zshenv", ".zprofile",
+            ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", "**/.config/fish", ".inputrc", ".envrc",
+        ],
+        [
+            ".xprofile", ".xinitrc", ".xsession", ".xsessionrc", "**/.config/autostart", "**/.config/systemd", "**/.config/environment.d",
+            ".ssh/", ".tmux.conf",
+        ],
+        [
+            ".vimrc", ".gvimrc", ".exrc", ".nvimrc", ".nvim.lua", ".vim/", "**/.config/nvim", ".emacs", ".emacs.d/", ".dir-locals.el",
+            ".vscode/", "*.code-workspace", ".idea/", ".zed/", "*.sublime-project", ".devcontainer/", ".devcontainer.json",
+        ],
+        [
+            "**/.github/workflows", "**/.github/actions", "**/.gitea/workflows", "**/.forgejo/workflows", ".gitlab-ci.yml", ".circleci/",
+            ".travis.yml", ".drone.yml", ".woodpecker/", ".woodpecker.yml", ".buildkite/", "azure-pipelines.yml",
+            "bitbucket-pipelines.yml", "Jenkinsfile",
+        ],
+        [
+            ".claude/", ".claude.json", ".mcp.json", ".codex/", ".gemini/", ".cursor/", ".windsurf/", ".continue/", ".opencode/",
+            ".aider.conf.yml",
+        ],
+        [".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "**/.cargo/config", "**/.cargo/config.toml", "mise.toml", ".mise.toml"],
+    ]
+
+    /// Returns the rules with the built-in patterns before those of `protect`.
+    ///
+    /// A pattern that is in one of the lists already, with or without `!`, is left out: the user's own decides.
+    package static func added(to rules: GrantRules) throws(GrantError) -> GrantRules {
+        let own = Set(rules.lists.flatMap(\.patterns).map { bare($0.text) })
+        var protect: [RulePattern] = []
+        for pattern in patterns.joined() where !own.contains(bare(Array(pattern.utf8))) {
+            protect.append(try RulePattern(Array(pattern.utf8)))
+        }
+        return try GrantRules(hide: rules.hide, protect: protect + rules.protect, only: rules.only)
+    }
+
+    private static func bare(_ text: [UInt8]) -> [UInt8] { text.first == UInt8(ascii: "!") ? Array(text.dropFirst()) : text }
+}
