@@ -44,6 +44,7 @@ public final class ViewFS: @unchecked Sendable {
     /// It is nil if only this mount changes files, or if locks are always handled in full.
     let oplocks: Oplocks?
     let handleBases = HandleBases()
+    let namesLocks = NamesLocks()
     /// Records opens and changes, if the mount was started with an audit trail.
     public let audit: AuditTrail?
     let lastRefused = LastRefused()

@@ -193,6 +193,7 @@ extension ViewFS {
             let directory = FileDescriptor(owning: descriptor)
             hostWatch.begin(nodes, directory: directory)
             nodes.ruled.folding = FilesystemKind(of: directory).folding
+            if let device = nodes.root?.key.device { nodes.ruled.names = namesLocks.lock(of: device) }
             _ = directory.release()
         }
         let isTold = nodes.watchMeans.load(ordering: .relaxed) == ChangeWatch.Means.names.rawValue && !nodes.crossesMounts

@@ -123,6 +123,9 @@ extension ViewFS {
                         return Identity.withReserve(of: request.caller) {
                             view.rename((parent, from, name), (newParent, to, newName), flags, node, request.caller)
                         }
+                    } undo: {
+                        let flags = isExchange ? flags : renameNoReplace
+                        return view.rename((newParent, to, newName), (parent, from, name), flags, node, request.caller)
                     }
                 }
             view.tree.unpin(newParent.rawValue, target)
@@ -250,5 +253,7 @@ private func kind(of mode: mode_t) -> String {
     }
 }
 
+/// RENAME_NOREPLACE of <linux/fs.h>.
+private let renameNoReplace: UInt32 = 1 << 0
 /// RENAME_EXCHANGE of <linux/fs.h>.
 private let renameExchange: UInt32 = 1 << 1

@@ -73,6 +73,10 @@ final class RuleChange {
     private let scope: ScopeNodes
     private let departure: Departure
     private var (gone, isDirectoryGone) = (Set<UInt64>(), false)
+    /// The inodes of visible files with several names.
+    private var linked = Set<UInt64>()
+    /// Hidden names of files that stay.
+    private var hiddenNames: [(directory: UInt64, name: [CChar])] = []
 
     init(view: ViewFS, scope: ScopeNodes) {
         (self.view, self.scope) = (view, scope)
@@ -89,11 +93,49 @@ final class RuleChange {
             judge(new)
             seen.formUnion(new)
         }
+        judgeOtherNames()
         departure.refuse(Containment.escaping, gone)
         let protected = departure.newlyProtected(Set(ids).subtracting(gone))
         if !protected.isEmpty { departure.protect(protected) }
         outcome.invalidatedInodes = UInt64(truncatingIfNeeded: gone.count + protected.count)
         return gone.isEmpty || departure.invalidate(gone)
+    }
+
+    /// Judges the other names of files with several ones, in all known directories.
+    ///
+    /// Hidden names are looked up again, and a file with a protected one is protected.
+    private func judgeOtherNames() {
+        guard !linked.isEmpty, let rules = scope.ruled.current else { return }
+        for id in scope.ids where view.isDirectory(id) && !gone.contains(id) {
+            _ = view.tree.withLive(id, in: scope) { node in
+                let descriptor = view.tree.pin(node)
+                defer { view.tree.unpin(id, node) }
+                guard descriptor >= 0, let directory = view.ruleState(of: (NodeID(id), node), descriptor, rules) else { return }
+                judgeNames(in: id, descriptor, directory.state, rules)
+            }
+        }
+    }
+
+    private func judgeNames(in directory: UInt64, _ descriptor: Int32, _ state: UInt32, _ rules: ScopeRules) {
+        let opened = clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY)
+        if opened < 0 { return }
+        defer { _ = clinux_close(opened) }
+        var stream = DirectoryStream()
+        _ = stream.forEach(in: opened) { entry in
+            guard linked.contains(entry.inode) else { return true }
+            let finding = rules.judge(entry.name, in: state, isDirectory: false)
+            var status = FileStatus()
+            guard finding.isHidden || finding.isProtected, clinux_statx(opened, entry.name, &status) == 0,
+                let id = view.tree.find(NodeKey(status), in: scope)
+            else { return true }
+            if finding.isHidden {
+                hiddenNames.append((directory, Array(UnsafeBufferPointer(start: entry.name, count: strlen(entry.name) + 1))))
+            }
+            if finding.isProtected, !finding.isHidden {
+                _ = view.tree.withLive(id, in: scope) { view.setProtection(true, of: id, $0, isOnlyName: false) }
+            }
+            return true
+        }
     }
 
     private func judge(_ ids: [UInt64]) {
@@ -121,9 +163,8 @@ final class RuleChange {
             guard let finding else { return false }
             if finding.isHidden { return false }
             if isDirectory { view.note(RuledDirectory(generation: generation, serial: rules.serial, state: finding.state), of: node) }
-            let isOnlyName =
-                isDirectory || !finding.isProtected && node.pointee.containment.load(ordering: .relaxed) & Containment.protected == 0
-                || !view.hasSeveralNames(descriptor)
+            let isOnlyName = isDirectory || !view.hasSeveralNames(descriptor)
+            if !isOnlyName { linked.insert(node.pointee.key.inode) }
             view.setProtection(finding.isProtected, of: id, node, isOnlyName: isOnlyName)
             view.tree.settle(node, since: moment)
             return true
@@ -132,10 +173,13 @@ final class RuleChange {
         if isJudged == false { departure.depart(id, &gone, &isDirectoryGone) }
     }
 
-    /// Makes the kernel list directories again.
+    /// Makes the kernel list directories and look up hidden names again.
     func invalidateListings() {
         guard let notifier = view.session?.notifier else { return }
         let notifications = BlockingNotifications(view)
+        for (directory, name) in hiddenNames {
+            name.withUnsafeBufferPointer { notifications.expire($0.baseAddress!, in: directory, of: scope.scope) }
+        }
         for id in scope.ids where view.isDirectory(id) && !gone.contains(id) {
             view.tree.nodes.find(id)?.pointee.dataVersion.store(0, ordering: .relaxed)
             _ = notifier.invalidateAttributes(NodeID(id))

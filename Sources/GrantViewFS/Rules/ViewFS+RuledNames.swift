@@ -95,22 +95,25 @@ extension ViewFS {
     /// Renames by `body` if the rules permit it.
     ///
     /// A directory is renamed only if the rules say the same of everything below it before and
-    /// afterwards, and protect nothing of it.
+    /// afterwards, and protect nothing of it. `undo` renames it back, if another mount has changed
+    /// something below it meanwhile.
     @inline(__always)
-    func renaming(_ from: RuledName, _ to: RuledName, isExchange: Bool, _ body: () -> Int32) -> Int32 {
+    func renaming(_ from: RuledName, _ to: RuledName, isExchange: Bool, _ body: () -> Int32, undo: () -> Int32) -> Int32 {
         if !from.directory.node.pointee.withOwner({ $0.ruled.hasRules }) { return body() }
-        return renamingRuled(from, to, isExchange: isExchange, body)
+        return renamingRuled(from, to, isExchange: isExchange, body, undo)
     }
 
     @inline(never)
-    private func renamingRuled(_ from: RuledName, _ to: RuledName, isExchange: Bool, _ body: () -> Int32) -> Int32 {
+    private func renamingRuled(
+        _ from: RuledName, _ to: RuledName, isExchange: Bool, _ body: () -> Int32, _ undo: () -> Int32
+    ) -> Int32 {
         from.directory.node.pointee.withOwner { owner in
             if !isDirectory(from), !isExchange || !isDirectory(to),
-                let result = owner.ruled.names.share({ rename(from, to, isExchange: isExchange, isAlone: false, owner, body) })
+                let result = owner.ruled.names.share({ rename(from, to, isExchange: isExchange, isAlone: false, owner, body, undo) })
             {
                 return result
             }
-            return owner.ruled.names.exclude { rename(from, to, isExchange: isExchange, isAlone: true, owner, body) } ?? -EAGAIN
+            return owner.ruled.names.exclude { rename(from, to, isExchange: isExchange, isAlone: true, owner, body, undo) } ?? -EAGAIN
         }
     }
 
@@ -122,16 +125,16 @@ extension ViewFS {
     /// Returns nil if it concerns a directory and `isAlone` is false: the entries may be replaced
     /// before the lock is held.
     private func rename(
-        _ from: RuledName, _ to: RuledName, isExchange: Bool, isAlone: Bool, _ owner: ScopeNodes, _ body: () -> Int32
+        _ from: RuledName, _ to: RuledName, isExchange: Bool, isAlone: Bool, _ owner: ScopeNodes, _ body: () -> Int32, _ undo: () -> Int32
     ) -> Int32? {
         let areDirectories = (from: isDirectory(from), to: isExchange && isDirectory(to))
         if areDirectories.from || areDirectories.to, !isAlone { return nil }
-        return owner.ruled.withRules { rename(from, to, isExchange: isExchange, areDirectories, owner, $0, body) } ?? body()
+        return owner.ruled.withRules { rename(from, to, isExchange: isExchange, areDirectories, owner, $0, body, undo) } ?? body()
     }
 
     private func rename(
         _ from: RuledName, _ to: RuledName, isExchange: Bool, _ areDirectories: (from: Bool, to: Bool), _ owner: ScopeNodes,
-        _ rules: ScopeRules, _ body: () -> Int32
+        _ rules: ScopeRules, _ body: () -> Int32, _ undo: () -> Int32
     ) -> Int32 {
         let (removal, _) = refusal(ofRemoving: from, rules)
         if removal != 0 { return removal }
@@ -141,16 +144,25 @@ extension ViewFS {
             let making = refusal(ofMaking: from, isDirectory: areDirectories.to, rules)
             if making != 0 { return making }
         }
-        var changesStates = false
+        var moved: [(place: RuledName, before: UInt32, after: UInt32)] = []
         for (old, new, isDirectory) in [(from, to, areDirectories.from), (to, from, areDirectories.to)] where isDirectory {
             guard let before = state(of: old, named: old, rules), let after = state(of: new, named: new, rules) else { return -EACCES }
-            if before != after { changesStates = true }
+            moved.append((new, before, after))
             let error = SubtreeComparison(self, owner, rules).compare(old.text, in: old.descriptor, before, after)
             if error != 0 { return error }
         }
         let result = body()
-        if result == 0, changesStates { owner.ruled.countRename() }
-        return result
+        if result != 0 { return result }
+        if moved.contains(where: { $0.before != $0.after }) { owner.ruled.countRename() }
+        // Another daemon's mount of the directory does not know this lock.
+        for (place, before, after) in moved {
+            let error = SubtreeComparison(self, owner, rules).compare(place.text, in: place.descriptor, before, after)
+            if error == 0 { continue }
+            _ = undo()
+            owner.ruled.countRename()
+            return error
+        }
+        return 0
     }
 
     /// The state that a directory has under a name.

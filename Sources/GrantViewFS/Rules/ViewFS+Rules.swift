@@ -164,21 +164,8 @@ extension ViewFS {
 
     /// Whether the rules may say something else of files below a directory that was renamed.
     func mayChangeRules(below id: UInt64, in scope: ScopeNodes) -> Bool {
-        guard let rules = scope.ruled.current, isDirectory(id) else { return false }
-        return tree.withHeldDescriptor(of: id, in: scope) { descriptor in
-            guard let node = tree.nodes.find(id) else { return false }
-            let known = RuledDirectory(rawValue: node.pointee.ruleState.load(ordering: .relaxed))
-            guard known.serial == rules.serial, known.generation == scope.ruled.generation.load(ordering: .sequentiallyConsistent) else {
-                return true
-            }
-            var isSame = false
-            tree.withRoot(of: scope) { root in
-                var buffer = PathBuffer()
-                guard root >= 0, let finding = buffer.judge(descriptor, below: root, rules, isDirectory: true) else { return }
-                isSame = !finding.isHidden && finding.state == known.state
-            }
-            return !isSame
-        } ?? true
+        guard isDirectory(id), let rules = scope.ruled.current else { return false }
+        return rules.hasSeveralStates
     }
 
     func hasSeveralNames(_ descriptor: Int32) -> Bool {

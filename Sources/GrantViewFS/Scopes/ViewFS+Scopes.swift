@@ -42,6 +42,7 @@ extension ViewFS {
             id.rawValue, handleBase: handleBase(descriptor, status), crossesMounts: crossesMounts, usesCallerGroups: kind.hasServer)
         nodes.document = document
         nodes.ruled.folding = kind.folding
+        nodes.ruled.names = namesLocks.lock(of: UInt64(truncatingIfNeeded: status.st.st_dev))
         if !rules.isEmpty { nodes.ruled.set(rules) }
         hostWatch.begin(nodes, directory: descriptor)
         let isTold = nodes.watchMeans.load(ordering: .relaxed) == ChangeWatch.Means.names.rawValue && !crossesMounts

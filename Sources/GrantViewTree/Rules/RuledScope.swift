@@ -21,7 +21,10 @@ public final class RuledScope: @unchecked Sendable {
     /// Creations and renames share it. A rename of a directory excludes them.
     ///
     /// Rank 1.
-    public let names = SharedLock()
+    ///
+    /// Scopes of one filesystem have the same lock, because grants may overlap. Set before the
+    /// scope is shared.
+    public nonisolated(unsafe) var names = SharedLock()
 
     /// Whether names of the scope's filesystem may be found under other spellings.
     public nonisolated(unsafe) var folding = NameFolding.everywhere

@@ -49,6 +49,9 @@ public final class ScopeRules: Sendable {
 
     public var protects: Bool { program.protects }
 
+    /// Whether directories were found that have another state than the granted one.
+    public var hasSeveralStates: Bool { table.withLock { $0.states.count > 1 } }
+
     /// Judges a name in a directory.
     public func judge(_ name: UnsafePointer<CChar>, in state: UInt32, isDirectory: Bool) -> Finding {
         let bytes = UnsafeRawPointer(name).assumingMemoryBound(to: UInt8.self)

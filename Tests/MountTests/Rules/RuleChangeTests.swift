@@ -52,6 +52,23 @@ extension MountTests {
             #expect(fsync(kept) == 0 && mounted.hostText("kept") == "kept13")
         }
 
+        @Test("A rule holds for each name of a file that was linked and renamed", arguments: RuledMount.modes)
+        func linked(_ mode: String) throws {
+            for (rule, calls) in [("--protect", ["write": "EROFS"]), ("--hide", ["open": "ENOENT", "write": "ENOENT", "stat": "ENOENT"])] {
+                let mounted = try RuledMount(mode, rules: [], files: ["f"])
+                #expect(try mounted.call("rename", "f", "g") == "OK")
+                #expect(try mounted.call("link", "g", "f") == "OK")
+                let (first, second) = (open(mounted.place + "/f", O_RDWR), open(mounted.place + "/g", O_RDWR))
+                defer { for descriptor in [first, second] { close(descriptor) } }
+                try mounted.set(rule, "f")
+                for (call, error) in calls { #expect(try mounted.call(call, "f") == error, "\(rule) \(call)") }
+                #expect(mounted.text("g") == "f")
+                if rule == "--protect" {
+                    for descriptor in [first, second] { #expect(write(descriptor, "x", 1) == -1 && errno == EROFS) }
+                }
+            }
+        }
+
         @Test("A rule that is taken back shows names at once", arguments: RuledMount.modes)
         func show(_ mode: String) throws {
             let mounted = try RuledMount(mode, rules: ["--only", "*.c"], files: ["a.c", "b.h", "d/e.h"])
@@ -105,8 +122,6 @@ extension MountTests {
             for name in ["secret", "kept"] { try RuledMount.make(name, in: scene.source) }
             let place = scene.mount + "/a"
             let secret = try HeldPath(place + "/secret")
-            let kept = open(place + "/kept", O_RDWR | O_APPEND)
-            defer { close(kept) }
             try scene.killAndHold()
             let words = ["set", "a", "--hide", "secret", "--protect", "kept", "--timeout", "60"]
             let setting = try Child([Programs.grantfs] + words, environment: scene.fixture.environment)
@@ -114,7 +129,7 @@ extension MountTests {
             scene.goOn()
             #expect(setting.wait(within: 60) == 0)
             #expect(secret.read() == EACCES)
-            #expect(write(kept, "2", 1) == -1 && errno == EROFS)
+            try expectCall("write", place + "/kept", gives: "EROFS")
             try expectCall("open", place + "/secret", gives: "ENOENT")
         }
     }
