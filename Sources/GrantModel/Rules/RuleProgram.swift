@@ -179,6 +179,21 @@ package struct RuleProgram: Sendable {
         return verdict
     }
 
+    /// Whether a pattern that hides or protects goes on below this name.
+    ///
+    /// A symbolic link of that name would lead the pattern's path elsewhere. `**` and `only` do not
+    /// count.
+    package func leadsFurther(_ name: UnsafeBufferPointer<UInt8>, in state: State) -> (hide: Bool, protect: Bool) {
+        var result = (hide: false, protect: false)
+        for position in floating + state.positions {
+            let step = positions[Int(truncatingIfNeeded: position)]
+            let traits = traits[Int(truncatingIfNeeded: step.pattern)]
+            if step.isLast || step.isAnyDepth || traits.isNegated || traits.list == .only || !matches(name, step) { continue }
+            if traits.list == .hide { result.hide = true } else { result.protect = true }
+        }
+        return result
+    }
+
     /// Whether a name below a directory of this state may be protected.
     package func mayProtect(below state: State) -> Bool {
         state.isProtected || (floating + state.positions).contains { isProtecting(positions[Int(truncatingIfNeeded: $0)]) }

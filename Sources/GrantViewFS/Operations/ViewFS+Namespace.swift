@@ -6,7 +6,7 @@ import GrantViewTree
 
 extension ViewFS {
     static func mkdir(_ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ mode: mode_t) {
-        view.make(request, parent, name, mode, isDirectory: true) { clinux_mkdirat($0, name, $1) }
+        view.make(request, parent, name, mode, type: S_IFDIR) { clinux_mkdirat($0, name, $1) }
     }
 
     static func mknod(
@@ -18,7 +18,7 @@ extension ViewFS {
     static func symlink(
         _ view: ViewFS, _ request: consuming Request, _ target: UnsafePointer<CChar>, _ parent: NodeID, _ name: UnsafePointer<CChar>
     ) {
-        view.make(request, parent, name, 0, detail: "to “\(String(cString: target))”") { directory, _ in
+        view.make(request, parent, name, 0, type: S_IFLNK, detail: "to “\(String(cString: target))”") { directory, _ in
             clinux_symlinkat(target, directory, name)
         }
     }
@@ -28,7 +28,7 @@ extension ViewFS {
     /// `body` gets the directory and the mode that the caller may set.
     private func make(
         _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ mode: mode_t,
-        isDirectory: Bool = false, detail: @autoclosure () -> String = "", _ body: (Int32, mode_t) -> Int32
+        type: mode_t = S_IFREG, detail: @autoclosure () -> String = "", _ body: (Int32, mode_t) -> Int32
     ) {
         if parent.isVirtual {
             request.reply(error: EACCES)
@@ -44,7 +44,7 @@ extension ViewFS {
             Identity.assumeMask(request.caller.umask)
             let mode = creationMode(mode, in: directory, for: request.caller)
             let result = audited(request, node, .entry(directory, name), detail: detail()) {
-                making(((parent, node), directory, name), isDirectory: isDirectory) {
+                making(((parent, node), directory, name), type) {
                     Identity.withReserve(of: request.caller) { body(directory, mode) }
                 }
             }
@@ -211,7 +211,7 @@ extension ViewFS {
                 descriptor < 0
                 ? descriptor
                 : view.audited(request, parent, .file(descriptor), to: .entry(directory, newName)) {
-                    view.making(((newParent, parent), directory, newName), isDirectory: false) {
+                    view.making(((newParent, parent), directory, newName), node.pointee.type) {
                         Identity.withReserve(of: request.caller) { clinux_link_descriptor(descriptor, directory, newName) }
                     }
                 }

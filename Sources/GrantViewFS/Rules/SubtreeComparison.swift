@@ -40,6 +40,7 @@ struct SubtreeComparison {
         if !isOfInterest(before, after) { return 0 }
         let limited = rules.protects ? -EROFS : -EACCES
         if level == Self.mostLevels { return limited }
+        if !scope.ruled.isCurrent(rules) { return -EACCES }
         let opened = view.tree.evictingIfNeeded {
             clinux_open_beneath(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, scope.crossesMounts)
         }

@@ -11,20 +11,23 @@ extension ViewFS {
 
     /// Makes a name by `body` if the rules permit it. Returns the result of `body`, or an error.
     ///
+    /// `type`: S_IFMT of the file.
+    ///
     /// While a name is made, no directory is renamed. So the name cannot become a hidden one.
     @inline(__always)
-    func making(_ name: RuledName, isDirectory: Bool, _ body: () -> Int32) -> Int32 {
+    func making(_ name: RuledName, _ type: mode_t, _ body: () -> Int32) -> Int32 {
         if !name.directory.node.pointee.withOwner({ $0.ruled.hasRules }) { return body() }
-        return makingRuled(name, isDirectory: isDirectory, body)
+        return makingRuled(name, type, body)
     }
 
     @inline(never)
-    private func makingRuled(_ name: RuledName, isDirectory: Bool, _ body: () -> Int32) -> Int32 {
+    private func makingRuled(_ name: RuledName, _ type: mode_t, _ body: () -> Int32) -> Int32 {
         name.directory.node.pointee.withOwner { owner in
             owner.ruled.names.share {
                 owner.ruled.withRules { rules in
-                    let error = refusal(ofMaking: name, isDirectory: isDirectory, rules)
-                    return error != 0 ? error : body()
+                    let error = refusal(ofMaking: name, type, rules)
+                    if error != 0 { return error }
+                    return owner.ruled.isCurrent(rules) ? body() : -EACCES
                 } ?? body()
             }
         }
@@ -43,7 +46,7 @@ extension ViewFS {
             owner.ruled.withRules { rules in
                 let (error, found) = refusal(ofRemoving: name, rules)
                 if error != 0 { return error }
-                let result = body()
+                let result = owner.ruled.isCurrent(rules) ? body() : -EACCES
                 guard result == -ENOTEMPTY, let found, rules.protects else { return result }
                 // The directory cannot be removed because of something protected.
                 let comparison = SubtreeComparison(self, owner, rules)
@@ -55,7 +58,10 @@ extension ViewFS {
     // MARK: names
 
     /// The error of making a name, or 0. An existing entry of that name counts as well.
-    private func refusal(ofMaking name: RuledName, isDirectory: Bool, _ rules: ScopeRules) -> Int32 {
+    ///
+    /// `type`: S_IFMT of the file. A symbolic link may not stand for a directory of a pattern.
+    private func refusal(ofMaking name: RuledName, _ type: mode_t, _ rules: ScopeRules) -> Int32 {
+        let isDirectory = type == S_IFDIR
         guard let directory = ruleState(of: name.directory, name.descriptor, rules) else { return -EACCES }
         var finding = rules.judge(name.text, in: directory.state, isDirectory: isDirectory)
         if folds(name.directory.node, name.descriptor, directory) {
@@ -63,6 +69,10 @@ extension ViewFS {
         }
         if finding.isHidden { return -EACCES }
         if finding.isProtected { return -EROFS }
+        if type == S_IFLNK {
+            let further = rules.leadsFurther(name.text, in: directory.state)
+            if further.protect || further.hide { return further.protect ? -EROFS : -EACCES }
+        }
         let (error, _) = refusal(ofRemoving: name, rules)
         // A name that is hidden in another form of the entry.
         return error == -ENOENT ? -EACCES : error
@@ -117,9 +127,12 @@ extension ViewFS {
         }
     }
 
-    private func isDirectory(_ name: RuledName) -> Bool {
+    private func isDirectory(_ name: RuledName) -> Bool { type(of: name) == S_IFDIR }
+
+    /// S_IFMT of an entry, or 0.
+    private func type(of name: RuledName) -> mode_t {
         var status = FileStatus()
-        return clinux_statx(name.descriptor, name.text, &status) == 0 && status.st.st_mode & S_IFMT == S_IFDIR
+        return clinux_statx(name.descriptor, name.text, &status) == 0 ? status.st.st_mode & S_IFMT : 0
     }
 
     /// Returns nil if it concerns a directory and `isAlone` is false: the entries may be replaced
@@ -138,10 +151,10 @@ extension ViewFS {
     ) -> Int32 {
         let (removal, _) = refusal(ofRemoving: from, rules)
         if removal != 0 { return removal }
-        let making = refusal(ofMaking: to, isDirectory: areDirectories.from, rules)
+        let making = refusal(ofMaking: to, areDirectories.from ? S_IFDIR : type(of: from), rules)
         if making != 0 { return making }
         if isExchange {
-            let making = refusal(ofMaking: from, isDirectory: areDirectories.to, rules)
+            let making = refusal(ofMaking: from, areDirectories.to ? S_IFDIR : type(of: to), rules)
             if making != 0 { return making }
         }
         var moved: [(place: RuledName, before: UInt32, after: UInt32)] = []
@@ -151,6 +164,8 @@ extension ViewFS {
             let error = SubtreeComparison(self, owner, rules).compare(old.text, in: old.descriptor, before, after)
             if error != 0 { return error }
         }
+        // A change of the rules does not wait for ever, and this call was answered meanwhile.
+        if !owner.ruled.isCurrent(rules) { return -EACCES }
         let result = body()
         if result != 0 { return result }
         if moved.contains(where: { $0.before != $0.after }) { owner.ruled.countRename() }

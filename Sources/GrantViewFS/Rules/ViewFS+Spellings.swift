@@ -56,11 +56,15 @@ extension ViewFS {
         return isExact ? finding : found ?? .hidden
     }
 
-    /// Judges a new name in such a directory, in small letters as well.
+    /// Judges a new name in such a directory, in small letters as well, and without dots and blanks
+    /// at its end.
+    ///
+    /// Other spellings of characters beyond ASCII are not compared.
     func judgeFolded(
         _ name: UnsafePointer<CChar>, _ directory: RuledDirectory, _ isDirectory: Bool, _ finding: ScopeRules.Finding, _ rules: ScopeRules
     ) -> ScopeRules.Finding {
-        let folded = String(cString: name).lowercased()
+        var folded = String(cString: name).lowercased()
+        while folded.hasSuffix(".") || folded.hasSuffix(" ") { folded.removeLast() }
         return folded.withCString { merge(finding, rules.judge($0, in: directory.state, isDirectory: isDirectory)) }
     }
 

@@ -35,6 +35,11 @@ public final class RuledScope: @unchecked Sendable {
     @inline(__always)
     public var hasRules: Bool { reference.load(ordering: .sequentiallyConsistent) != 0 }
 
+    /// Whether these rules still hold.
+    public func isCurrent(_ rules: ScopeRules) -> Bool {
+        reference.load(ordering: .sequentiallyConsistent) == UInt(bitPattern: Unmanaged.passUnretained(rules).toOpaque())
+    }
+
     /// Runs `body` with the rules. Returns nil if there are none.
     ///
     /// Call it inside the scope.

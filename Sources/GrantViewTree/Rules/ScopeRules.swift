@@ -52,6 +52,12 @@ public final class ScopeRules: Sendable {
     /// Whether directories were found that have another state than the granted one.
     public var hasSeveralStates: Bool { table.withLock { $0.states.count > 1 } }
 
+    /// See `RuleProgram.leadsFurther`.
+    public func leadsFurther(_ name: UnsafePointer<CChar>, in state: UInt32) -> (hide: Bool, protect: Bool) {
+        let bytes = UnsafeRawPointer(name).assumingMemoryBound(to: UInt8.self)
+        return program.leadsFurther(UnsafeBufferPointer(start: bytes, count: length(of: name)), in: known(state))
+    }
+
     /// Judges a name in a directory.
     public func judge(_ name: UnsafePointer<CChar>, in state: UInt32, isDirectory: Bool) -> Finding {
         let bytes = UnsafeRawPointer(name).assumingMemoryBound(to: UInt8.self)

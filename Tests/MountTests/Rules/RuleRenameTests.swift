@@ -22,6 +22,19 @@ extension MountTests {
             #expect(mounted.text("a/secret") == nil && mounted.hostText("a/secret") == "a/secret")
         }
 
+        @Test("A symbolic link does not take the place of a directory that a pattern names", arguments: RuledMount.modes)
+        func symbolicLinks(_ mode: String) throws {
+            let rules = ["--protect", "**/.git/hooks", "--hide", "/a/secret"]
+            let mounted = try RuledMount(mode, rules: rules, files: [".git/HEAD", "other/hooks/pre", "b/secret"])
+            #expect(try mounted.call("rename", ".git", "moved") == "OK")
+            #expect(try mounted.call("symlink", "=other", ".git") == "EROFS")
+            #expect(try mounted.call("symlink", "=b", "a") == "EACCES")
+            #expect(try mounted.call("symlink", "=other", "link") == "OK")
+            for call in ["rename", "noreplace", "link"] { #expect(try mounted.call(call, "link", ".git") == "EROFS", "\(call)") }
+            #expect(try mounted.call("rename", "link", "a") == "EACCES")
+            #expect(try mounted.call("create", ".git") == "OK", "a file leads nowhere")
+        }
+
         @Test("A renamed directory is judged by its new path", arguments: RuledMount.modes)
         func state(_ mode: String) throws {
             let mounted = try RuledMount(mode, rules: ["--hide", "/in/secret", "--protect", "/in/kept"], files: ["out/free"])
