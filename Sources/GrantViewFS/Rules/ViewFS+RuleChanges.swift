@@ -73,8 +73,10 @@ final class RuleChange {
     private let scope: ScopeNodes
     private let departure: Departure
     private var (gone, isDirectoryGone) = (Set<UInt64>(), false)
-    /// The inodes of visible files with several names.
-    private var linked = Set<UInt64>()
+    /// The visible files that may have several names, with their inodes, and those of them that are
+    /// protected by one.
+    private var linked: [UInt64: UInt64] = [:]
+    private var protectedByName = Set<UInt64>()
     /// Hidden names of files that stay.
     private var hiddenNames: [(directory: UInt64, name: [CChar])] = []
 
@@ -103,26 +105,32 @@ final class RuleChange {
 
     /// Judges the other names of files with several ones, in all known directories.
     ///
-    /// Hidden names are looked up again, and a file with a protected one is protected.
+    /// Hidden names are looked up again. A file is protected if one of its names is.
     private func judgeOtherNames() {
-        guard !linked.isEmpty, let rules = scope.ruled.current else { return }
-        for id in scope.ids where view.isDirectory(id) && !gone.contains(id) {
+        guard !linked.isEmpty, let rules = scope.ruled.last else { return }
+        let inodes = Set(linked.values)
+        for id in scope.ids where !rules.rules.isEmpty && view.isDirectory(id) && !gone.contains(id) {
             _ = view.tree.withLive(id, in: scope) { node in
                 let descriptor = view.tree.pin(node)
                 defer { view.tree.unpin(id, node) }
                 guard descriptor >= 0, let directory = view.ruleState(of: (NodeID(id), node), descriptor, rules) else { return }
-                judgeNames(in: id, descriptor, directory.state, rules)
+                judgeNames(of: inodes, in: id, descriptor, directory.state, rules)
+            }
+        }
+        for id in linked.keys where !gone.contains(id) {
+            _ = view.tree.withLive(id, in: scope) {
+                view.setProtection(protectedByName.contains(id), of: id, $0, isOnlyName: true)
             }
         }
     }
 
-    private func judgeNames(in directory: UInt64, _ descriptor: Int32, _ state: UInt32, _ rules: ScopeRules) {
+    private func judgeNames(of inodes: Set<UInt64>, in directory: UInt64, _ descriptor: Int32, _ state: UInt32, _ rules: ScopeRules) {
         let opened = clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY)
         if opened < 0 { return }
         defer { _ = clinux_close(opened) }
         var stream = DirectoryStream()
         _ = stream.forEach(in: opened) { entry in
-            guard linked.contains(entry.inode) else { return true }
+            guard inodes.contains(entry.inode) else { return true }
             let finding = rules.judge(entry.name, in: state, isDirectory: false)
             var status = FileStatus()
             guard finding.isHidden || finding.isProtected, clinux_statx(opened, entry.name, &status) == 0,
@@ -130,9 +138,8 @@ final class RuleChange {
             else { return true }
             if finding.isHidden {
                 hiddenNames.append((directory, Array(UnsafeBufferPointer(start: entry.name, count: strlen(entry.name) + 1))))
-            }
-            if finding.isProtected, !finding.isHidden {
-                _ = view.tree.withLive(id, in: scope) { view.setProtection(true, of: id, $0, isOnlyName: false) }
+            } else {
+                protectedByName.insert(id)
             }
             return true
         }
@@ -164,13 +171,18 @@ final class RuleChange {
             if finding.isHidden { return false }
             if isDirectory { view.note(RuledDirectory(generation: generation, serial: rules.serial, state: finding.state), of: node) }
             let isOnlyName = isDirectory || !view.hasSeveralNames(descriptor)
-            if !isOnlyName { linked.insert(node.pointee.key.inode) }
+            if !isOnlyName {
+                linked[id] = node.pointee.key.inode
+                if finding.isProtected { protectedByName.insert(id) }
+            }
             view.setProtection(finding.isProtected, of: id, node, isOnlyName: isOnlyName)
             view.tree.settle(node, since: moment)
             return true
         }
         // By its other names, if it has any.
-        if isJudged == false { departure.depart(id, &gone, &isDirectoryGone) }
+        if isJudged != false { return }
+        departure.depart(id, &gone, &isDirectoryGone)
+        if !gone.contains(id), let inode = view.tree.nodes.find(id)?.pointee.key.inode, !view.isDirectory(id) { linked[id] = inode }
     }
 
     /// Makes the kernel list directories and look up hidden names again.

@@ -52,12 +52,15 @@ extension MountTests {
             #expect(fsync(kept) == 0 && mounted.hostText("kept") == "kept13")
         }
 
-        @Test("A rule holds for each name of a file that was linked and renamed", arguments: RuledMount.modes)
-        func linked(_ mode: String) throws {
+        @Test("A rule holds for each name of a linked file", arguments: RuledMount.modes, [false, true])
+        func linked(_ mode: String, isRemade: Bool) throws {
             for (rule, calls) in [("--protect", ["write": "EROFS"]), ("--hide", ["open": "ENOENT", "write": "ENOENT", "stat": "ENOENT"])] {
                 let mounted = try RuledMount(mode, rules: [], files: ["f"])
-                #expect(try mounted.call("rename", "f", "g") == "OK")
-                #expect(try mounted.call("link", "g", "f") == "OK")
+                #expect(try mounted.call("link", "f", "g") == "OK")
+                if isRemade {
+                    #expect(try mounted.call("unlink", "f") == "OK")
+                    #expect(try mounted.call("link", "g", "f") == "OK")
+                }
                 let (first, second) = (open(mounted.place + "/f", O_RDWR), open(mounted.place + "/g", O_RDWR))
                 defer { for descriptor in [first, second] { close(descriptor) } }
                 try mounted.set(rule, "f")
@@ -66,6 +69,9 @@ extension MountTests {
                 if rule == "--protect" {
                     for descriptor in [first, second] { #expect(write(descriptor, "x", 1) == -1 && errno == EROFS) }
                 }
+                try mounted.set("--no-rules")
+                for descriptor in [first, second] { #expect(pwrite(descriptor, "f", 1, 0) == 1) }
+                for name in ["f", "g"] { #expect(try mounted.call("write", name) == "OK") }
             }
         }
 
