@@ -204,8 +204,10 @@ extension MountTests {
             case .fifo: try #require(mkfifo(document.host, 0o644) == 0)
             case .hardLink: try #require(link(document.directory + "/secret", document.host) == 0)
             case .anothersFile:
-                try document.write("stranger\n", document.host)
-                try #require(chown(document.host, 65534, 65534) == 0)
+                // It never has the name as the owner's, who may replace the file.
+                let made = document.directory + "/stranger"
+                try document.write("stranger\n", made)
+                try #require(chown(made, 65534, 65534) == 0 && rename(made, document.host) == 0)
             }
             try document.fixture.wait(until: "the names are gone") {
                 try FileManager.default.contentsOfDirectory(atPath: document.mountpoint).isEmpty
