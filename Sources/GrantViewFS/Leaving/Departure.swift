@@ -153,6 +153,9 @@ struct Departure {
         view.files.refuse(Containment.protected) { protected.contains($0) }
         // Pages mapped for writing become read-only, so that the next store is noticed.
         invalidator.writeBack()
+        // With write-back the kernel asks before a write once it has no attributes: see
+        // `probeWritable`.
+        if let notifier = view.session?.notifier { for node in nodes { _ = notifier.invalidateAttributes(NodeID(node)) } }
     }
 
     /// Waits for operations inside, and returns those that stay.

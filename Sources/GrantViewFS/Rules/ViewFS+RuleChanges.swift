@@ -77,6 +77,8 @@ final class RuleChange {
     /// protected by one.
     private var linked: [UInt64: UInt64] = [:]
     private var protectedByName = Set<UInt64>()
+    /// The regular files whose changes this change of rules refuses.
+    private var newlyProtected = Set<UInt64>()
     /// Hidden names of files that stay.
     private var hiddenNames: [(directory: UInt64, name: [CChar])] = []
 
@@ -97,7 +99,7 @@ final class RuleChange {
         }
         judgeOtherNames()
         departure.refuse(Containment.escaping, gone)
-        let protected = departure.newlyProtected(Set(ids).subtracting(gone))
+        let protected = newlyProtected.subtracting(gone)
         if !protected.isEmpty { departure.protect(protected) }
         outcome.invalidatedInodes = UInt64(truncatingIfNeeded: gone.count + protected.count)
         return gone.isEmpty || departure.invalidate(gone)
@@ -119,6 +121,7 @@ final class RuleChange {
         }
         for id in linked.keys where !gone.contains(id) {
             _ = view.tree.withLive(id, in: scope) {
+                note(protectedByName.contains(id), id, $0)
                 view.setProtection(protectedByName.contains(id), of: id, $0, isOnlyName: true)
             }
         }
@@ -175,6 +178,7 @@ final class RuleChange {
                 linked[id] = node.pointee.key.inode
                 if finding.isProtected { protectedByName.insert(id) }
             }
+            note(finding.isProtected, id, node)
             view.setProtection(finding.isProtected, of: id, node, isOnlyName: isOnlyName)
             view.tree.settle(node, since: moment)
             return true
@@ -183,6 +187,12 @@ final class RuleChange {
         if isJudged != false { return }
         departure.depart(id, &gone, &isDirectoryGone)
         if !gone.contains(id), let inode = view.tree.nodes.find(id)?.pointee.key.inode, !view.isDirectory(id) { linked[id] = inode }
+    }
+
+    /// Records a file that will be protected. The kernel has to ask before the next write to it.
+    private func note(_ isProtected: Bool, _ id: UInt64, _ node: NodePointer) {
+        let isNew = node.pointee.containment.load(ordering: .sequentiallyConsistent) & Containment.protected != Containment.protected
+        if isProtected, isNew, node.pointee.type == S_IFREG { newlyProtected.insert(id) }
     }
 
     /// Makes the kernel list directories and look up hidden names again.
