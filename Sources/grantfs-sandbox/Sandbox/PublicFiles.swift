@@ -10,6 +10,8 @@ struct PublicFiles {
 
     /// Larger files are bound instead of copied, and so are all after this number.
     private static let (largest, most): (off_t, Int) = (1 << 20, 256)
+    /// Programs replace files of the system at any time, and leave others only for a moment, such as /etc/group+.
+    private static let bind = "--ro-bind-try"
     /// A bind takes as long as this many copies.
     private static let small = 16
 
@@ -27,7 +29,7 @@ struct PublicFiles {
                 words.add(target, entry.path)
             case S_IFDIR where entry.isPublic:
                 if let size = PublicFiles.size(ofWhole: entry.below), size > PublicFiles.small {
-                    words.add("--ro-bind")
+                    words.add(PublicFiles.bind)
                     words.add(entry.path, entry.path)
                 } else {
                     words.add("--perms", "0755", "--dir")
@@ -51,7 +53,7 @@ struct PublicFiles {
             words.add(path)
             descriptors.append(file.release())
         } else {
-            words.add("--ro-bind")
+            words.add(PublicFiles.bind)
             words.add(path, path)
         }
     }

@@ -39,7 +39,7 @@ struct SystemFiles: Sendable {
         guard hasNetwork, let resolved = realpath("/etc/resolv.conf", nil) else { return }
         defer { free(resolved) }
         let path = String(cString: resolved)
-        if path.hasPrefix("/run/") { words.add("--ro-bind", path, path) }
+        if path.hasPrefix("/run/") { words.add("--ro-bind-try", path, path) }
     }
 
     /// Adds a link as a link, and a directory read-only.

@@ -55,6 +55,18 @@ extension MountTests {
             #expect(output.lines == ["/work/here", "granted"], "\(output)")
         }
 
+        @Test("Files of the system that are removed at any time do not stop a sandbox", .enabled(if: Identity.isRoot, "needs root"))
+        func passingFiles() throws {
+            let directory = "/usr/local/etc/grantfs-test-\(getpid())"
+            try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+            defer { try? FileManager.default.removeItem(atPath: directory) }
+            // Larger than what is copied, so bwrap binds it, if it is still there.
+            let script = "cd \(directory); while :; do truncate -s 2M large; : >small; rm large small; done"
+            let replacing = try Child(["sh", "-c", script])
+            defer { replacing.kill() }
+            for _ in 0..<10 { try run("true", "--grant", source).orThrow() }
+        }
+
         @Test("Directories with one basename have a name and a path each")
         func sameNames() throws {
             let others = try ["a", "b"].map { try fixture.source($0 + "/docs") }
