@@ -16,6 +16,8 @@ public enum Containment {
     public static let protecting: UInt8 = 0b0001_0000
     /// All changes are refused by a rule of the grant.
     public static let protected: UInt8 = 0b0011_0000
+    /// Of a node: a thread carries its protection out. See `Node.claimProtection`.
+    public static let isBeingProtected: UInt8 = 0b0100_0000
     /// The bits that open files and directories take over from their node.
     public static let inherited: UInt8 = escaped | protected
     /// Of a node: renames are not reported in its scope, so each operation checks its place.

@@ -154,7 +154,24 @@ extension NodeTree {
 }
 
 extension Node {
+    /// Begins to carry the protection of a file out, unless it is complete or another thread does. Returns whether it begins.
+    public func claimProtection() -> Bool {
+        var known = containment.load(ordering: .sequentiallyConsistent)
+        while known & (Containment.protected | Containment.isBeingProtected) == Containment.protecting {
+            let (isDone, now) = containment.compareExchange(
+                expected: known, desired: known | Containment.isBeingProtected, ordering: .sequentiallyConsistent)
+            if isDone { return true }
+            known = now
+        }
+        return false
+    }
+
+    public func endProtection() { containment.bitwiseAnd(~Containment.isBeingProtected, ordering: .sequentiallyConsistent) }
+
+    public var isBeingProtected: Bool { containment.load(ordering: .sequentiallyConsistent) & Containment.isBeingProtected != 0 }
+
     /// Refuses write-back as well, if changes are still refused. Returns whether they are.
+    @discardableResult
     public func completeProtection() -> Bool {
         var known = containment.load(ordering: .sequentiallyConsistent)
         while known & Containment.protecting != 0 {

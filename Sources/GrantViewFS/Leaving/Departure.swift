@@ -34,7 +34,7 @@ struct Departure {
             seen = gone.count
             for id in scope.ids where !gone.contains(id) { depart(id, &gone, &hasDirectory) }
         }
-        let protected = newlyProtected(suspects.subtracting(gone))
+        let protected = claimProtection(of: suspects.subtracting(gone))
         if scope.ruled.hasRules { listAgain(suspects.subtracting(gone)) }
         if gone.isEmpty, protected.isEmpty { return }
         refuse(Containment.escaping, gone)
@@ -132,16 +132,12 @@ struct Departure {
         }
     }
 
-    /// Those nodes whose changes are refused, and of which the kernel may have unwritten data.
-    func newlyProtected(_ nodes: Set<UInt64>) -> Set<UInt64> {
-        nodes.filter { id in
-            view.tree.withLive(id, in: scope) { node in
-                node.pointee.containment.load(ordering: .sequentiallyConsistent) & Containment.protected == Containment.protecting
-            } ?? false
-        }
+    /// Those nodes whose protection this thread has to complete.
+    private func claimProtection(of nodes: Set<UInt64>) -> Set<UInt64> {
+        nodes.filter { id in view.tree.withLive(id, in: scope) { $0.pointee.claimProtection() } ?? false }
     }
 
-    /// Completes the protection of nodes whose changes are refused already.
+    /// Completes the protection of nodes that this thread has claimed.
     ///
     /// The order is that of a narrowing. Data written before reaches the files.
     func protect(_ nodes: Set<UInt64>) {
@@ -156,6 +152,7 @@ struct Departure {
         // With write-back the kernel asks before a write once it has no attributes: see
         // `probeWritable`.
         if let notifier = view.session?.notifier { for node in nodes { _ = notifier.invalidateAttributes(NodeID(node)) } }
+        for id in nodes { _ = view.tree.withLive(id, in: scope) { $0.pointee.endProtection() } }
     }
 
     /// Waits for operations inside, and returns those that stay.

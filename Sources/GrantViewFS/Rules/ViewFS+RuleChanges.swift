@@ -77,8 +77,8 @@ final class RuleChange {
     /// protected by one.
     private var linked: [UInt64: UInt64] = [:]
     private var protectedByName = Set<UInt64>()
-    /// The regular files whose changes this change of rules refuses.
-    private var newlyProtected = Set<UInt64>()
+    /// The files whose protection this thread carries out, and those that other threads protect.
+    private var (claimed, protectedByOthers) = (Set<UInt64>(), Set<UInt64>())
     /// Hidden names of files that stay.
     private var hiddenNames: [(directory: UInt64, name: [CChar])] = []
 
@@ -99,10 +99,10 @@ final class RuleChange {
         }
         judgeOtherNames()
         departure.refuse(Containment.escaping, gone)
-        let protected = newlyProtected.subtracting(gone)
-        if !protected.isEmpty { departure.protect(protected) }
-        outcome.invalidatedInodes = UInt64(truncatingIfNeeded: gone.count + protected.count)
-        return gone.isEmpty || departure.invalidate(gone)
+        if !claimed.isEmpty { departure.protect(claimed) }
+        outcome.invalidatedInodes = UInt64(truncatingIfNeeded: gone.count + claimed.count)
+        let isInvalidated = gone.isEmpty || departure.invalidate(gone)
+        return awaitProtection(of: protectedByOthers) && isInvalidated
     }
 
     /// Judges the other names of files with several ones, in all known directories.
@@ -121,8 +121,7 @@ final class RuleChange {
         }
         for id in linked.keys where !gone.contains(id) {
             _ = view.tree.withLive(id, in: scope) {
-                note(protectedByName.contains(id), id, $0)
-                view.setProtection(protectedByName.contains(id), of: id, $0, isOnlyName: true)
+                setProtection(protectedByName.contains(id), of: id, $0, isOnlyName: true)
             }
         }
     }
@@ -178,8 +177,7 @@ final class RuleChange {
                 linked[id] = node.pointee.key.inode
                 if finding.isProtected { protectedByName.insert(id) }
             }
-            note(finding.isProtected, id, node)
-            view.setProtection(finding.isProtected, of: id, node, isOnlyName: isOnlyName)
+            setProtection(finding.isProtected, of: id, node, isOnlyName: isOnlyName)
             view.tree.settle(node, since: moment)
             return true
         }
@@ -189,11 +187,30 @@ final class RuleChange {
         if !gone.contains(id), let inode = view.tree.nodes.find(id)?.pointee.key.inode, !view.isDirectory(id) { linked[id] = inode }
     }
 
-    /// Records a file that will be protected. The kernel has to ask before the next write to it.
-    private func note(_ isProtected: Bool, _ id: UInt64, _ node: NodePointer) {
-        let isNew = node.pointee.containment.load(ordering: .sequentiallyConsistent) & Containment.protected != Containment.protected
-        if isProtected, isNew, node.pointee.type == S_IFREG { newlyProtected.insert(id) }
+    private func setProtection(_ isProtected: Bool, of id: UInt64, _ node: NodePointer, isOnlyName: Bool) {
+        // Its data is not written back yet.
+        if !isProtected, node.pointee.isBeingProtected { _ = awaitProtection(of: [id]) }
+        _ = view.setProtection(isProtected, of: id, node, isOnlyName: isOnlyName)
+        if !isProtected { return }
+        if node.pointee.claimProtection() {
+            claimed.insert(id)
+        } else if node.pointee.isBeingProtected, !claimed.contains(id) {
+            protectedByOthers.insert(id)
+        }
     }
+
+    /// Waits until other threads have protected these files. Returns whether they have.
+    ///
+    /// An invalidation by them must not meet a program's next write. The kernel discards the attributes that it requests for
+    /// the write if they are invalidated meanwhile, and takes the write without asking for permission (fs/fuse/inode.c,
+    /// fuse_change_attributes_i).
+    private func awaitProtection(of files: Set<UInt64>) -> Bool {
+        let isUnderWay = { [view, scope] (id: UInt64) in view.tree.withLive(id, in: scope) { $0.pointee.isBeingProtected } ?? false }
+        view.wait(upTo: Self.othersMicroseconds) { !files.contains(where: isUnderWay) }
+        return !files.contains(where: isUnderWay)
+    }
+
+    private static let othersMicroseconds = 1_000_000
 
     /// Makes the kernel list directories and look up hidden names again.
     func invalidateListings() {

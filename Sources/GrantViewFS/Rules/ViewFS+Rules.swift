@@ -97,7 +97,7 @@ extension ViewFS {
         if isDirectory {
             note(RuledDirectory(generation: found.generation, serial: found.serial, state: found.finding.state), of: node)
         }
-        setProtection(found.finding.isProtected, of: id, node, isOnlyName: isDirectory || links <= 1)
+        setProtectionSoon(found.finding.isProtected, of: id, node, isOnlyName: isDirectory || links <= 1)
         // The rules have changed meanwhile, or a directory was renamed.
         if node.pointee.withOwner({ $0.ruled.generation.load(ordering: .sequentiallyConsistent) }) != found.generation {
             departures.lookAgain(at: id, node)
@@ -106,21 +106,30 @@ extension ViewFS {
 
     /// Protects a file, or permits changes if this is its only name.
     ///
-    /// A file that may have unwritten data is protected in steps, by another thread.
-    func setProtection(_ isProtected: Bool, of id: UInt64, _ node: NodePointer, isOnlyName: Bool) {
+    /// Returns whether the file may have unwritten data. `Departure.protect` completes its protection then.
+    func setProtection(_ isProtected: Bool, of id: UInt64, _ node: NodePointer, isOnlyName: Bool) -> Bool {
         let bits = node.pointee.containment.load(ordering: .sequentiallyConsistent) & Containment.protected
         if isProtected {
-            if bits == Containment.protected { return }
-            let mayBeDirty = node.pointee.type == S_IFREG && mayBeDirty(node)
-            let refused = mayBeDirty ? Containment.protecting : Containment.protected
-            node.pointee.containment.bitwiseOr(refused, ordering: .sequentiallyConsistent)
-            refuseOpen(refused, of: id, node)
-            if mayBeDirty { departures.suspect(id, in: node.pointee.scope) }
+            if bits == Containment.protected { return false }
+            // In this order: a write that begins meanwhile either sees the refusal, or has marked the node.
+            node.pointee.containment.bitwiseOr(Containment.protecting, ordering: .sequentiallyConsistent)
+            refuseOpen(Containment.protecting, of: id, node)
+            if node.pointee.type == S_IFREG, mayBeDirty(node) { return true }
+            node.pointee.completeProtection()
+            refuseOpen(Containment.protected, of: id, node)
         } else if bits != 0, isOnlyName {
             node.pointee.containment.bitwiseAnd(~Containment.protected, ordering: .sequentiallyConsistent)
             files.permit(Containment.protected) { $0 == id }
             directories.permit(Containment.protected) { $0 == id }
             droppedWrites.forget(id, in: node.pointee.scope)
+        }
+        return false
+    }
+
+    /// Does the same, and lets another thread complete the protection.
+    private func setProtectionSoon(_ isProtected: Bool, of id: UInt64, _ node: NodePointer, isOnlyName: Bool) {
+        if setProtection(isProtected, of: id, node, isOnlyName: isOnlyName), !node.pointee.isBeingProtected {
+            departures.suspect(id, in: node.pointee.scope)
         }
     }
 
@@ -155,7 +164,7 @@ extension ViewFS {
         guard let id else { return finding.isProtected && !wasProtected ? 0 : 1 }
         if isDirectory { note(RuledDirectory(generation: generation, serial: rules.serial, state: finding.state), of: node) }
         if finding.isProtected || wasProtected {
-            setProtection(finding.isProtected, of: id, node, isOnlyName: isDirectory || !hasSeveralNames(descriptor))
+            setProtectionSoon(finding.isProtected, of: id, node, isOnlyName: isDirectory || !hasSeveralNames(descriptor))
             // The path may have changed before this was set.
             if node.pointee.withOwner({ $0.doubts.load(ordering: .sequentiallyConsistent) }) != moment { _ = tree.doubt(node) }
         }

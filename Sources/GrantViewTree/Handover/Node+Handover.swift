@@ -91,7 +91,7 @@ extension Node {
         lockRequests.store(try state.take(), ordering: .relaxed)
         wasListedBare.store(try state.takeFlag(), ordering: .relaxed)
         isTimeDirty.store(try state.takeFlag(), ordering: .relaxed)
-        containment.store(try state.take(), ordering: .relaxed)
+        containment.store(try state.take() & ~Containment.isBeingProtected, ordering: .relaxed)
         lookedAt.store(try state.take(), ordering: .relaxed)
         try takeOverCached(from: &state)
         oplock.store(type == S_IFREG && openers.load(ordering: .relaxed) > 0 ? .shared : .unknown, ordering: .relaxed)

@@ -39,17 +39,22 @@ extension MountTests {
             let mounted = try RuledMount(mode, rules: [], files: ["kept", "free"])
             let (kept, free) = (open(mounted.place + "/kept", O_RDWR | O_APPEND), open(mounted.place + "/free", O_RDWR | O_APPEND))
             defer { for descriptor in [kept, free] { close(descriptor) } }
-            #expect(write(kept, "1", 1) == 1 && write(free, "1", 1) == 1)
-            try mounted.set("--protect", "kept")
-            #expect(mounted.hostText("kept") == "kept1")
-            #expect(write(kept, "2", 1) == -1 && errno == EROFS)
-            #expect(write(free, "2", 1) == 1)
-            #expect(ftruncate(kept, 0) == -1 && errno == EROFS)
-            #expect(fchmod(kept, 0o600) == -1 && errno == EROFS)
-            #expect(mounted.text("kept") == "kept1")
-            try mounted.set("--no-rules")
-            #expect(write(kept, "3", 1) == 1)
-            #expect(fsync(kept) == 0 && mounted.hostText("kept") == "kept13")
+            var text = "kept"
+            for _ in 0..<4 {
+                #expect(write(kept, "1", 1) == 1 && write(free, "1", 1) == 1)
+                text += "1"
+                try mounted.set("--protect", "kept")
+                #expect(mounted.hostText("kept") == text)
+                #expect(write(kept, "2", 1) == -1 && errno == EROFS)
+                #expect(write(free, "2", 1) == 1)
+                #expect(ftruncate(kept, 0) == -1 && errno == EROFS)
+                #expect(fchmod(kept, 0o600) == -1 && errno == EROFS)
+                #expect(mounted.text("kept") == text)
+                try mounted.set("--no-rules")
+                #expect(write(kept, "3", 1) == 1)
+                text += "3"
+                #expect(fsync(kept) == 0 && mounted.hostText("kept") == text)
+            }
         }
 
         @Test("A rule holds for each name of a linked file", arguments: RuledMount.modes, [false, true])
