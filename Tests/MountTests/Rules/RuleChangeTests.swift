@@ -80,6 +80,35 @@ extension MountTests {
             }
         }
 
+        @Test("A rule change judges each of many files of a directory", arguments: RuledMount.modes)
+        func many(_ mode: String) throws {
+            let files = (0..<40).map { "d/\($0).c" }
+            let mounted = try RuledMount(mode, rules: [], files: files + ["d/secret", "d/kept", "d/linked", "d/gone"])
+            #expect(try mounted.call("link", "d/linked", "d/kept2") == "OK")
+            var open: [String: Int32] = [:]
+            defer { for descriptor in open.values { close(descriptor) } }
+            for name in files + ["d/secret", "d/kept", "d/linked", "d/gone"] {
+                open[name] = Glibc.open(mounted.place + "/" + name, O_RDWR)
+                #expect(pwrite(open[name]!, "x", 1, 0) == 1)
+            }
+            #expect(unlink(mounted.place + "/d/gone") == 0)
+            try mounted.set("--hide", "secret", "--hide", "gone", "--protect", "kept*", "--protect", "7.c")
+            var byte: UInt8 = 0
+            for (name, descriptor) in open {
+                let isHidden = ["d/secret", "d/gone"].contains(name)
+                let isProtected = ["d/kept", "d/linked", "d/7.c"].contains(name)
+                #expect((pread(descriptor, &byte, 1, 0) == 1) == !isHidden, "\(name)")
+                let error = pwrite(descriptor, "y", 1, 0) == 1 ? 0 : errno
+                #expect(error == (isHidden ? EACCES : isProtected ? EROFS : 0), "\(name)")
+            }
+            try mounted.set("--hide", "*.c", "--protect", "secret")
+            for (name, descriptor) in open where !["d/secret", "d/gone"].contains(name) {
+                #expect((pread(descriptor, &byte, 1, 0) == 1) == !name.hasSuffix(".c"), "\(name)")
+            }
+            #expect(try mounted.call("write", "d/kept") == "OK")
+            #expect(try mounted.names(in: "d") == ["kept", "kept2", "linked", "secret"])
+        }
+
         @Test("A rule that is taken back shows names at once", arguments: RuledMount.modes)
         func show(_ mode: String) throws {
             let mounted = try RuledMount(mode, rules: ["--only", "*.c"], files: ["a.c", "b.h", "d/e.h"])
