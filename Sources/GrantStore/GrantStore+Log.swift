@@ -12,11 +12,12 @@ extension GrantStore {
     /// Appends an entry with the current time.
     public func append(
         _ event: LogEvent, view: ViewName? = nil, grant: GrantID? = nil, name: GrantName? = nil, detail: String = "",
-        count: Int64? = nil, by actor: Actor
+        path: [UInt8]? = nil, count: Int64? = nil, by actor: Actor
     ) throws(GrantError) {
         try append(
             LogEntry(
-                time: GrantStore.now, event: event, actor: actor, view: view, grant: grant, name: name, detail: detail, count: count))
+                time: GrantStore.now, event: event, actor: actor, view: view, grant: grant, name: name, detail: detail, path: path,
+                count: count))
     }
 
     /// Returns up to `limit` entries with a number above `after`, oldest first.

@@ -48,6 +48,7 @@ public final class ViewFS: @unchecked Sendable {
     /// Records opens and changes, if the mount was started with an audit trail.
     public let audit: AuditTrail?
     let lastRefused = LastRefused()
+    let ruleRefusals = RuleRefusals()
     let lastCalls = LastCalls()
     let lengthenings = Lengthenings()
     let starvedThreads = StarvedThreads()

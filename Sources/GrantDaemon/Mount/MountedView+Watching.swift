@@ -98,10 +98,10 @@ extension MountedView {
             var refusals: [Refusal] = []
             let scopes = files.takeHasDenials() ? state.closed + state.summed().open.map(\.scope) : []
             for scope in scopes {
-                guard let refused = files.takeDenials(of: scope), let live = state.grants[scope.grant] else { continue }
-                let last = refused.last
-                refusals.append(
-                    Refusal(live.grant, refused.count, uid: last?.uid ?? 0, pid: last?.pid ?? 0, program: last?.program ?? []))
+                let refused = files.takeDenials(of: scope)
+                guard let live = state.grants[scope.grant] else { continue }
+                if refused.count > 0 { refusals.append(Refusal(live.grant, refused.count, by: refused.last)) }
+                if let ruled = refused.ruled { refusals.append(Refusal(live.grant, ruled)) }
             }
             for (grant, refused) in files.names.takeRefusals() {
                 guard let live = state.grants[grant] else { continue }
@@ -112,6 +112,7 @@ extension MountedView {
                 // Best effort: the refusal is in effect even if it cannot be recorded.
                 try? state.store.append(
                     .denied, view: refusal.grant.view, grant: refusal.grant.id, name: refusal.grant.name, detail: refusal.operations,
+                    path: refusal.path,
                     count: Int64(clamping: refusal.count), by: refusal.last)
             }
             return refusals
@@ -119,23 +120,40 @@ extension MountedView {
         for refusal in refusals {
             say(
                 .notice, .denied,
-                "refused \(refusal.operations) on “\(refusal.grant.name)” at \(place), the last of \(refusal.last.description)",
+                "refused \(refusal.operations) on “\(refusal.grant.name)” at \(place), the \(refusal.which) of \(refusal.last.description)",
                 of: refusal.grant)
         }
     }
 
-    /// The refusals of one grant in a second, and the last caller.
+    /// The refusals of one grant in a second, and the last caller. Of those by its rules, the first, and what it wanted.
     private struct Refusal {
         let grant: Grant
         let count: UInt64
         let last: Actor
+        var ruled: RuleRefusals.Report?
+
+        init(_ grant: Grant, _ count: UInt64, by caller: LastRefused.RefusedCaller?) {
+            self.init(grant, count, uid: caller?.uid ?? 0, pid: caller?.pid ?? 0, program: caller?.program ?? [])
+        }
+
+        init(_ grant: Grant, _ ruled: RuleRefusals.Report) {
+            self.init(grant, ruled.count, by: ruled.caller)
+            self.ruled = ruled
+        }
 
         init(_ grant: Grant, _ count: UInt64, uid: UInt32, pid: Int32, program: [UInt8]) {
             (self.grant, self.count) = (grant, count)
             last = Actor(uid: uid, pid: pid, program: String(decoding: program, as: UTF8.self))
         }
 
-        var operations: String { count == 1 ? "1 operation" : "\(count) operations" }
+        var which: String { ruled == nil ? "last" : "first" }
+        var path: [UInt8]? { ruled?.path }
+
+        var operations: String {
+            let operations = count == 1 ? "1 operation" : "\(count) operations"
+            guard let ruled else { return operations }
+            return operations + ", by " + (ruled.decision?.description ?? (path == nil ? "a rule" : "a rule for names below"))
+        }
     }
 
     /// Frees closed scopes that the kernel has no nodes of any more.

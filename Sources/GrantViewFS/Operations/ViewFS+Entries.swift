@@ -184,6 +184,7 @@ extension ViewFS {
         let error = enter(descriptor, name, found: parent, since: moment, into: &parameters)
         if !cachesAttributes { parameters.attr_timeout = 0 }
         if error != 0 {
+            if error == ENOENT { countHidden(name, in: parent, for: request.caller) }
             request.reply(error: error)
         } else if !request.reply(entry: &parameters) {
             tree.forget(parameters.ino, 1)

@@ -27,8 +27,7 @@ extension ViewFS {
         if verdict.isInside,
             let refusal = writeBackSize == nil ? refusal(of: id, node, for: entry) : refusal(by: node.pointee.containment, entry)
         {
-            coordinator.leave(slot: slot)
-            verdict = refusal
+            verdict = leave(request, refusal, of: id.rawValue)
         }
         guard verdict.isInside else {
             if let writeBackSize { return drop(request, writeBackSize, of: id.rawValue, in: scope.rawValue, verdict) }

@@ -44,7 +44,7 @@ extension ViewFS {
             Identity.assumeMask(request.caller.umask)
             let mode = creationMode(mode, in: directory, for: request.caller)
             let result = audited(request, node, .entry(directory, name), detail: detail()) {
-                making(((parent, node), directory, name), type) {
+                making(((parent, node), directory, name, request.caller), type) {
                     Identity.withReserve(of: request.caller) { body(directory, mode) }
                 }
             }
@@ -62,7 +62,7 @@ extension ViewFS {
                 if let document = view.document(of: parent, node, named: name) {
                     return view.unlink(document, name, directory: directory, as: request.caller)
                 }
-                return view.removing(((parent, node), descriptor, name)) {
+                return view.removing(((parent, node), descriptor, name, request.caller)) {
                     if !directory { view.recordUnlink(name, in: descriptor, of: node.pointee.owner) }
                     let held = view.pinBeforeRemoval(name, in: descriptor, of: node, directory: directory, request.caller)
                     let result = clinux_unlinkat(descriptor, name, directory)
@@ -117,7 +117,10 @@ extension ViewFS {
                         }
                         return result
                     }
-                    return view.renaming(((parent, node), from, name), ((newParent, target), to, newName), isExchange: isExchange) {
+                    return view.renaming(
+                        ((parent, node), from, name, request.caller), ((newParent, target), to, newName, request.caller),
+                        isExchange: isExchange
+                    ) {
                         // An exchange removes no name.
                         if !isExchange { view.recordUnlink(newName, in: to, of: target.pointee.owner) }
                         return Identity.withReserve(of: request.caller) {
@@ -211,7 +214,7 @@ extension ViewFS {
                 descriptor < 0
                 ? descriptor
                 : view.audited(request, parent, .file(descriptor), to: .entry(directory, newName)) {
-                    view.making(((newParent, parent), directory, newName), node.pointee.type) {
+                    view.making(((newParent, parent), directory, newName, request.caller), node.pointee.type) {
                         Identity.withReserve(of: request.caller) { clinux_link_descriptor(descriptor, directory, newName) }
                     }
                 }

@@ -154,7 +154,7 @@ extension ViewFS {
             Identity.withReserve(of: request.caller) {
                 tree.evictingIfNeeded {
                     if isNameless { return clinux_open_nameless(entry.directory, creation, mode) }
-                    return making((parent, entry.directory, entry.text), S_IFREG) {
+                    return making((parent, entry.directory, entry.text, request.caller), S_IFREG) {
                         clinux_open_beneath(
                             entry.directory, entry.text, creation, mode, parent.node.pointee.withOwner { $0.crossesMounts })
                     }

@@ -24,7 +24,7 @@ extension ViewFS {
         }
         let slot = request.worker.pointee.slot
         var verdict = coordinator.enter(ScopeID(rawValue: node.pointee.scope), for: entry, slot: slot)
-        if verdict.isInside, let refusal = refusal(of: id, node, for: entry) { verdict = leave(slot, refusal) }
+        if verdict.isInside, let refusal = refusal(of: id, node, for: entry) { verdict = leave(request, refusal, of: id.rawValue) }
         if verdict != .enter {
             guard verdict.isInside else {
                 // Times that the kernel writes back: see `setattr`.
@@ -79,7 +79,9 @@ extension ViewFS {
         }
         let slot = request.worker.pointee.slot
         var verdict = coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: entry, slot: slot)
-        if verdict.isInside, let refusal = refusal(by: file.pointee.containment, entry) { verdict = leave(slot, refusal) }
+        if verdict.isInside, let refusal = refusal(by: file.pointee.containment, entry) {
+            verdict = leave(request, refusal, of: file.pointee.node)
+        }
         let isOverQuota = verdict == .congested && workerQuota.exceedsQuota(request, in: file.pointee.scope)
         let hold = !isOverQuota && isClaimed(verdict, entry, file.pointee.scope) ? blocker(request.caller, file, entry) : nil
         if isOverQuota {
@@ -113,7 +115,9 @@ extension ViewFS {
         }
         let slot = request.worker.pointee.slot
         var verdict = coordinator.enter(ScopeID(rawValue: directory.pointee.scope), for: entry, slot: slot)
-        if verdict.isInside, let refusal = refusal(by: directory.pointee.containment, entry) { verdict = leave(slot, refusal) }
+        if verdict.isInside, let refusal = refusal(by: directory.pointee.containment, entry) {
+            verdict = leave(request, refusal, of: directory.pointee.node)
+        }
         let isOverQuota = verdict == .congested && workerQuota.exceedsQuota(request, in: directory.pointee.scope)
         let hold = !isOverQuota && isClaimed(verdict, entry, directory.pointee.scope) ? blocker(request.caller, directory, entry) : nil
         if isOverQuota {
@@ -142,8 +146,9 @@ extension ViewFS {
 
     /// Leaves the scope again, because the operation's object is no longer in it, or is protected.
     @inline(never)
-    private func leave(_ slot: Int, _ refusal: Verdict) -> Verdict {
-        coordinator.leave(slot: slot)
+    func leave(_ request: borrowing Request, _ refusal: Verdict, of node: UInt64) -> Verdict {
+        if refusal == .readOnly { countRefusal(of: node, for: request.caller) }
+        coordinator.leave(slot: request.worker.pointee.slot)
         return refusal
     }
 

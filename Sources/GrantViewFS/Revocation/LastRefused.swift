@@ -39,10 +39,10 @@ extension ViewFS {
         coordinator.countDenial(ScopeID(rawValue: scope))
     }
 
-    /// Refused operations of a scope since the last call, and the last caller. Returns nil if there
-    /// were none.
-    public func takeDenials(of scope: Scope) -> (count: UInt64, last: LastRefused.RefusedCaller?)? {
+    /// Refused operations of a scope since the last call, and the last caller. Those that its rules refused are counted apart.
+    public func takeDenials(of scope: Scope) -> (count: UInt64, last: LastRefused.RefusedCaller?, ruled: RuleRefusals.Report?) {
         let count = coordinator.takeDenials(scope.id)
-        return count == 0 ? nil : (count, lastRefused.last(in: scope.id.rawValue))
+        let ruled = takeRuleRefusals(of: scope, atMost: count)
+        return (count &- (ruled?.count ?? 0), lastRefused.last(in: scope.id.rawValue), ruled)
     }
 }

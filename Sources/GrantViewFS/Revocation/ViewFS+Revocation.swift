@@ -313,6 +313,7 @@ extension ViewFS {
         records?.remove(scope.id)
         droppedWrites.forget(scope.id.rawValue)
         lastRefused.forget(scope.id.rawValue)
+        _ = ruleRefusals.take(scope.id.rawValue)
         lostWrites.forget(scope.id.rawValue)
         return true
     }

@@ -6,8 +6,8 @@ import GrantViewTree
 
 // Operations that make, remove and rename names in a grant with rules.
 extension ViewFS {
-    /// A name in a directory, with the directory's descriptor.
-    typealias RuledName = (directory: Directory, descriptor: Int32, text: UnsafePointer<CChar>)
+    /// A name in a directory, with the directory's descriptor, and who changes it.
+    typealias RuledName = (directory: Directory, descriptor: Int32, text: UnsafePointer<CChar>, caller: Caller)
 
     /// Makes a name by `body` if the rules permit it. Returns the result of `body`, or an error.
     ///
@@ -26,7 +26,7 @@ extension ViewFS {
             owner.ruled.names.share {
                 owner.ruled.withRules { rules in
                     let error = refusal(ofMaking: name, type, rules)
-                    if error != 0 { return error }
+                    if error != 0 { return refused(name, error) }
                     return owner.ruled.isCurrent(rules) ? body() : -EACCES
                 } ?? body()
             }
@@ -45,14 +45,19 @@ extension ViewFS {
         name.directory.node.pointee.withOwner { owner in
             owner.ruled.withRules { rules in
                 let (error, found) = refusal(ofRemoving: name, rules)
-                if error != 0 { return error }
+                if error != 0 { return refused(name, error) }
                 let result = owner.ruled.isCurrent(rules) ? body() : -EACCES
                 guard result == -ENOTEMPTY, let found, rules.protects else { return result }
                 // The directory cannot be removed because of something protected.
                 let comparison = SubtreeComparison(self, owner, rules)
-                return comparison.findsProtected(name.text, in: name.descriptor, found.state) ? -EROFS : result
+                return comparison.findsProtected(name.text, in: name.descriptor, found.state) ? refused(name, -EROFS) : result
             } ?? body()
         }
+    }
+
+    private func refused(_ name: RuledName, _ error: Int32) -> Int32 {
+        countRefusal(of: name.text, in: name.directory, for: name.caller)
+        return error
     }
 
     // MARK: names
@@ -150,19 +155,19 @@ extension ViewFS {
         _ rules: ScopeRules, _ body: () -> Int32, _ undo: () -> Int32
     ) -> Int32 {
         let (removal, _) = refusal(ofRemoving: from, rules)
-        if removal != 0 { return removal }
+        if removal != 0 { return refused(from, removal) }
         let making = refusal(ofMaking: to, areDirectories.from ? S_IFDIR : type(of: from), rules)
-        if making != 0 { return making }
+        if making != 0 { return refused(to, making) }
         if isExchange {
             let making = refusal(ofMaking: from, areDirectories.to ? S_IFDIR : type(of: to), rules)
-            if making != 0 { return making }
+            if making != 0 { return refused(from, making) }
         }
         var moved: [(place: RuledName, before: UInt32, after: UInt32)] = []
         for (old, new, isDirectory) in [(from, to, areDirectories.from), (to, from, areDirectories.to)] where isDirectory {
             guard let before = state(of: old, named: old, rules), let after = state(of: new, named: new, rules) else { return -EACCES }
             moved.append((new, before, after))
             let error = SubtreeComparison(self, owner, rules).compare(old.text, in: old.descriptor, before, after)
-            if error != 0 { return error }
+            if error != 0 { return refused(old, error) }
         }
         // A change of the rules does not wait for ever, and this call was answered meanwhile.
         if !owner.ruled.isCurrent(rules) { return -EACCES }

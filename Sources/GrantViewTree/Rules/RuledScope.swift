@@ -18,6 +18,9 @@ public final class RuledScope: @unchecked Sendable {
     /// It counts changes of the rules, and renames of directories. A value is never 0.
     public let generation = Atomic<UInt32>(1)
 
+    /// Refused operations since the last report.
+    public let refusals = Atomic<UInt64>(0)
+
     /// Creations and renames share it. A rename of a directory excludes them.
     ///
     /// Rank 1.

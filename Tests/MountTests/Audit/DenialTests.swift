@@ -11,6 +11,7 @@ extension MountTests {
             let pid: Int32
             let program: String
             let count: Int?
+            let path: String?
         }
 
         /// The number of refused operations in the log for a grant, and the last process.
@@ -19,6 +20,33 @@ extension MountTests {
             let denied = entries.filter { $0.event == "denied" && $0.name == name }
             let counts = denied.map { Int($0.detail.split(separator: " ").first ?? "") ?? 0 }
             return (counts.reduce(0, +), denied.count, denied.last?.pid)
+        }
+
+        @Test("The log names the rule that refused an operation", arguments: RuledMount.modes)
+        func rules(_ mode: String) throws {
+            let mounted = try RuledMount(
+                mode, rules: ["--hide", ".env*", "--protect", ".git/hooks", "--only", "!*.o", "--only", "*"],
+                files: [".env", ".git/hooks/h", "plain", "a.o"])
+            let refused: [(call: [String], path: String, rule: String)] = [
+                (["cat", ".env"], ".env", "--hide “.env*”"), (["mv", "plain", ".env2"], ".env2", "--hide “.env*”"),
+                (["touch", ".git/hooks/new"], ".git/hooks", "--protect “.git/hooks”"),
+                (["chmod", "600", ".git/hooks/h"], ".git/hooks/h", "--protect “.git/hooks”"),
+                (["mv", ".git", ".g"], ".git", "a rule for names below"),
+            ]
+            for (call, path, rule) in refused {
+                #expect(try Command.run(["sh", "-c", "cd \"$1\"; shift; exec \"$@\"", "sh", mounted.place] + call).status != 0)
+                try mounted.fixture.wait(until: "\(call) is in the log") {
+                    let entries: [Entry] = try mounted.fixture.grantfs("log", "--json").orThrow().decoded()
+                    return entries.contains {
+                        $0.event == "denied" && $0.program == call[0] && $0.path == mounted.source + "/" + path
+                            && $0.detail.hasSuffix("by " + rule)
+                    }
+                }
+            }
+            let count = try mounted.fixture.log().count
+            #expect(try Command.run(["cat", mounted.place + "/missing"]).status != 0)
+            #expect(try mounted.call("stat", "plain") == "OK")
+            #expect(try mounted.fixture.log().count == count, "what is missing is not refused")
         }
 
         @Test("The log names a refused program although it has ended")

@@ -1,0 +1,48 @@
+/// What the rules of a grant say of a path that they hide or protect, and why.
+public struct RuleDecision: Hashable, Sendable, CustomStringConvertible {
+    public enum List: String, Sendable {
+        case hide
+        case protect
+        case only
+    }
+
+    /// The list that decides. `only` hides what none of its patterns matches.
+    public let list: List
+    /// The pattern that matches, if one does.
+    public let pattern: RulePattern?
+    /// The part of the path that it matches. Everything below is treated the same.
+    public let place: [UInt8]
+
+    public var isHidden: Bool { list != .protect }
+
+    /// The option that decides: `--hide “.env”`.
+    public var description: String { "--\(list.rawValue)" + (pattern.map { " “\($0)”" } ?? "") }
+}
+
+extension GrantRules {
+    /// Explains why a path below the granted directory is hidden or protected. Returns nil if it is neither.
+    public func decision(on path: [UInt8], isDirectory: Bool) -> RuleDecision? {
+        let program = RuleProgram(self)
+        var (state, next) = (program.top, RuleProgram.State())
+        var protection: RuleDecision?
+        let names = path.split(separator: UInt8(ascii: "/"))
+        for (index, name) in names.enumerated() {
+            let isLast = index == names.count - 1
+            let verdict = name.withUnsafeBufferPointer {
+                program.judge($0, in: state, isDirectory: isDirectory || !isLast, next: &next)
+            }
+            let place = Array(path[path.startIndex..<name.endIndex])
+            if verdict.isHidden {
+                guard verdict.hidingPattern >= 0 else { return RuleDecision(list: .only, pattern: nil, place: place) }
+                let pattern = program.patterns[Int(truncatingIfNeeded: verdict.hidingPattern)]
+                return RuleDecision(list: .hide, pattern: pattern, place: place)
+            }
+            if protection == nil, verdict.protectingPattern >= 0 {
+                let pattern = program.patterns[Int(truncatingIfNeeded: verdict.protectingPattern)]
+                protection = RuleDecision(list: .protect, pattern: pattern, place: place)
+            }
+            swap(&state, &next)
+        }
+        return protection
+    }
+}
