@@ -47,7 +47,7 @@ def main():
         if not options.only:
             remarks += [
                 host.own_writes(options.programs, places), crowd.clients(options.programs, places),
-                crowd.withdrawals(options.programs, options.base)]
+                crowd.withdrawals(options.programs, options.base), crowd.rule_changes(options.programs, options.base)]
         document = {"machine": describe(places.base), "rounds": options.rounds, "remarks": remarks, "rows": results, "missed": missed, "requests": requests}
     print(markdown(document, places.names))
     print(trace.markdown(missed))

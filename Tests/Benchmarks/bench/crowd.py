@@ -1,4 +1,5 @@
-"""What many do at once: 64 clients of one mount, and a client of one grant while others of a thousand are withdrawn. Printed as remarks."""
+"""Many at once: 64 clients of one mount, a client of one grant while others of a thousand are withdrawn, and 100,000 known files whose rules change.
+Printed as remarks."""
 
 import contextlib
 import os
@@ -8,7 +9,10 @@ import subprocess
 import tempfile
 import time
 
+from places import RULES
+
 CLIENTS, GRANTS, WITHDRAWN = 64, 1000, 20
+FOLDERS, FILES, CHANGES = 220, 455, 5
 
 
 def clients(programs, places):
@@ -64,3 +68,32 @@ def withdrawals(programs, base):
         return (
             f"A round trip in one of {GRANTS:,} grants takes {quiet:.1f} µs, {asked:.1f} beside commands that only look, "
             f"{revoked:.1f} beside withdrawals of others.")
+
+
+def rule_changes(programs, base):
+    """How long a change of rules takes, and a revocation, with 100,000 files known to the mount."""
+    grantfs = str(programs.resolve() / "grantfs")
+    with tempfile.TemporaryDirectory(prefix="grantfs-crowd.", dir=base) as own:
+        environment = dict(os.environ, GRANTFS_STORE=own + "/store")
+
+        def run(*words):
+            before = time.monotonic()
+            subprocess.run([grantfs, *words], env=environment, check=True, stdout=subprocess.DEVNULL)
+            return time.monotonic() - before
+
+        source, mountpoint = pathlib.Path(own, "source"), own + "/mount"
+        for folder in range(FOLDERS):
+            path = source / f"d{folder // 11}" / f"e{folder}"
+            path.mkdir(parents=True)
+            for file in range(FILES):
+                path.joinpath(f"file-{file}.txt").touch()
+        os.mkdir(mountpoint)
+        run("grant", str(source), "--name", "files", *RULES)
+        run("mount", "default", mountpoint)
+        with contextlib.ExitStack() as stack:
+            stack.callback(subprocess.run, ["umount", mountpoint], check=False)
+            # `-size` needs the attributes of each file.
+            subprocess.run(["find", mountpoint, "-size", "+1G"], check=True)
+            changed = statistics.median(run("set", "files", "--hide", f"*.other{number}", *RULES[2:]) for number in range(CHANGES))
+            revoked = run("revoke", "files")
+        return f"With {FOLDERS * FILES:,} known files a change of 20 rules takes {changed:.2f} s, and a revocation {revoked:.2f} s."

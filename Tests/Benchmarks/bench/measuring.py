@@ -6,10 +6,10 @@ import subprocess
 import sys
 import time
 
-from places import MODES
+from places import MODES, RULED
 import timing
 
-OURS = ["native"] + MODES
+OURS = ["native", *MODES, RULED]
 # Seconds. In `shared` the kernel keeps names for 0.9.
 LONGER_THAN_NAMES = 1.1
 

@@ -11,11 +11,14 @@ import tempfile
 from workloads import USER
 
 MODES = ["shared", "exclusive", "none"]
+# A mount with cache=shared whose grant has 20 rules. None of them matches what the rows make.
+RULED = "20 rules"
+RULES = [word for number in range(10) for word in ("--hide", f"*.hidden{number}", "--protect", f"/kept/part{number}/**")]
 
 
 class Places:
-    """Makes everything on entry and takes it away on exit. `directories` maps a place's name to where its work is done, `sources` a cache mode to
-    the directory that its mount shows."""
+    """Makes everything on entry and takes it away on exit. `directories` maps a place's name to where its work is done, `sources` the name
+    of one of grantfs's mounts to the directory that it shows."""
 
     def __init__(self, base, programs, others):
         self.base = tempfile.mkdtemp(prefix="grantfs-bench.", dir=base)
@@ -38,7 +41,8 @@ class Places:
         try:
             self.directories["native"] = self._make("native")
             for mode in MODES:
-                self.directories[mode] = self._mount_grantfs(mode)
+                self.directories[mode] = self._mount_grantfs(mode, mode)
+            self.directories[RULED] = self._mount_grantfs(RULED, "shared", RULES)
             self._mount_as_user()
             if shutil.which("bindfs"):
                 source, mountpoint = self._make("source-bindfs"), self._make("mount-bindfs")
@@ -140,12 +144,13 @@ class Places:
             raise OSError(f"it failed as user {worker[0]}")
         return json.loads(said)
 
-    def _mount_grantfs(self, mode):
-        source, mountpoint = self._make("source-" + mode), self._make("mount-" + mode)
+    def _mount_grantfs(self, name, mode, rules=()):
+        view = name.replace(" ", "-")
+        source, mountpoint = self._make("source-" + view), self._make("mount-" + view)
         environment = dict(os.environ, GRANTFS_STORE=self.base + "/store")
-        for words in (["grant", source, "--view", mode, "--name", "files"], ["mount", mode, mountpoint, "-o", "cache=" + mode]):
+        for words in (["grant", source, "--view", view, "--name", "files", *rules], ["mount", view, mountpoint, "-o", "cache=" + mode]):
             subprocess.run([self._grantfs] + words, env=environment, check=True, stdout=subprocess.DEVNULL)
         self._mountpoints.append(mountpoint)
-        self._views[mode] = ([self._grantfs, "status", "--json", "--view", mode], environment)
-        self.sources[mode] = source
+        self._views[name] = ([self._grantfs, "status", "--json", "--view", view], environment)
+        self.sources[name] = source
         return mountpoint + "/files"
