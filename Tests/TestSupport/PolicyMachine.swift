@@ -15,7 +15,10 @@ public final class PolicyMachine {
         let base = fixture.base
         try Command.shell(
             """
-            cp -a /etc "$1/etc" && rm -rf "$1/etc/grantfs" && mkdir -p "$1/etc/grantfs/policy.d"
+            # Another test may add a user, whose temporary files are gone before they are copied.
+            until cp -a /etc "$1/etc"; do rm -r "$1/etc"; done
+            rm -rf "$1/etc/grantfs"
+            mkdir -p "$1/etc/grantfs/policy.d"
             chmod 755 "$1/etc/grantfs" "$1/etc/grantfs/policy.d"
             for user in ann:61001 ben:61002; do
                 echo "${user%:*}:x:${user#*:}:${user#*:}::$1/home/${user%:*}:/bin/sh" >>"$1/etc/passwd"
