@@ -43,6 +43,14 @@ extension GrantAdministrator {
     /// Maps an absolute path in a mount of this store to the path on the host, or nil if it is in
     /// none.
     private func hostPath(ofShown path: [UInt8], in table: MountTable) throws(GrantError) -> [UInt8]? {
+        guard let shown = try grant(showing: path, in: table) else { return nil }
+        let top = describe([shown.grant])[0].path
+        return shown.below.isEmpty ? top : CanonicalPath.join(top, shown.below)
+    }
+
+    /// Finds the grant that shows an absolute path in a mount of this store, and the path below its directory. Returns nil if
+    /// the path is in no such mount.
+    func grant(showing path: [UInt8], in table: MountTable) throws(GrantError) -> (grant: Grant, below: [UInt8])? {
         guard let entry = table.entry(holding: path), entry.type == GrantAdministrator.filesystemType else { return nil }
         let record = try store.mounts().first { record in
             record.connection.map { $0.device == DeviceNumber(major: entry.major, minor: entry.minor) }
@@ -53,7 +61,7 @@ extension GrantAdministrator {
         let shown = String(decoding: path, as: UTF8.self)
         switch record.shown.find(names, among: try store.grants(record.shown)) {
         case .grant(let grant, let below):
-            return below.reduce(describe([grant])[0].path) { CanonicalPath.join($0, $1) }
+            return (grant, Array(below.joined(separator: [UInt8(ascii: "/")])))
         case .above:
             throw GrantError(
                 .usage, "\(shown) is the \(record.shown.description) itself",

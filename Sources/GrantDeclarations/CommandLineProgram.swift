@@ -8,7 +8,7 @@ package enum CommandLineProgram {
         name: "grantfs", version: ProgramDeclaration.version,
         summary: "Grants directories to views, mounts the views, and withdraws grants, live.",
         commands: [
-            .grant, .pick, .list, .revoke, .restore, .remove, .set, .repair, .release,
+            .grant, .pick, .list, .revoke, .restore, .remove, .set, .why, .repair, .release,
             MountRequest.declaration, .unmount, .run, .diff, .undo, .mcp, .portal, .coordinate, .present,
             .apply, .export, .policy, .doctor, .status, .top, .metrics, .log, .upgrade, .fleet, .agent,
             .fleetCheck, .inventory, .serve, .begin, .proxy, .completion, .complete, .manual,
@@ -19,7 +19,7 @@ package enum CommandLineProgram {
         commonOptions: ProgramDeclaration.standardOptions,
         groups: [
             ("Every day", ["grant", "mount", "list", "revoke", "unmount"]),
-            ("Grants", ["pick", "set", "restore", "remove", "apply", "export"]),
+            ("Grants", ["pick", "set", "why", "restore", "remove", "apply", "export"]),
             ("Use", ["run", "diff", "undo", "mcp", "portal", "status", "top", "log"]),
             ("Repair", ["doctor", "repair", "release"]),
             ("Coordination", ["coordinate", "present"]),

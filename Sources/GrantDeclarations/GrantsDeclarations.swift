@@ -59,6 +59,17 @@ extension CommandDeclaration {
                 + "when a store could not be read. It is named.",
         ])
 
+    package static let why = CommandDeclaration(
+        "why", "Which grant and rule decide about a path, what do they permit, and what would change it?",
+        operands: [OperandDeclaration("PATH")],
+        options: [CommonOptions.view, CommonOptions.json],
+        notes: [
+            "PATH is on the host or in a mounted view, and need not exist. A hidden name is answered as well. In a view it is explained "
+                + "by its grant alone. Links above PATH are followed, and none below a granted directory.",
+            "It reads the store and changes nothing. Permissions of files are not looked at.",
+            "Exit status: 0 if a grant permits to read PATH, 1 if none does.",
+        ])
+
     package static let revoke = CommandDeclaration(
         "revoke", "Withdraws grants: on disk first, then in every mount of the view, from open files too.",
         operands: [OperandDeclaration("SELECTOR", isOptional: true, isRepeatable: true)],

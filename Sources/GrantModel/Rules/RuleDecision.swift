@@ -45,4 +45,10 @@ extension GrantRules {
         }
         return protection
     }
+
+    /// Whether the rules may protect something below a directory.
+    public func mayProtect(below path: [UInt8]) -> Bool {
+        let program = RuleProgram(self)
+        return program.mayProtect(below: program.judge(path: path.split(separator: UInt8(ascii: "/")), isDirectory: true).state)
+    }
 }

@@ -5,7 +5,7 @@ enum GrantfsCommands {
     static let bodies: [String: CommandBody] = [
         "grant": GrantCommand.run, "pick": PickCommand.run, "list": ListCommand.run,
         "revoke": RevokeCommand.run, "restore": RestoreCommand.run, "remove": RemoveCommand.run,
-        "set": SetCommand.run, "repair": RepairCommand.run, "release": ReleaseCommand.run,
+        "set": SetCommand.run, "why": WhyCommand.run, "repair": RepairCommand.run, "release": ReleaseCommand.run,
         "mount": MountCommand.run, "unmount": UnmountCommand.run, "coordinate": CoordinateCommand.run,
         "present": PresentCommand.run, "apply": ApplyCommand.run, "export": ExportCommand.run,
         "doctor": DoctorCommand.run, "status": StatusCommand.run, "top": TopCommand.run,
