@@ -20,7 +20,7 @@ extension JSON {
     }
 
     /// Lists with patterns that are not UTF-8 have their bytes in a second list, at the same indices.
-    static func rules(_ rules: GrantRules) -> (String, JSON) {
+    package static func rules(_ rules: GrantRules) -> (String, JSON) {
         let members = rules.lists.flatMap { name, patterns -> [(String, JSON)] in
             let texts = patterns.map { JSON.string(String(decoding: $0.text, as: UTF8.self)) }
             let hasOthers = patterns.contains { !Bytes.isUTF8($0.text) }

@@ -11,9 +11,9 @@ extension ParsedArguments {
     /// Returns the rules that were given.
     package func rules() throws(GrantError) -> GrantRules { try ruleChange().result(of: GrantRules.none) }
 
-    /// Returns the rules that were given, with those of `--protect-tools`.
-    package func sandboxRules() throws(GrantError) -> GrantRules {
-        let given = try rules()
+    /// Returns the rules that were given, after other rules, with those of `--protect-tools`.
+    package func sandboxRules(after others: GrantRules = .none) throws(GrantError) -> GrantRules {
+        let given = try others.followed(by: rules())
         return has("protect-tools") ? try ToolProtection.added(to: given) : given
     }
 

@@ -94,7 +94,8 @@ extension CommandDeclaration {
             "Its tools are request_directory, list_directories and release_directory. The grants are in a view of their "
                 + "own, which is mounted as long as this session lasts. They are gone when stdin ends or this process "
                 + "does, however it ends. grantfs list shows them, and grantfs revoke withdraws them meanwhile.",
-            "A policy is TOML: deny = [\"~/.ssh\"], and [[allow]] tables with path and access (read-only or read-write). "
+            "A policy is TOML: deny = [\"~/.ssh\"], [[allow]] tables with path and access (read-only or read-write), and the "
+                + "lists hide, protect and only, which hold before those of the options. "
                 + "A denied directory is refused without asking. Without a policy every request is asked.",
             RuleOptions.note, RuleOptions.toolsNote,
         ], program: .sandbox)

@@ -8,11 +8,14 @@ public struct RequestPolicy: Sendable {
 
     private var allowed: [SandboxProfile.Grant] = []
     private var denied: [[UInt8]] = []
+    /// The rules of every directory that is granted.
+    public private(set) var rules = GrantRules.none
 
     /// Makes a policy that asks the person about every request.
     public init() {}
 
-    /// Parses a TOML file with `deny = ["~/.ssh"]` and `[[allow]]` tables of `path` and `access`.
+    /// Parses a TOML file with `deny = ["~/.ssh"]`, `[[allow]]` tables of `path` and `access`, and the lists `hide`,
+    /// `protect` and `only` of patterns.
     /// Throws `.invalidFile`, with the line, for anything else.
     ///
     /// - Parameters:
@@ -20,13 +23,16 @@ public struct RequestPolicy: Sendable {
     /// home: replaces `~` at the beginning of a path.
     public init(_ bytes: [UInt8], file: String, home: [UInt8]) throws(GrantError) {
         let reader = SandboxProfileReader(file: file, home: home)
+        var (lists, last): ([String: [RulePattern]], TOMLValue?) = ([:], nil)
         for (key, value) in try reader.items(of: bytes) {
             switch key {
             case "allow": allowed = try reader.list(value, key) { value throws(GrantError) in try reader.grant(value) }
             case "deny": denied = try reader.list(value, key) { value throws(GrantError) in try reader.path(value, key) }
-            default: throw reader.unknown(key, value, among: ["allow", "deny"])
+            case "hide", "protect", "only": (lists[key], last) = (try reader.patterns(value, key), value)
+            default: throw reader.unknown(key, value, among: ["allow", "deny", "hide", "protect", "only"])
             }
         }
+        if let last { rules = try reader.rules(lists, last) }
     }
 
     /// Returns the policy with each path mapped by `change`, which resolves links so that a request

@@ -35,7 +35,7 @@ import Testing
         "An invalid request policy is refused",
         arguments: [
             "allow = 1", "[[allow]]\naccess = \"read-only\"", "deny = [\"relative\"]", "[[allow]]\npath = \"/a\"\naccess = \"all\"",
-            "denies = []", "deny = [",
+            "denies = []", "deny = [", "hide = \".env\"", "hide = [\"\"]", "hide = [\"x\"]\nprotect = [\"x\"]",
         ])
     func nonsense(text: String) {
         #expect(throws: GrantError.self) { try read(text) }

@@ -39,6 +39,24 @@ public struct GrantRules: Hashable, Sendable {
         }
     }
 
+    /// Adds patterns after those of each list, so that they decide.
+    public func followed(by other: GrantRules) throws(GrantError) -> GrantRules {
+        try GrantRules(hide: hide + other.hide, protect: protect + other.protect, only: only + other.only)
+    }
+
+    /// Adds patterns by which a program restricts itself. They permit nothing that these rules refuse.
+    ///
+    /// - Throws: `.usage` for a pattern that takes others back, or that makes more visible.
+    public func narrowed(by other: GrantRules) throws(GrantError) -> GrantRules {
+        if let pattern = (other.hide + other.protect + other.only).first(where: \.isNegated) {
+            throw GrantError(.usage, "the pattern “\(pattern)” is refused", cause: "a request can only restrict, and ! takes back")
+        }
+        if !only.isEmpty, !other.only.isEmpty {
+            throw GrantError(.usage, "“only” is refused", cause: "it is decided already what alone is visible", advice: "use “hide”")
+        }
+        return try GrantRules(hide: other.hide + hide, protect: other.protect + protect, only: only + other.only)
+    }
+
     public var isEmpty: Bool { hide.isEmpty && protect.isEmpty && only.isEmpty }
 
     private static func unique(_ patterns: [RulePattern]) -> [RulePattern] {

@@ -12,7 +12,7 @@ final class MCPGrants {
     let store: GrantStore
     private let administrator: GrantAdministrator
     private let obeyed: [[UInt8]]
-    private let rules: GrantRules
+    let rules: GrantRules
     private var mounted: (mount: TemporaryMount, view: ViewName)?
     /// The directories that the program got and has not released, with the access, even if the
     /// grants have changed since.
@@ -35,7 +35,7 @@ final class MCPGrants {
             .object(
                 JSON.members("path", place) + JSON.members("directory", grant.bookmark.path) + [
                     ("access", .string(grant.access.rawValue)), ("name", .string(grant.name.description)),
-                    ("view", .string(grant.view.description)), ("grant", .string(grant.id.description)),
+                    ("view", .string(grant.view.description)), ("grant", .string(grant.id.description)), JSON.rules(grant.rules),
                 ])
         }
     }
@@ -79,15 +79,17 @@ final class MCPGrants {
     }
 
     /// Grants a proposal in the view, and remembers that the program got it.
-    func grant(_ proposal: GrantAdministrator.Proposal, _ access: Access) throws(GrantError) -> Shown {
-        let shown = try record(proposal, access)
+    ///
+    /// - Parameter rules: Those of the session, and the program's own.
+    func grant(_ proposal: GrantAdministrator.Proposal, _ access: Access, _ rules: GrantRules) throws(GrantError) -> Shown {
+        let shown = try record(proposal, access, rules)
         given.append((proposal.bookmark, shown.grant.access))
         return shown
     }
 
     /// Grants a proposal in the view, which is mounted for the first one. An existing grant is
-    /// widened.
-    private func record(_ proposal: GrantAdministrator.Proposal, _ access: Access) throws(GrantError) -> Shown {
+    /// widened, and keeps its rules.
+    private func record(_ proposal: GrantAdministrator.Proposal, _ access: Access, _ rules: GrantRules) throws(GrantError) -> Shown {
         if let shown = try existing(proposal) {
             if shown.grant.access == access || shown.grant.access == .readWrite { return shown }
             return show(try administrator.set(shown.grant, access: access, name: nil, expires: nil).grant)

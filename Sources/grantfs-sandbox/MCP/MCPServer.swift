@@ -168,6 +168,27 @@ final class MCPServer {
         return Array(word.utf8)
     }
 
+    /// The rules of the session, and those by which the client restricts itself.
+    private func rules(_ arguments: JSON) throws(GrantError) -> GrantRules {
+        var lists: [[RulePattern]] = []
+        for name in ["hide", "protect", "only"] {
+            guard let given = arguments.member(name) else {
+                lists.append([])
+                continue
+            }
+            guard case .array(let items) = given, items.count <= GrantRules.most else {
+                throw GrantError(.usage, "“\(name)” is a list of at most \(GrantRules.most) patterns")
+            }
+            var patterns: [RulePattern] = []
+            for item in items {
+                guard let text = item.stringValue else { throw GrantError(.usage, "a pattern of “\(name)” is no text") }
+                patterns.append(try RulePattern(Array(text.utf8)))
+            }
+            lists.append(patterns)
+        }
+        return try grants.rules.narrowed(by: GrantRules(hide: lists[0], protect: lists[1], only: lists[2]))
+    }
+
     /// The path that a word means: `~/` is the home directory.
     private func expanded(_ word: [UInt8]) -> [UInt8] {
         word == [0x7E] || word.starts(with: [0x7E, 0x2F]) ? SandboxProfiles.home + word.dropFirst() : word
@@ -184,6 +205,7 @@ final class MCPServer {
             guard let text = given.stringValue else { throw GrantError(.usage, "“reason” is text") }
             reason = text
         }
+        let rules = try rules(arguments)
         // Denied before the client can learn whether it exists.
         if policy.verdict(on: CanonicalPath.resolveWhatExists(path), access) == .denied {
             return refusal("Not granted: the policy denies it.")
@@ -197,7 +219,7 @@ final class MCPServer {
         let wasTakenBack = try grants.wasTakenBack(proposal, access)
         switch policy.verdict(on: found, access) {
         case .denied: return refusal("Not granted: the policy denies it.")
-        case .allowed where !wasTakenBack: return granted(try grants.grant(proposal, access))
+        case .allowed where !wasTakenBack: return granted(try grants.grant(proposal, access, rules))
         case .allowed where means == .never: return refusal("Not granted: a person has taken it back in this session.")
         case .allowed, .toBeAsked: break
         }
@@ -218,7 +240,7 @@ final class MCPServer {
                 return refusal("Not granted: another directory is there than when the person was asked.")
             }
             if policy.verdict(on: final.bookmark.path, access) == .denied { return refusal("Not granted: the policy denies it.") }
-            return granted(try grants.grant(final, access))
+            return granted(try grants.grant(final, access, rules))
         }
     }
 
@@ -268,6 +290,7 @@ enum MCPTool: String, CaseIterable {
         let name: String
         let description: String
         var choices: [String] = []
+        var isList = false
     }
 
     var properties: [Property] {
@@ -278,6 +301,9 @@ enum MCPTool: String, CaseIterable {
                 Property(
                     name: "access", description: "The access that you need (default: read-only)", choices: ["read-only", "read-write"]),
                 Property(name: "reason", description: "What it is needed for, in one sentence for the person who decides"),
+                Property(name: "hide", description: "Patterns, as in .gitignore, of names that you should not see", isList: true),
+                Property(name: "protect", description: "Patterns of names that you should not change", isList: true),
+                Property(name: "only", description: "Patterns of the only names that you need to see", isList: true),
             ]
         case .list: []
         case .release: [Property(name: "path", description: "The directory, its name, or the path at which it was found")]
@@ -297,7 +323,8 @@ enum MCPTool: String, CaseIterable {
             (
                 property.name,
                 JSON.object(
-                    [("type", .string("string")), ("description", .string(property.description))]
+                    [("type", .string(property.isList ? "array" : "string")), ("description", .string(property.description))]
+                        + (property.isList ? [("items", .object([("type", .string("string"))]))] : [])
                         + (property.choices.isEmpty ? [] : [("enum", .array(property.choices.map { .string($0) }))]))
             )
         }

@@ -135,6 +135,39 @@ extension MountTests {
             #expect(said.lines.prefix(2) == ["hello", "made"] && said.status != 0, "\(said)")
         }
 
+        @Test("The policy's rules hold for each granted directory, and a request only adds to them")
+        func rules() throws {
+            for name in [".env", "key", "kept", "own"] { try Data("x".utf8).write(to: URL(fileURLWithPath: source + "/" + name)) }
+            let file = try policy(
+                "hide = [\".env*\"]\nprotect = [\"kept\"]\n[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n")
+            let program = try start("--ask", "never", "--policy", file, "--hide", "key")
+            func ask(with rules: String) throws -> Answer {
+                try self.ask(program, call("request_directory", #"{"path":"\#(source)","access":"read-write",\#(rules)}"#))
+            }
+            let longest = String(repeating: "a", count: 4_096)
+            let refused = [
+                #""hide":["!.env"]"#, #""protect":["!kept"]"#, #""only":["!x"]"#, #""hide":"x""#, #""hide":[1]"#, #""hide":[""]"#,
+                #""hide":["a\u0000"]"#, #""protect":[".env*"]"#, #""hide":["\#(longest)"]"#,
+                #""hide":[\#((0..<5_000).map { "\"p\($0)\"" }.joined(separator: ","))]"#,
+            ]
+            for rules in refused {
+                #expect(try ask(with: rules).error != nil, "\(rules.prefix(40))")
+                #expect(try fixture.list().isEmpty, "nothing is granted")
+            }
+            let place = try #require(try ask(with: #""hide":["own"],"protect":["file"]"#).result?.structuredContent?.path)
+            #expect(try FileManager.default.contentsOfDirectory(atPath: place).sorted() == ["file", "kept"])
+            for name in ["kept", "file"] {
+                #expect(open(place + "/" + name, O_WRONLY) == -1 && errno == EROFS)
+            }
+            // A grant keeps its rules when it is requested again.
+            #expect(try ask(with: #""only":["own"]"#).result?.isError == false)
+            #expect(try FileManager.default.contentsOfDirectory(atPath: place).sorted() == ["file", "kept"])
+            // What alone is visible is not widened.
+            let other = try start("--ask", "never", "--policy", file, "--only", "file")
+            let only = call("request_directory", #"{"path":"\#(source)","only":["key"]}"#)
+            #expect(try self.ask(other, only).error?.code == -32602)
+        }
+
         @Test("A directory that a user took back is not granted again without a question", arguments: ["revoke", "remove", "set"])
         func takenBack(command: String) throws {
             let file = try policy("[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n")
