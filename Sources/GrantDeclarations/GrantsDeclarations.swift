@@ -36,8 +36,9 @@ extension CommandDeclaration {
             OptionDeclaration(
                 "as-directory", help: "with --files: each is shown in a directory of its own, in which programs can save it by a rename"),
             OptionDeclaration("json", help: "one JSON document on stdout, an array of the grants"),
-        ],
+        ] + RuleOptions.of("each directory"),
         notes: [
+            RuleOptions.note,
             "It starts in START, else where one picked last, else at home. Escape changes nothing and exits with 1. F1 "
                 + "shows the keys.",
             "A file is marked by typing its path. Nothing is granted unless everything that was chosen can be.",

@@ -11,11 +11,14 @@ struct DesktopPickTests {
         let desktop = try FakeDesktop()
         let (one, two) = (try desktop.fixture.source("one"), try desktop.fixture.source("two words"))
         let portal = try desktop.play("0", "file://" + one, "file://" + two.replacingOccurrences(of: " ", with: "%20"))
-        let output = try desktop.fixture.grantfs("pick", desktop.fixture.base, "--desktop", "--read-only", "--view", "ci", "--json")
-            .orThrow()
+        let output = try desktop.fixture.grantfs(
+            "pick", desktop.fixture.base, "--desktop", "--read-only", "--view", "ci", "--json", "--hide", ".env"
+        )
+        .orThrow()
         for line in ["directory=1", "multiple=1", "current_folder=\(desktop.fixture.base)$"] { try portal.expect(line) }
         let printed: [GrantDocument] = try output.decoded()
         #expect(printed.map(\.name) == ["one", "two words"])
+        #expect(output.text.components(separatedBy: #""hide":[".env"]"#).count == 3, "\(output)")
         let grants = try desktop.fixture.list()
         #expect(grants.map(\.path) == [one, two] && grants.allSatisfy { $0.access == "read-only" && $0.view == "ci" })
     }
@@ -33,6 +36,7 @@ struct DesktopPickTests {
         #expect(try desktop.fixture.list().map(\.path) == [file])
         #expect(try desktop.fixture.grantfs("pick", "--files").status == 2)
         #expect(try desktop.fixture.grantfs("pick", "--desktop", "--as-directory").status == 2)
+        #expect(try desktop.fixture.grantfs("pick", "--desktop", "--files", "--only", "x").status == 2)
     }
 
     @Test("A request by `grantfs mcp` is granted once a user chooses the directory")

@@ -66,6 +66,30 @@ struct PickerSessionTests {
         #expect(try fixture.grantfs("list", "--json").orThrow().text.contains("document"))
     }
 
+    @Test("Chosen directories get the given rules, and a file is refused with them")
+    func rules() throws {
+        let fixture = try fixture()
+        let line = "\"$GRANTFS\" pick \(fixture.base)/source/projects --hide '.env*' --protect .git"
+        let terminal = try TerminalSession(line, in: fixture, columns: 160, redirected: true)
+        try terminal.waitFor("alpha/")
+        try terminal.send("./file", "Enter")
+        try terminal.waitFor("the file is marked")
+        try terminal.send("Tab")
+        try terminal.waitFor("1 directory is to be granted")
+        try fixture.wait(until: "it was looked at", within: 60) { try !terminal.screen().contains("being looked at") }
+        try terminal.send("Enter")
+        try terminal.waitFor("rules are for directories")
+        #expect(try fixture.list().isEmpty)
+        let second = try TerminalSession(line, in: fixture, columns: 160, redirected: true)
+        try second.waitFor("alpha/")
+        try second.send("alpha", "Space", "Tab")
+        try second.waitFor("1 directory is to be granted")
+        try fixture.wait(until: "it was looked at", within: 60) { try !second.screen().contains("being looked at") }
+        try second.send("Enter")
+        #expect(try second.status() == 0)
+        #expect(try fixture.grantfs("list", "alpha", "--json").orThrow().text.contains(#""hide":[".env*"],"protect":[".git"]"#))
+    }
+
     @Test("Escape in the picker changes nothing")
     func escapeChangesNothing() throws {
         let fixture = try fixture()

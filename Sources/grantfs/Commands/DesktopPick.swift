@@ -11,6 +11,7 @@ struct DesktopPick {
     let arguments: ParsedArguments
     let view: ViewName
     let timeout: Double
+    let rules: GrantRules
 
     /// Grants what the person chooses in the desktop's dialog, each under its own name: all or nothing.
     func run(start: [UInt8]?) throws(GrantError) -> Int32 {
@@ -24,7 +25,8 @@ struct DesktopPick {
                 directory: path, name: nil, store: directory, document: PickCommand.form(arguments), probe: .command)
             let access = try arguments.access() ?? .readWrite
             let expires = try arguments.text("expires").map { (text) throws(GrantError) in try PickCommand.expiry(text) }
-            choices.append(GrantAdministrator.Choice(proposal, name: proposal.name, view: view, access: access, expires: expires))
+            choices.append(
+                GrantAdministrator.Choice(proposal, name: proposal.name, view: view, access: access, expires: expires, rules: rules))
         }
         let store = try GrantStore(directory: directory, create: true)
         let changes = try GrantAdministrator.command(store).grant(choices, timeout: timeout)

@@ -17,10 +17,15 @@ enum PickCommand {
         for (option, needed) in [("files", "desktop"), ("as-directory", "files")] where arguments.has(option) && !arguments.has(needed) {
             throw GrantError(.usage, "pick: --\(option) needs --\(needed)", advice: "grantfs grant FILE grants a file by its path")
         }
+        let rules = try arguments.rules()
+        if arguments.has("files"), !rules.isEmpty {
+            throw GrantError(
+                .usage, "pick: --files and rules do not go together", cause: "rules are for directories", advice: "leave one out")
+        }
         let expiry = try arguments.text("expires")
         if let expiry { _ = try PickCommand.expiry(expiry) }
         if arguments.has("desktop") {
-            return try DesktopPick(arguments: arguments, view: view, timeout: timeout).run(
+            return try DesktopPick(arguments: arguments, view: view, timeout: timeout, rules: rules).run(
                 start: arguments.operands.isEmpty ? LastDirectory.read() : start)
         }
         let home = getenv("HOME").map { Array(String(cString: $0).utf8) }
@@ -28,7 +33,7 @@ enum PickCommand {
             start: start, view: view, access: try arguments.access() ?? .readWrite, expiry: expiry,
             home: home?.first == UInt8(ascii: "/") ? home : nil
         ) { (text) throws(GrantError) in _ = try PickCommand.expiry(text) }
-        let session = try PickerSession(picker, work: try work(arguments, timeout))
+        let session = try PickerSession(picker, work: try work(arguments, timeout, rules))
         let changes: [GrantChange]?
         do {
             let screen = try Screen()
@@ -68,7 +73,9 @@ enum PickCommand {
     }
 
     /// The store is created only when something is granted.
-    static func work(_ arguments: ParsedArguments, _ timeout: Double) throws(GrantError) -> PickerSession.Work {
+    private static func work(
+        _ arguments: ParsedArguments, _ timeout: Double, _ rules: GrantRules
+    ) throws(GrantError) -> PickerSession.Work {
         let directory = try arguments.storeDirectory()
         let placeholder: GrantName
         do { placeholder = try GrantName(entry: Array("picked".utf8)) } catch { throw GrantError(.system, error.rawValue) }
@@ -86,6 +93,8 @@ enum PickCommand {
             },
             grant: { choices throws(GrantError) in
                 let store = try GrantStore(directory: directory, create: true)
+                var choices = choices
+                for index in choices.indices { choices[index].rules = rules }
                 return try GrantAdministrator.command(store).grant(choices, timeout: timeout)
             })
         work.expiry = { text throws(GrantError) in try expiry(text) }
