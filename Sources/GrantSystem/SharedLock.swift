@@ -1,9 +1,13 @@
 import Glibc
 
 /// A lock that several threads can share, or one can have alone.
+///
+/// It is alone for at most half of the time: after that it is shared for as long.
 public final class SharedLock: @unchecked Sendable {
     // Sendable: it is the kernel's.
     private let lock: UnsafeMutablePointer<pthread_rwlock_t>
+    /// When a thread may have it alone again. Held by the thread that has it alone, or waits for it.
+    private let next = Lock<Int64>(0)
 
     public init() {
         lock = .allocate(capacity: 1)
@@ -27,8 +31,16 @@ public final class SharedLock: @unchecked Sendable {
     }
 
     public func exclude<Result>(_ body: () -> Result) -> Result {
-        pthread_rwlock_wrlock(lock)
-        defer { pthread_rwlock_unlock(lock) }
-        return body()
+        next.withLock { next in
+            while case let left = next &- Clock.monotonic, left > 0 { usleep(UInt32(clamping: left / 1_000 &+ 1)) }
+            pthread_rwlock_wrlock(lock)
+            let began = Clock.monotonic
+            defer {
+                pthread_rwlock_unlock(lock)
+                let now = Clock.monotonic
+                next = now &+ (now &- began)
+            }
+            return body()
+        }
     }
 }
