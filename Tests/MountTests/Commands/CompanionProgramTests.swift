@@ -72,13 +72,6 @@ extension MountTests {
             #expect(output.status == 1 && output.errors.contains("not as protected"), "\(output)")
         }
 
-        @Test("A copy of grantfs in the place of grantfs-fleet does not start itself for ever")
-        func copyOfGrantfs() throws {
-            try Command.run(["cp", directory + "/grantfs", directory + "/grantfs-fleet"]).orThrow()
-            let output = try run("fleet", "hosts")
-            #expect(output.status == 1 && output.errors.contains("it is grantfs itself"), "\(output)")
-        }
-
         @Test("A program is beside grantfs, or else in ../libexec/grantfs, and refuses the commands of others")
         func places() throws {
             for place in ["libexec/grantfs", "bin"] {
