@@ -21,6 +21,8 @@ public struct PathExplanation: Sendable {
     public let decision: RuleDecision?
     /// Whether it is a directory below which rules may protect something, which then cannot be renamed or removed.
     public let mayContainProtected: Bool
+    /// Rules that permit what the rule refuses, and as little else as possible.
+    public let permitting: GrantRules?
 
     public var verdict: Verdict {
         if described.state != .active { return .unavailable }
@@ -69,6 +71,7 @@ extension GrantAdministrator {
         let decision = place.isEmpty ? nil : rules.decision(on: place, isDirectory: isDirectory)
         return PathExplanation(
             described: described, place: place, decision: decision,
-            mayContainProtected: isDirectory && decision == nil && !place.isEmpty && rules.mayProtect(below: place))
+            mayContainProtected: isDirectory && decision == nil && !place.isEmpty && rules.mayProtect(below: place),
+            permitting: decision == nil ? nil : rules.permitting(place, isDirectory: isDirectory))
     }
 }

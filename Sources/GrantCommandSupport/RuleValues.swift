@@ -11,10 +11,16 @@ extension ParsedArguments {
     /// Returns the rules that were given.
     package func rules() throws(GrantError) -> GrantRules { try ruleChange().result(of: GrantRules.none) }
 
-    /// Returns the rules that were given, after other rules, with those of `--protect-tools`.
-    package func sandboxRules(after others: GrantRules = .none) throws(GrantError) -> GrantRules {
+    /// Returns the rules that were given, after other rules, with those of `--protect-tools`, and a check of directories that
+    /// are granted for writing (`ToolProtection.requireOutside`).
+    package func sandboxRules(
+        after others: GrantRules = .none
+    ) throws(GrantError) -> (rules: GrantRules, check: @Sendable ([UInt8]) throws(GrantError) -> Void) {
         let given = try others.followed(by: rules())
-        return has("protect-tools") ? try ToolProtection.added(to: given) : given
+        guard has("protect-tools") else { return (given, { _ in }) }
+        return (
+            try ToolProtection.added(to: given), { (path) throws(GrantError) in try ToolProtection.requireOutside(path, beside: given) }
+        )
     }
 
     private func patterns(_ option: String) throws(GrantError) -> [RulePattern]? {

@@ -72,8 +72,9 @@ public struct GrantRules: Hashable, Sendable {
             for pattern in list {
                 let bare = pattern.isNegated ? Array(pattern.text.dropFirst()) : pattern.text
                 guard let other = seen.updateValue((pattern, index), forKey: bare) else { continue }
-                // A file can be protected and be among the visible ones.
-                if other.list == 1, index == 2, !pattern.isNegated, !other.pattern.isNegated { continue }
+                // A file can be protected or not, and be among the visible ones.
+                if other.list == 1, index == 2, !pattern.isNegated { continue }
+                if other.list == 0, other.pattern.isNegated, index == 1 { continue }
                 let names = ["--hide", "--protect", "--only"]
                 throw GrantError(
                     .usage, "rules contradict each other",

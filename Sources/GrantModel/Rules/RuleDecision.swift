@@ -46,6 +46,35 @@ extension GrantRules {
         return protection
     }
 
+    /// Returns rules that permit what these refuse at a path, and as little else as possible. nil if there are none.
+    public func permitting(_ path: [UInt8], isDirectory: Bool) -> GrantRules? {
+        guard let refusal = decision(on: path, isDirectory: isDirectory) else { return nil }
+        var rules = self
+        for _ in 0..<Self.mostExceptions {
+            guard let decision = rules.decision(on: path, isDirectory: isDirectory), decision.list == refusal.list else { return rules }
+            guard let changed = rules.changed(because: decision, for: path) else { return nil }
+            rules = changed
+        }
+        return nil
+    }
+
+    private static let mostExceptions = 64
+
+    /// Adds an exception for what decides, in place of a pattern for this path alone.
+    private func changed(because decision: RuleDecision, for path: [UInt8]) -> GrantRules? {
+        guard let exact = try? RulePattern(exactly: decision.place),
+            let exception = try? RulePattern(exactly: decision.place, isNegated: true)
+        else { return nil }
+        let excepted = { (list: [RulePattern]) in list.filter { $0 != exact } + [exception] }
+        switch decision.list {
+        case .only:
+            guard let shown = try? RulePattern(exactly: path) else { return nil }
+            return try? GrantRules(hide: hide, protect: protect, only: only + [shown])
+        case .hide: return try? GrantRules(hide: excepted(hide), protect: protect, only: only)
+        case .protect: return try? GrantRules(hide: hide, protect: excepted(protect), only: only)
+        }
+    }
+
     /// Whether the rules may protect something below a directory.
     public func mayProtect(below path: [UInt8]) -> Bool {
         let program = RuleProgram(self)

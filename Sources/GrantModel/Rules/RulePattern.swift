@@ -54,6 +54,13 @@ public struct RulePattern: Hashable, Sendable {
         self.components = components
     }
 
+    /// A pattern that matches one path below the granted directory.
+    init(exactly path: [UInt8], isNegated: Bool = false) throws(GrantError) {
+        let special = Set("\\*?[ ".utf8)
+        let escaped = path.flatMap { special.contains($0) ? [UInt8(ascii: "\\"), $0] : [$0] }
+        try self.init((isNegated ? [UInt8(ascii: "!")] : []) + [Self.slash] + escaped)
+    }
+
     private static let slash = UInt8(ascii: "/")
 
     private static func refusal(_ text: [UInt8], _ cause: String, advice: String? = nil) -> GrantError {

@@ -36,14 +36,35 @@ package enum ToolProtection {
 
     /// Returns the rules with the built-in patterns before those of `protect`.
     ///
-    /// A pattern that is in one of the lists already, with or without `!`, is left out: the user's own decides.
+    /// A pattern is left out if `protect` has it, with or without `!`, because the user's own decides, and if others hide it.
     package static func added(to rules: GrantRules) throws(GrantError) -> GrantRules {
-        let own = Set(rules.lists.flatMap(\.patterns).map { bare($0.text) })
+        try GrantRules(hide: rules.hide, protect: try patterns(beside: rules) + rules.protect, only: rules.only)
+    }
+
+    private static func patterns(beside rules: GrantRules) throws(GrantError) -> [RulePattern] {
+        let decided = rules.protect + rules.hide.filter { !$0.isNegated } + rules.only.filter(\.isNegated)
+        let own = Set(decided.map { bare($0.text) })
         var protect: [RulePattern] = []
         for pattern in patterns.joined() where !own.contains(bare(Array(pattern.utf8))) {
             protect.append(try RulePattern(Array(pattern.utf8)))
         }
-        return try GrantRules(hide: rules.hide, protect: protect + rules.protect, only: rules.only)
+        return protect
+    }
+
+    /// Throws `.permission` for a directory that is protected itself, or has protected files by its place: patterns are relative to
+    /// a granted directory, so they would not match in it.
+    ///
+    /// - Parameters:
+    ///   - path: The directory's, absolute.
+    ///   - rules: The rules without the built-in patterns.
+    package static func requireOutside(_ path: [UInt8], beside rules: GrantRules) throws(GrantError) {
+        let program = RuleProgram(try GrantRules(protect: try patterns(beside: rules)))
+        let state = program.judge(path: path.split(separator: UInt8(ascii: "/")), isDirectory: true).state
+        if !state.isProtected, state.positions.isEmpty { return }
+        throw GrantError(
+            .permission, "“\(VisibleText.of(path))” is not granted for writing with --protect-tools",
+            cause: "the host executes files in it, or takes commands from them",
+            advice: "grant it read-only, or a directory above it")
     }
 
     private static func bare(_ text: [UInt8]) -> [UInt8] { text.first == UInt8(ascii: "!") ? Array(text.dropFirst()) : text }

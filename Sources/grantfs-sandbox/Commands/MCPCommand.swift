@@ -16,12 +16,12 @@ enum MCPCommand {
                 .usage, "“\(word)” is unknown for --ask", advice: MCPAsking.Means.allCases.map(\.rawValue).joined(separator: ", "))
         }
         let policy = try arguments.bytes("policy").map { (path) throws(GrantError) in try MCPCommand.policy(path) } ?? RequestPolicy()
-        let rules = try arguments.sandboxRules(after: policy.rules)
+        let (rules, checkWritable) = try arguments.sandboxRules(after: policy.rules)
         // If the client is gone, write fails and the session ends in order.
         signal(SIGPIPE, SIG_IGN)
         let store = try GrantStore(directory: try arguments.storeDirectory(), create: true, survivesPowerLoss: false)
         TemporaryMount.sweep(store)
-        let grants = MCPGrants(store, obeyed: [arguments.bytes("policy")].compactMap { $0 }, rules: rules)
+        let grants = MCPGrants(store, obeyed: [arguments.bytes("policy")].compactMap { $0 }, rules: rules, checkWritable)
         do throws(GrantError) {
             try MCPServer(grants, policy, means).run()
         } catch {

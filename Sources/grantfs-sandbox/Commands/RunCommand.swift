@@ -126,6 +126,10 @@ enum RunCommand {
             let proposal = try GrantAdministrator.propose(
                 directory: wish.path, name: nil, store: store, document: wish.access == .readOnly ? .file : .directory, probe: probe)
             try ObeyedFiles.check(proposal.bookmark.path, access: wish.access)
+            // A tool's own directories are what it needs.
+            if wish.access == .readWrite, !wish.isOfTool, proposal.bookmark.document == nil {
+                try request.checkWritable(proposal.bookmark.path)
+            }
             let (identity, filesystem) = (proposal.bookmark.identity, proposal.bookmark.filesystem)
             if chosen.contains(where: { $0.proposal.bookmark.identity == identity && $0.proposal.bookmark.filesystem == filesystem }) {
                 throw GrantError(

@@ -13,15 +13,18 @@ final class MCPGrants {
     private let administrator: GrantAdministrator
     private let obeyed: [[UInt8]]
     let rules: GrantRules
+    private let checkWritable: ([UInt8]) throws(GrantError) -> Void
     private var mounted: (mount: TemporaryMount, view: ViewName)?
     /// The directories that the program got and has not released, with the access, even if the
     /// grants have changed since.
     private var given: [(bookmark: Bookmark, access: Access)] = []
 
     /// `obeyed`: files that decide what this session grants, and so are never granted for writing.
-    /// `rules`: those of each granted directory.
-    init(_ store: GrantStore, obeyed: [[UInt8]], rules: GrantRules) {
-        (self.store, self.obeyed, self.rules) = (store, obeyed, rules)
+    /// `rules`: those of each granted directory. `checkWritable` throws for one that may not be granted for writing.
+    init(
+        _ store: GrantStore, obeyed: [[UInt8]], rules: GrantRules, _ checkWritable: @escaping ([UInt8]) throws(GrantError) -> Void
+    ) {
+        (self.store, self.obeyed, self.rules, self.checkWritable) = (store, obeyed, rules, checkWritable)
         administrator = GrantAdministrator.command(store)
     }
 
@@ -56,6 +59,7 @@ final class MCPGrants {
     func look(at path: [UInt8], for access: Access) throws(GrantError) -> GrantAdministrator.Proposal {
         let proposal = try GrantAdministrator.propose(directory: path, name: nil, store: store.directory, probe: .command)
         try ObeyedFiles.check(proposal.bookmark.path, access: access, named: obeyed)
+        if access == .readWrite { try checkWritable(proposal.bookmark.path) }
         return proposal
     }
 

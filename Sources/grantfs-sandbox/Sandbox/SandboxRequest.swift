@@ -12,11 +12,14 @@ struct SandboxRequest {
     struct Wish {
         let path: [UInt8]
         let access: Access
+        var isOfTool = false
     }
 
     private(set) var grants: [Wish] = []
     /// The rules of each granted directory.
     let rules: GrantRules
+    /// Throws for a directory that `--grant` may not make writable.
+    let checkWritable: @Sendable ([UInt8]) throws(GrantError) -> Void
     private(set) var binds: [SandboxBind] = []
     /// Binds of profiles, which are optional.
     private(set) var toolBinds: [SandboxBind] = []
@@ -30,7 +33,7 @@ struct SandboxRequest {
     private(set) var hosts: [HostRule] = []
 
     init(_ arguments: ParsedArguments) throws(GrantError) {
-        rules = try arguments.sandboxRules()
+        (rules, checkWritable) = try arguments.sandboxRules()
         hasNetwork = arguments.has("network")
         for list in arguments.options["network-hosts"] ?? [] {
             let words = try ParsedArguments.text(list, "the value of --network-hosts").split(separator: ",")
@@ -55,7 +58,7 @@ struct SandboxRequest {
     }
 
     private mutating func add(_ profile: SandboxProfile) throws(GrantError) {
-        grants += profile.grants.map { Wish(path: $0.path, access: $0.access) }
+        grants += profile.grants.map { Wish(path: $0.path, access: $0.access, isOfTool: true) }
         for path in profile.binds {
             do throws(GrantError) {
                 toolBinds.append(try SandboxBind(path))

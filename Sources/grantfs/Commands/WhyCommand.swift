@@ -89,23 +89,22 @@ private struct WhyText {
         switch explanation.verdict {
         case .readWrite: return nil
         case .readOnly: return "grantfs set \(selector) --access read-write"
-        case .protected, .hidden: return explanation.decision.map { "grantfs set \(selector)" + patterns(without: $0) }
+        case .protected, .hidden:
+            guard let decision = explanation.decision, let rules = explanation.permitting else { return nil }
+            return "grantfs set \(selector)" + patterns(decision, in: rules)
         case .unavailable: return described.state == .unavailable ? "grantfs repair \(id)" : "grantfs restore \(selector)"
         }
     }
 
-    /// The list that decides, without the deciding pattern, or with one for this path.
-    private func patterns(without decision: RuleDecision) -> String {
-        let option = " --\(decision.list.rawValue) "
+    /// The list that decides, changed for this path.
+    private func patterns(_ decision: RuleDecision, in rules: GrantRules) -> String {
         let list =
             switch decision.list {
-            case .hide: grant.rules.hide
-            case .protect: grant.rules.protect
-            case .only: grant.rules.only
+            case .hide: rules.hide
+            case .protect: rules.protect
+            case .only: rules.only
             }
-        var words = list.filter { $0 != decision.pattern }.map { ShellWord.quoted($0.text) }
-        if decision.list == .only { words.append(ShellWord.quoted([UInt8(ascii: "/")] + explanation.place)) }
-        return (words.isEmpty ? ["''"] : words).map { option + $0 }.joined()
+        return (list.isEmpty ? ["''"] : list.map { ShellWord.quoted($0.text) }).map { " --\(decision.list.rawValue) \($0)" }.joined()
     }
 
     var members: [(String, JSON)] {

@@ -60,6 +60,26 @@ extension MountTests {
             }
         }
 
+        @Test(
+            "The command that it names permits what a rule refuses, and nothing beside it",
+            arguments: [
+                (["--hide", ".env*", "--hide", ".env"], ".env", ".env2"), (["--hide", "*.key"], "a.key", "b.key"),
+                (["--hide", "/.env", "--hide", ".e*"], ".env", ".exrc"), (["--only", "src/"], "a*b", "axb"),
+                (["--only", "src/"], "d/x y ", "d/x z"), (["--hide", "d/", "--hide", "x"], "d/x", "e/x"),
+                (["--protect", "*.c", "--protect", "x*"], "x.c", "y.c"), (["--protect", "d"], "d/x", "e/d"),
+                (["--hide", "[ab]"], "a", "b"), (["--hide", "*\\\\*"], "q\\", "r\\"),
+            ])
+        func change(_ rules: [String], path: String, other: String) throws {
+            let mounted = try RuledMount(rules: rules, files: [path, other])
+            let verdict = { try self.why(mounted.source + "/" + $0, of: mounted).answers.first?.verdict }
+            #expect(try verdict(path) != "read-write" && verdict(other) != "read-write")
+            let change = try #require(try why(mounted.source + "/" + path, of: mounted).answers.first?.change)
+            let words = ["sh", "-c", "exec \"$0\" " + change.dropFirst("grantfs ".count), Programs.grantfs]
+            try Command.run(words, environment: mounted.fixture.environment).orThrow()
+            #expect(try verdict(path) == "read-write" && mounted.call("write", path) == "OK", "\(change)")
+            #expect(try verdict(other) != "read-write" && mounted.call("write", other) != "OK", "\(change)")
+        }
+
         @Test("It says the same as the mount for each name", arguments: [["--hide", "*.[ch]", "--hide", "!/d/k*"], ["--only", "d/*.c"]])
         func agrees(_ rules: [String]) throws {
             let files = ["a.c", "d/b.h", "d/k.c", "d/e/f.c", "x/y", "d/other"]

@@ -58,6 +58,35 @@ extension MountTests {
             #expect(try String(contentsOfFile: source + "/.envrc", encoding: .utf8) == "x\n")
         }
 
+        @Test(
+            "`--protect-tools` protects what other rules show",
+            arguments: [
+                ["--only", "src/", "--only", ".vscode/", "--only", ".mcp.json", "--only", ".git/"],
+                ["--hide", ".*", "--hide", "!.vscode/", "--hide", "!.mcp.json", "--hide", "!.git/"],
+            ])
+        func shownTools(_ rules: [String]) throws {
+            try shell("mkdir -p .vscode .git/hooks; echo 1 > .vscode/tasks.json; echo 1 > .mcp.json; echo 1 > .git/hooks/h")
+            let script = "for file in .vscode/tasks.json .mcp.json .git/hooks/h; do cat $file; ! echo x 2>/dev/null >> $file; done"
+            let words = ["run", "--grant", source, "--protect-tools"] + rules + ["--", "sh", "-euc", "cd '\(source)'; " + script]
+            #expect(try fixture.grantfs(words).orThrow().lines == ["1", "1", "1"])
+        }
+
+        @Test("With `--protect-tools` a directory of protected files is not granted for writing by itself")
+        func directoriesOfTools() throws {
+            for name in [".git/hooks", ".config/autostart", ".vscode/x", "plain/.github"] {
+                try FileManager.default.createDirectory(atPath: source + "/" + name, withIntermediateDirectories: true)
+            }
+            for name in [".git", ".git/hooks", ".config", ".config/autostart", ".vscode", ".vscode/x", "plain/.github"] {
+                let place = source + "/" + name
+                let output = try fixture.grantfs("run", "--protect-tools", "--grant", place, "--", "true")
+                #expect(output.status == 1 && output.errors.contains("not granted for writing with --protect-tools"), "\(output)")
+                try fixture.grantfs("run", "--protect-tools", "--grant", place + ":ro", "--", "true").orThrow()
+            }
+            try fixture.grantfs("run", "--protect-tools", "--grant", source + "/plain", "--", "true").orThrow()
+            let own = try fixture.grantfs("run", "--protect-tools", "--protect", "!.vscode/", "--grant", source + "/.vscode", "--", "true")
+            #expect(own.status == 0, "what the user takes out is granted: \(own)")
+        }
+
         @Test("A snapshot of a run has no hidden files, and `undo` leaves them unchanged")
         func snapshot() throws {
             try shell("mkdir sub; echo secret > .env; echo secret > sub/.env; echo one > a; mkdir private; echo secret > private/x")
