@@ -113,7 +113,7 @@ install: $(program) ## install the programs, the mount helper, units, man pages 
 	$(INSTALL) -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(LIBEXECDIR)' '$(DESTDIR)$(HELPERDIR)' '$(DESTDIR)$(MANDIR)/man1' '$(DESTDIR)$(MANDIR)/man5' '$(DESTDIR)$(MANDIR)/man8'
 	$(INSTALL) -m 755 $(program) '$(DESTDIR)$(BINDIR)/grantfs'
 	@[ '$(LIBEXECDIR)' = '$(BINDIR)' ] || rm -f $(patsubst %,'$(DESTDIR)$(BINDIR)/%',$(companions))
-	$(INSTALL) -m 755 $(foreach name,$(companions),$(call companion,$(name))) '$(DESTDIR)$(LIBEXECDIR)/'
+	$(foreach name,$(companions),$(INSTALL) -m 755 '$(call companion,$(name))' '$(DESTDIR)$(LIBEXECDIR)/$(name)' &&) :
 	$(call write,sed 's|^PATH=.*|&:$(BINDIR)|' mount-helpers/mount.grantfs,$(DESTDIR)$(HELPERDIR)/mount.grantfs,755)
 	ln -sf mount.grantfs '$(DESTDIR)$(HELPERDIR)/mount.fuse.grantfs'
 	$(INSTALL) -m 644 docs/man/grantfs.1 '$(DESTDIR)$(MANDIR)/man1/grantfs.1'

@@ -9,7 +9,7 @@
 #include <systemd/sd-bus.h>
 #include <unistd.h>
 
-// libsystemd is loaded here and nowhere else: what no other command needs, none waits for, and a machine without it has them all.
+// Loaded on use, so that other commands do not need libsystemd.
 #define FUNCTIONS(F)                                                                                                                    \
     F(sd_bus_open_user)                                                                                                                 \
     F(sd_bus_flush_close_unref)                                                                                                         \

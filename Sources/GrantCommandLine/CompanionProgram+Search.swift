@@ -34,7 +34,7 @@ extension CompanionProgram {
         }
         throw GrantError(
             .notFound, "\(fileName) is missing", cause: "there is no \(shown(own)) and no \(shown(installed))",
-            advice: "it is in the package \(package), and is installed and copied together with grantfs")
+            advice: "install the package \(package), or copy it to where grantfs is")
     }
 
     private func shown(_ directory: [UInt8]) -> String { VisibleText.of(CanonicalPath.join(directory, Array(fileName.utf8))) }

@@ -18,12 +18,17 @@ extension MountTests {
             ).orThrow()
             let modes = try Command.run(["find", root, "!", "-type", "l", "-printf", "%y %m\n"]).orThrow().lines
             #expect(Set(modes) == ["d 755", "f 644", "f 755"])
+            for name in ["grantfs"] + Programs.companions.map({ ($0 as NSString).lastPathComponent }) where !name.contains("-faults") {
+                #expect(access(root + "/usr/local/bin/" + name, X_OK) == 0, "\(name)")
+            }
         }
 
-        @Test("The shipped program has no switches for tests")
+        @Test("The shipped programs have no switches for tests")
         func switches() throws {
-            let program = try Data(contentsOf: URL(fileURLWithPath: Programs.grantfs), options: .alwaysMapped)
-            #expect(program.range(of: Data("GRANTFS_TEST".utf8)) == nil)
+            for program in [Programs.grantfs] + Programs.companions where !program.contains("-faults") {
+                let contents = try Data(contentsOf: URL(fileURLWithPath: program), options: .alwaysMapped)
+                #expect(contents.range(of: Data("GRANTFS_TEST".utf8)) == nil, "\(program)")
+            }
             let faulty = try Data(contentsOf: URL(fileURLWithPath: Programs.grantfsWithFaults), options: .alwaysMapped)
             #expect(faulty.range(of: Data("GRANTFS_TEST".utf8)) != nil)
         }

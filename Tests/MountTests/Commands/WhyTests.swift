@@ -28,7 +28,7 @@ extension MountTests {
             return (try output.decoded(), output.status)
         }
 
-        @Test("It names the rule that decides, for paths in the mount and on the host, and what changes it")
+        @Test("It names the rule that decides, and what changes it")
         func rules() throws {
             let mounted = try RuledMount(
                 rules: ["--hide", ".env*", "--hide", "!.env.example", "--hide", "out/", "--protect", ".git/hooks"],
@@ -61,7 +61,7 @@ extension MountTests {
         }
 
         @Test(
-            "The command that it names permits what a rule refuses, and nothing beside it",
+            "The named command permits what a rule refuses, and nothing else",
             arguments: [
                 (["--hide", ".env*", "--hide", ".env"], ".env", ".env2"), (["--hide", "*.key"], "a.key", "b.key"),
                 (["--hide", "/.env", "--hide", ".e*"], ".env", ".exrc"), (["--only", "src/"], "a*b", "axb"),
@@ -111,7 +111,7 @@ extension MountTests {
                 text.status == 1 && text.text.contains("no pattern of --only matches") && text.text.contains("grantfs restore"), "\(text)")
         }
 
-        @Test("Without a grant, with strange names and in a dead mount it answers clearly")
+        @Test("It answers without a grant, for strange names and beside a stopped daemon")
         func others() throws {
             let mounted = try RuledMount(rules: ["--hide", "b*"], files: ["x"])
             let none = try mounted.fixture.grantfs("why", mounted.fixture.base)

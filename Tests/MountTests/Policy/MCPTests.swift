@@ -135,7 +135,7 @@ extension MountTests {
             #expect(said.lines.prefix(2) == ["hello", "made"] && said.status != 0, "\(said)")
         }
 
-        @Test("The policy's rules hold for each granted directory, and a request only adds to them")
+        @Test("The policy's rules hold for each directory, and a request adds to them")
         func rules() throws {
             for name in [".env", "key", "kept", "own"] { try Data("x".utf8).write(to: URL(fileURLWithPath: source + "/" + name)) }
             let file = try policy(

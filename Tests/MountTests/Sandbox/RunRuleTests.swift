@@ -71,7 +71,7 @@ extension MountTests {
             #expect(try fixture.grantfs(words).orThrow().lines == ["1", "1", "1"])
         }
 
-        @Test("With `--protect-tools` a directory of protected files is not granted for writing by itself")
+        @Test("`--protect-tools` refuses to make directories such as `.git` writable")
         func directoriesOfTools() throws {
             for name in [".git/hooks", ".config/autostart", ".vscode/x", "plain/.github"] {
                 try FileManager.default.createDirectory(atPath: source + "/" + name, withIntermediateDirectories: true)
