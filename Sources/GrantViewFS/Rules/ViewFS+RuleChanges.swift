@@ -243,7 +243,7 @@ final class RuleChange {
 
     private func setProtection(_ isProtected: Bool, of id: UInt64, _ node: NodePointer, isOnlyName: Bool) {
         // Its data is not written back yet.
-        if !isProtected, node.pointee.isBeingProtected { _ = awaitProtection(of: [id]) }
+        if !isProtected, node.pointee.isBeingProtected, !claimed.contains(id) { _ = awaitProtection(of: [id]) }
         _ = view.setProtection(isProtected, of: id, node, isOnlyName: isOnlyName)
         if !isProtected { return }
         if node.pointee.claimProtection() {
