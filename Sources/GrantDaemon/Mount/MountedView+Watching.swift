@@ -10,7 +10,8 @@ extension MountedView {
     /// Watches the store and the clock: never touches a granted directory.
     func watchStore() {
         var version: Int64?
-        var stamp = state.withLock { try? $0.store.fileStamp() }
+        // None: the file may have been written to since the store was read.
+        var stamp: Int64?
         var lost = 0
         while true {
             usleep(untilNextLook())
