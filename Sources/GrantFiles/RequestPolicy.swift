@@ -52,6 +52,17 @@ public struct RequestPolicy: Sendable {
         return isAllowed ? .allowed : .toBeAsked
     }
 
+    /// Returns the rules for a directory, and whether they protect it. The result is nil if they hide it.
+    ///
+    /// They are relative to the outermost `[[allow]]` that contains it.
+    ///
+    /// - Parameter rules: Those of the policy, and more.
+    public func place(_ path: [UInt8], of rules: GrantRules) throws(GrantError) -> GrantRules.Place? {
+        let tops = allowed.map(\.path).filter { lies(path, in: $0) }
+        guard let top = tops.min(by: { $0.count < $1.count }) else { return try rules.place(outside: path) }
+        return try rules.place(at: Array(path.dropFirst(top.count)))
+    }
+
     private func lies(_ path: [UInt8], in directory: [UInt8]) -> Bool {
         path == directory || directory == [0x2F] || path.starts(with: directory + [0x2F])
     }

@@ -58,6 +58,31 @@ public enum CanonicalPath {
         }
     }
 
+    /// Whether each name of a path is in the listing of its directory, and so is no other spelling that its filesystem finds as well.
+    ///
+    /// A directory that may not be listed counts as if it had the name.
+    public static func isListed(_ path: [UInt8]) -> Bool {
+        var above: [UInt8] = [UInt8(ascii: "/")]
+        for name in path.split(separator: UInt8(ascii: "/")).map(Array.init) {
+            if withCString(above, { lists(name, $0) }) == false { return false }
+            above = join(above, name)
+        }
+        return true
+    }
+
+    private static func lists(_ name: [UInt8], _ directory: UnsafePointer<CChar>) -> Bool? {
+        guard let stream = opendir(directory) else { return nil }
+        defer { closedir(stream) }
+        return withCString(name) { name in
+            while let entry = readdir(stream) {
+                if withUnsafePointer(to: &entry.pointee.d_name, { strcmp(UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self), name) }) == 0 {
+                    return true
+                }
+            }
+            return false
+        }
+    }
+
     /// Calls readlink(2). Throws EINVAL if it is not a link.
     public static func target(of link: [UInt8]) throws(Errno) -> [UInt8] {
         var buffer = [UInt8](repeating: 0, count: 4 * Int(PATH_MAX))

@@ -13,6 +13,7 @@ extension MountedView {
         // None: the file may have been written to since the store was read.
         var stamp: Int64?
         var lost = 0
+        InjectedFault.stop(at: "store")
         while true {
             usleep(untilNextLook())
             files.pauseGate.run {

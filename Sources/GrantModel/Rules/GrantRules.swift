@@ -29,7 +29,7 @@ public struct GrantRules: Hashable, Sendable {
                 advice: "use fewer patterns with wildcards")
         }
         try Self.requireAgreement(self.hide, self.protect, self.only)
-        if let last = self.hide.lastIndex(where: { $0.matchesEverything && !$0.isNegated }), last == self.hide.count - 1 {
+        if let last = self.hide.lastIndex(where: \.hidesEverything), last == self.hide.count - 1 {
             throw GrantError(
                 .usage, "“\(self.hide[last])” hides everything in the grant",
                 advice: "revoke the grant, or name what stays visible with --only")
@@ -70,8 +70,7 @@ public struct GrantRules: Hashable, Sendable {
         var seen: [[UInt8]: (pattern: RulePattern, list: Int)] = [:]
         for (index, list) in lists.enumerated() {
             for pattern in list {
-                let bare = pattern.isNegated ? Array(pattern.text.dropFirst()) : pattern.text
-                guard let other = seen.updateValue((pattern, index), forKey: bare) else { continue }
+                guard let other = seen.updateValue((pattern, index), forKey: pattern.bare) else { continue }
                 // A file can be protected or not, and be among the visible ones.
                 if other.list == 1, index == 2, !pattern.isNegated { continue }
                 if other.list == 0, other.pattern.isNegated, index == 1 { continue }

@@ -20,6 +20,8 @@ struct PatternParser {
 
     private var rest: ArraySlice<UInt8>
     private var hasEnded = false
+    /// Where the next component begins.
+    var place: Int { rest.startIndex }
 
     init(_ text: ArraySlice<UInt8>) { rest = text }
 

@@ -68,12 +68,39 @@ public struct RulePattern: Hashable, Sendable {
         return GrantError(.usage, "invalid pattern “\(shown)”", cause: cause, advice: advice)
     }
 
+    /// Whether it can begin to match in any directory.
+    var matchesAnywhere: Bool { floats || components.first == .anyDepth }
+
+    /// The pattern without `!`.
+    var bare: [UInt8] { isNegated ? Array(text.dropFirst()) : text }
+
+    /// Returns the pattern of what follows in the directory that the components before this one match.
+    func rest(from component: Int) throws(GrantError) -> RulePattern {
+        var path = bare[...]
+        if path.first == Self.slash { path = path.dropFirst() }
+        var parser = PatternParser(isForDirectories ? path.dropLast() : path)
+        do throws(PatternParser.Flaw) {
+            for _ in 0..<component { _ = try parser.next(isAlone: floats) }
+        } catch {
+            throw Self.refusal(text, error.description)
+        }
+        return try RulePattern((isNegated ? [UInt8(ascii: "!")] : []) + [Self.slash] + path[parser.place...])
+    }
+
+    var hidesEverything: Bool { matchesEverything && !isNegated }
+
     /// Whether it matches every name at the top of the granted directory.
     var matchesEverything: Bool {
-        guard !isForDirectories, let last = components.last, components.dropLast().allSatisfy({ $0 == .anyDepth }) else { return false }
-        return switch last {
-        case .anyDepth: true
-        case .name(let name): name.matchesEverything
+        !isForDirectories && components.dropLast().allSatisfy { $0 == .anyDepth } && matchesAnyName
+    }
+
+    /// Whether none of its components names anything.
+    var matchesAnyName: Bool {
+        components.allSatisfy { component in
+            switch component {
+            case .anyDepth: true
+            case .name(let name): name.matchesEverything
+            }
         }
     }
 }

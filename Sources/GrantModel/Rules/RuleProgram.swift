@@ -179,6 +179,18 @@ package struct RuleProgram: Sendable {
         return verdict
     }
 
+    /// Returns the patterns that go on in a directory of this state, each with the components that come next.
+    package func patterns(in state: State) -> [RulePattern: [Int]] {
+        var result: [RulePattern: [Int]] = [:]
+        for number in state.positions {
+            let position = Int(truncatingIfNeeded: number)
+            let pattern = Int(truncatingIfNeeded: positions[position].pattern)
+            let first = positions.firstIndex { Int(truncatingIfNeeded: $0.pattern) == pattern } ?? position
+            result[patterns[pattern], default: []].append(position - first)
+        }
+        return result
+    }
+
     /// Whether a pattern that hides or protects goes on below this name.
     ///
     /// A symbolic link of that name would lead the pattern's path elsewhere. `**` and `only` do not

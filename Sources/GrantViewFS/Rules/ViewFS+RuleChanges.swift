@@ -91,12 +91,10 @@ final class RuleChange {
     func carryOut(_ outcome: inout WithdrawalOutcome) -> Bool {
         let ids = scope.ids
         judge(ids)
-        // A lookup that ran beside this adds nodes, which are in doubt.
-        var seen = Set(ids)
-        while case let new = scope.ids.filter({ !seen.contains($0) }), !new.isEmpty {
-            judge(new)
-            seen.formUnion(new)
-        }
+        // Lookups that began with the former rules have added these. Those that come now were found by the new rules, and
+        // programs may add them faster than they are judged.
+        let seen = Set(ids)
+        judge(scope.ids.filter { !seen.contains($0) })
         judgeOtherNames()
         departure.refuse(Containment.escaping, gone)
         if !claimed.isEmpty { departure.protect(claimed) }

@@ -168,7 +168,7 @@ final class MCPServer {
         return Array(word.utf8)
     }
 
-    /// The rules of the session, and those by which the client restricts itself.
+    /// The rules by which the client restricts itself.
     private func rules(_ arguments: JSON) throws(GrantError) -> GrantRules {
         var lists: [[RulePattern]] = []
         for name in ["hide", "protect", "only"] {
@@ -186,7 +186,7 @@ final class MCPServer {
             }
             lists.append(patterns)
         }
-        return try grants.rules.narrowed(by: GrantRules(hide: lists[0], protect: lists[1], only: lists[2]))
+        return try GrantRules(hide: lists[0], protect: lists[1], only: lists[2])
     }
 
     /// The path that a word means: `~/` is the home directory.
@@ -205,23 +205,25 @@ final class MCPServer {
             guard let text = given.stringValue else { throw GrantError(.usage, "“reason” is text") }
             reason = text
         }
-        let rules = try rules(arguments)
+        let own = try rules(arguments)
+        _ = try grants.rules.narrowed(by: own)
         // Denied before the client can learn whether it exists.
-        if policy.verdict(on: CanonicalPath.resolveWhatExists(path), access) == .denied {
-            return refusal("Not granted: the policy denies it.")
-        }
+        let resolved = CanonicalPath.resolveWhatExists(path)
+        guard policy.verdict(on: resolved, access) != .denied, try grants.place(resolved) != nil else { return denied }
         let proposal = try grants.look(at: path, for: access)
         let found = proposal.bookmark.path
         if let shown = try grants.existing(proposal), access == .readOnly || shown.grant.access == .readWrite {
             return content("Granted already: \(line(shown))", shown.json)
         }
         // A person who took it back decides again, even if the policy allows it.
-        let wasTakenBack = try grants.wasTakenBack(proposal, access)
+        let wasTakenBack = try grants.wasTakenBack(proposal.bookmark, access)
         switch policy.verdict(on: found, access) {
-        case .denied: return refusal("Not granted: the policy denies it.")
-        case .allowed where !wasTakenBack: return granted(try grants.grant(proposal, access, rules))
+        case .denied: return denied
+        case .allowed where !wasTakenBack: return try grant(proposal, access, own, isDecided: false)
         case .allowed where means == .never: return refusal("Not granted: a person has taken it back in this session.")
-        case .allowed, .toBeAsked: break
+        case .allowed, .toBeAsked:
+            // Before a person is asked in vain.
+            if let refused = refusal(of: try grants.place(found, proposal.bookmark), access) { return refused }
         }
         var passed: Int64 = 0
         let asking = MCPAsking(means: means, client: client) { seconds in
@@ -239,12 +241,28 @@ final class MCPServer {
             guard chosen != found || final.bookmark.identity == proposal.bookmark.identity else {
                 return refusal("Not granted: another directory is there than when the person was asked.")
             }
-            if policy.verdict(on: final.bookmark.path, access) == .denied { return refusal("Not granted: the policy denies it.") }
-            return granted(try grants.grant(final, access, rules))
+            if policy.verdict(on: final.bookmark.path, access) == .denied { return denied }
+            return try grant(final, access, own, isDecided: true)
         }
     }
 
-    private func granted(_ shown: MCPGrants.Shown) -> JSON { content("Granted: \(line(shown))", shown.json) }
+    private var denied: JSON { refusal("Not granted: the policy denies it.") }
+
+    private func refusal(of place: GrantRules.Place?, _ access: Access) -> JSON? {
+        guard let place else { return denied }
+        if place.isProtected, access == .readWrite { return refusal("Not granted: the policy protects it. It can be read-only.") }
+        return nil
+    }
+
+    private func grant(
+        _ proposal: GrantAdministrator.Proposal, _ access: Access, _ own: GrantRules, isDecided: Bool
+    ) throws(GrantError) -> JSON {
+        let place = try grants.place(proposal.bookmark.path, proposal.bookmark)
+        if let refused = refusal(of: place, access) { return refused }
+        guard let place else { return denied }
+        let shown = try grants.grant(proposal, access, place.rules.narrowed(by: own), isDecided: isDecided)
+        return content("Granted: \(line(shown))", shown.json)
+    }
 
     private func progress(_ token: JSON, _ passed: Int64) -> JSON {
         .object([

@@ -168,6 +168,69 @@ extension MountTests {
             #expect(try self.ask(other, only).error?.code == -32602)
         }
 
+        @Test("The policy's rules hold for a directory that is requested by itself")
+        func places() throws {
+            for name in ["secret/keys", ".git/hooks", ".git/info", "a/b", "a/private"] { _ = try fixture.source("work/" + name) }
+            for name in [".git/hooks/pre", ".git/config", "a/b/key"] { try Data("x".utf8).write(to: URL(fileURLWithPath: source + "/" + name)) }
+            let rules = "hide = [\"secret\", \"/a/b/key\"]\nprotect = [\".git/hooks\", \"**/.git/config\"]\n"
+            let file = try policy(rules + "[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n")
+            let program = try start("--ask", "never", "--policy", file, "--hide", "a/private")
+            for name in ["secret", "secret/keys", "secret/none", "a/private"] {
+                let said = try ask(program, request(source + "/" + name)).result
+                #expect(said?.isError == true && said?.content?.first?.text == "Not granted: the policy denies it.", "\(name)")
+            }
+            #expect(try ask(program, request(source + "/.git/hooks", "read-write")).result?.isError == true)
+            #expect(try ask(program, request(source + "/.git/hooks")).result?.isError == false)
+            #expect(try ask(program, request(source + "/.git/hooks", "read-write")).result?.isError == true, "nor is it widened")
+            let git = try #require(try ask(program, request(source + "/.git", "read-write")).result?.structuredContent?.path)
+            #expect(FileManager.default.createFile(atPath: git + "/info/new", contents: nil))
+            for name in ["/config", "/hooks/pre", "/hooks/new"] {
+                #expect(open(git + name, O_WRONLY | O_CREAT, 0o600) == -1 && errno == EROFS, "\(name)")
+            }
+            let inner = try #require(try ask(program, request(source + "/a/b", "read-write")).result?.structuredContent?.path)
+            #expect(try FileManager.default.contentsOfDirectory(atPath: inner).isEmpty)
+            #expect(open(inner + "/key", O_WRONLY | O_CREAT, 0o600) == -1 && errno == EACCES)
+            // By way of the grant above, it is not led to a place with other rules.
+            let above = try #require(try ask(program, request(source, "read-write")).result?.structuredContent?.path)
+            #expect(rename(above + "/a/b", above + "/c") == -1 && errno == EACCES)
+        }
+
+        @Test("A user's changes of a grant outlast its release, and hold for directories above and below")
+        func changesOutlastRelease() throws {
+            let inner = try fixture.source("work/inner")
+            for name in ["own", "inner/own"] { try Data("x".utf8).write(to: URL(fileURLWithPath: source + "/" + name)) }
+            let file = try policy("[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n")
+            let program = try start("--ask", "never", "--policy", file)
+            func get(_ path: String, _ access: String = "read-write") throws -> String? {
+                try ask(program, request(path, access)).result?.structuredContent?.path
+            }
+            func release(_ path: String) throws { _ = try ask(program, call("release_directory", #"{"path":"\#(path)"}"#)) }
+            let granted = try #require(try ask(program, request(source, "read-write")).result?.structuredContent)
+            let selector = ["--view", try #require(granted.view), "work"]
+            try fixture.grantfs(["set"] + selector + ["--hide", "own", "--access", "read-only"]).orThrow()
+            #expect(try get(inner) == nil, "it would be written by way of the directory below")
+            let below = try #require(try get(inner, "read-only"))
+            #expect(try FileManager.default.contentsOfDirectory(atPath: below).isEmpty)
+            try release(inner)
+            for _ in 0..<2 {
+                try release(source)
+                #expect(try get(source) == nil)
+                #expect(try get(inner) == nil)
+                let again = try #require(try get(source, "read-only"))
+                #expect(try FileManager.default.contentsOfDirectory(atPath: again).sorted() == ["file", "inner"])
+                #expect(try get(source) == nil, "nor is it widened")
+            }
+            // A grant below that was changed is not undone by one above.
+            let other = try start("--ask", "never", "--policy", file)
+            let view = try #require(try ask(other, request(inner, "read-write")).result?.structuredContent?.view)
+            try fixture.grantfs(["set", "--view", view, "inner", "--hide", "own"]).orThrow()
+            #expect(try ask(other, request(source)).result?.isError == true)
+            try fixture.grantfs(["revoke", "--view", view, "inner"]).orThrow()
+            for access in ["read-only", "read-write"] {
+                for path in [source, inner] { #expect(try ask(other, request(path, access)).result?.isError == true, "\(path)") }
+            }
+        }
+
         @Test("A directory that a user took back is not granted again without a question", arguments: ["revoke", "remove", "set"])
         func takenBack(command: String) throws {
             let file = try policy("[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n")

@@ -35,6 +35,43 @@ extension MountTests {
             #expect(try mounted.call("create", ".git") == "OK", "a file leads nowhere")
         }
 
+        @Test("What is hidden and protected stays protected when it is shown again", arguments: RuledMount.modes)
+        func hiddenAndProtected(_ mode: String) throws {
+            let files = [".git/hooks/pre", "x/.git/info/kept/file", "y/.git/info/free", "z/secret/deep"]
+            let protected = ["--protect", ".git/hooks/pre", "--protect", "**/info/kept"]
+            let mounted = try RuledMount(mode, rules: ["--hide", "hooks", "--hide", "info", "--hide", "secret"] + protected, files: files)
+            #expect(try mounted.call("rename", ".git", "moved") == "EACCES")
+            #expect(try mounted.call("exchange", ".git", "y") == "EACCES")
+            #expect(try mounted.call("rename", "x", "moved") == "EACCES")
+            #expect(try mounted.call("rmdir", "x/.git") == "ENOTEMPTY", "nothing tells what is hidden")
+            for name in ["y", "z"] { #expect(try mounted.call("rename", name, name + "2") == "OK", "\(name)") }
+            try mounted.set("--hide", "secret")
+            #expect(try mounted.call("write", ".git/hooks/pre") == "EROFS")
+            #expect(try mounted.call("rename", ".git", "moved") == "EROFS")
+        }
+
+        @Test("A rename does not lead another grant to a place with other rules", arguments: RuledMount.modes)
+        func otherGrants(_ mode: String) throws {
+            let fixture = try MountFixture()
+            let inner = try fixture.source("a/sub/deep")
+            let mounted = try RuledMount(fixture, mode, rules: ["--protect", ".git/hooks"], files: ["sub/deep/file", "free/file"])
+            #expect(try mounted.call("rename", "free", ".git") == "OK")
+            #expect(try mounted.call("rename", ".git", "free") == "OK")
+            try fixture.grant(inner)
+            for (from, to) in [("sub/deep", ".git"), ("sub", ".git")] {
+                #expect(try mounted.call("rename", from, to) == "EACCES", "\(from)")
+            }
+            #expect(try mounted.call("mkdir", ".git") == "OK")
+            for (one, other) in [("sub", ".git"), (".git", "sub/deep")] {
+                #expect(try mounted.call("exchange", one, other) == "EACCES", "\(one)")
+            }
+            #expect(try mounted.call("rename", "sub", "sub2") == "OK", "the rules say the same there")
+            #expect(try String(contentsOfFile: mounted.mountpoint + "/deep/file", encoding: .utf8) == "sub/deep/file")
+            try fixture.revoke("deep")
+            #expect(try mounted.call("rmdir", ".git") == "OK")
+            #expect(try mounted.call("rename", "sub2/deep", ".git") == "OK", "that grant has ended")
+        }
+
         @Test("A renamed directory is judged by its new path", arguments: RuledMount.modes)
         func state(_ mode: String) throws {
             let mounted = try RuledMount(mode, rules: ["--hide", "/in/secret", "--protect", "/in/kept"], files: ["out/free"])

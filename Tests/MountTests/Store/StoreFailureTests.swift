@@ -77,6 +77,24 @@ extension MountTests {
                 default: "head -c 65536 /dev/urandom | dd of=\"$1\"/grants.sqlite conv=notrunc 2>/dev/null; rm -f \"$1\"/grants.sqlite-*"
                 }
             try Command.shell(change, fixture.store).orThrow()
+            try expectRefusal(fixture, mountpoint, held)
+        }
+
+        @Test("A daemon refuses everything if its store is damaged before the daemon first looks at it")
+        func damagedEarly() throws {
+            let fixture = try MountFixture()
+            let stops = try StopPoints(fixture)
+            stops.arm("store")
+            let mountpoint = try prepared(fixture)
+            let held = try FileHandle(forReadingFrom: URL(fileURLWithPath: mountpoint + "/a/x"))
+            try stops.awaitStop("store")
+            let store = try FileHandle(forWritingTo: URL(fileURLWithPath: fixture.store + "/grants.sqlite"))
+            try store.write(contentsOf: Data(repeating: 0xA5, count: 65_536))
+            stops.goOn("store")
+            try expectRefusal(fixture, mountpoint, held)
+        }
+
+        private func expectRefusal(_ fixture: MountFixture, _ mountpoint: String, _ held: FileHandle) throws {
             try fixture.wait(until: "everything is refused", within: 20) {
                 try Command.run(["cat", mountpoint + "/a/x"], within: 30).status != 0
             }
