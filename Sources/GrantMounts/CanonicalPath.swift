@@ -75,7 +75,9 @@ public enum CanonicalPath {
         defer { closedir(stream) }
         return withCString(name) { name in
             while let entry = readdir(stream) {
-                if withUnsafePointer(to: &entry.pointee.d_name, { strcmp(UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self), name) }) == 0 {
+                if withUnsafePointer(to: &entry.pointee.d_name, { strcmp(UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self), name) })
+                    == 0
+                {
                     return true
                 }
             }

@@ -80,7 +80,8 @@ import Testing
                     continue
                 }
                 let own = RuleTests.judge(place.rules, below)
-                let isSame = whole.isHidden == own.isHidden && (whole.isHidden || whole.isProtected == (own.isProtected || place.isProtected))
+                let isSame =
+                    whole.isHidden == own.isHidden && (whole.isHidden || whole.isProtected == (own.isProtected || place.isProtected))
                 #expect(isSame, "\(lists) \(above) \(below): \(place)")
                 compared += 1
             }

@@ -74,7 +74,7 @@ public struct RulePattern: Hashable, Sendable {
     /// The pattern without `!`.
     var bare: [UInt8] { isNegated ? Array(text.dropFirst()) : text }
 
-    /// Returns the pattern of what follows in the directory that the components before this one match.
+    /// Returns a pattern for the directory that the components before this one match. It has the others.
     func rest(from component: Int) throws(GrantError) -> RulePattern {
         var path = bare[...]
         if path.first == Self.slash { path = path.dropFirst() }

@@ -3,7 +3,6 @@ import GrantCommandLine
 import GrantCommandSupport
 import GrantFiles
 import GrantModel
-import GrantMounts
 import GrantStore
 import GrantSystem
 

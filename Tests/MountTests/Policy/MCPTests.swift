@@ -171,7 +171,9 @@ extension MountTests {
         @Test("The policy's rules hold for a directory that is requested by itself")
         func places() throws {
             for name in ["secret/keys", ".git/hooks", ".git/info", "a/b", "a/private"] { _ = try fixture.source("work/" + name) }
-            for name in [".git/hooks/pre", ".git/config", "a/b/key"] { try Data("x".utf8).write(to: URL(fileURLWithPath: source + "/" + name)) }
+            for name in [".git/hooks/pre", ".git/config", "a/b/key"] {
+                try Data("x".utf8).write(to: URL(fileURLWithPath: source + "/" + name))
+            }
             let rules = "hide = [\"secret\", \"/a/b/key\"]\nprotect = [\".git/hooks\", \"**/.git/config\"]\n"
             let file = try policy(rules + "[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n")
             let program = try start("--ask", "never", "--policy", file, "--hide", "a/private")
