@@ -30,12 +30,4 @@ extension ParsedArguments {
         for word in words { patterns.append(try RulePattern(word)) }
         return patterns
     }
-
-    /// Throws `.unsupported` for rules of the fleet's grants.
-    package func refuseFleetRules() throws(GrantError) {
-        guard let option = ["hide", "protect", "only", "no-rules"].first(where: { has($0) }) else { return }
-        throw GrantError(
-            .unsupported, "\(command): --\(option) is not supported for grants of the fleet yet",
-            advice: "grant it on each host, or leave --\(option) out")
-    }
 }

@@ -146,14 +146,14 @@ extension FleetAgent {
     private static func withdrawal(of own: Grant) -> FleetDesiredGrant {
         FleetDesiredGrant(
             id: own.id, view: own.view, name: own.name, access: own.access, isActive: false, expires: own.expires,
-            coordination: own.coordination, activation: own.fleetActivation ?? 0, created: own.created)
+            coordination: own.coordination, rules: own.rules, activation: own.fleetActivation ?? 0, created: own.created)
     }
 
     private func desiredGrant(_ grant: FleetGrant, _ own: Grant?, _ skew: Int64, _ problems: inout [GrantID: String]) -> FleetDesiredGrant {
         var desiredGrant = FleetDesiredGrant(
             id: grant.id, view: grant.view, name: grant.name, access: grant.access, isActive: grant.state == .active,
             expires: grant.expires,
-            coordination: grant.coordination, activation: grant.activation, created: grant.created)
+            coordination: grant.coordination, rules: grant.rules, activation: grant.activation, created: grant.created)
         desiredGrant.by = grant.by
         // A wrong clock cannot judge an expiry.
         if desiredGrant.isActive, grant.expires != nil, abs(skew) > FleetAgent.maxClockSkew {

@@ -2,8 +2,22 @@ import GrantModel
 
 /// A grant of the fleet, as it is in etcd.
 public struct FleetGrant: Sendable, Equatable {
-    /// The format of grants by path, and of those by filesystem, which programs that know the first alone must not take for a path.
-    static let (version, sharedVersion): (Int64, Int64) = (1, 2)
+    /// The formats. Programs that know the first alone must not take a directory of a filesystem for a path, nor give a grant without
+    /// its rules.
+    private enum Format: Int64 {
+        case path = 1
+        case filesystem
+        case pathWithRules
+        case filesystemWithRules
+
+        var hasFilesystem: Bool { self == .filesystem || self == .filesystemWithRules }
+        var hasRules: Bool { self == .pathWithRules || self == .filesystemWithRules }
+    }
+
+    private var format: Format {
+        if rules.isEmpty { return filesystem == nil ? .path : .filesystem }
+        return filesystem == nil ? .pathWithRules : .filesystemWithRules
+    }
 
     public let id: GrantID
     public var view: ViewName
@@ -20,6 +34,7 @@ public struct FleetGrant: Sendable, Equatable {
     public var state: RecordedState
     public var expires: Instant?
     public var coordination: Coordination
+    public var rules: GrantRules
     /// Counts its activations, as `Grant.activation` does.
     public var activation: Int64
     public let hosts: HostSelector
@@ -32,12 +47,12 @@ public struct FleetGrant: Sendable, Equatable {
     public init(
         id: GrantID = .random(), view: ViewName, name: GrantName, path: String, filesystem: FilesystemName? = nil,
         identity: FileIdentity? = nil, access: Access, expires: Instant? = nil, coordination: Coordination = .advisory,
-        hosts: HostSelector, created: Instant
+        rules: GrantRules = .none, hosts: HostSelector, created: Instant
     ) {
         (self.filesystem, self.identity) = (filesystem, identity)
         (self.id, self.view, self.name, self.path, self.access) = (id, view, name, path, access)
         (self.state, self.expires, self.coordination, self.activation) = (.active, expires, coordination, 1)
-        (self.hosts, self.created) = (hosts, created)
+        (self.rules, self.hosts, self.created) = (rules, hosts, created)
     }
 
     /// The directory on its filesystem, or nil for a directory that is named by its path on the
@@ -60,13 +75,14 @@ public struct FleetGrant: Sendable, Equatable {
 
     var json: JSONValue {
         var members: [String: JSONValue] = [
-            "format": .integer(filesystem == nil ? FleetGrant.version : FleetGrant.sharedVersion), "id": .string(id.description),
+            "format": .integer(format.rawValue), "id": .string(id.description),
             "view": .string(view.description),
             "name": .string(name.description), "path": .string(path), "access": .string(access.rawValue), "state": .string(state.rawValue),
             "expires": expires.map { .integer($0.nanoseconds) } ?? .null, "coordination": .string(coordination.rawValue),
             "activation": .integer(activation), "hosts": .string(hosts.description), "created": .integer(created.nanoseconds),
             "by": .string(by),
         ]
+        if !rules.isEmpty { members["rules"] = rules.fleetJSON }
         if let filesystem { members["filesystem"] = .string(filesystem.description) }
         if let identity {
             members["inode"] = .integer(Int64(bitPattern: identity.inode))
@@ -80,7 +96,7 @@ public struct FleetGrant: Sendable, Equatable {
     init(_ entry: EtcdEntry) throws(GrantError) {
         let flaw = { (why: String) in GrantError(.storeDamaged, "\(entry.key) is not a grant", cause: why) }
         guard let json = try? JSONValue(text: entry.value), let version = json["format"]?.integer else { throw flaw("it makes no sense") }
-        guard version == FleetGrant.version || version == FleetGrant.sharedVersion else {
+        guard let format = Format(rawValue: version) else {
             throw GrantError(
                 .storeNewer, "\(entry.key) cannot be read", cause: "it is of version \(version), which this program does not know")
         }
@@ -95,7 +111,11 @@ public struct FleetGrant: Sendable, Equatable {
         guard let path = json["path"]?.string, FleetGrant.isPath(path) else { throw flaw("its path is none") }
         (self.id, self.view, self.name, self.path, self.access) = (id, view, name, path, access)
         filesystem = json["filesystem"]?.string.flatMap { FilesystemName($0) }
-        guard (filesystem != nil) == (version == FleetGrant.sharedVersion) else { throw flaw("its filesystem makes no sense") }
+        guard (filesystem != nil) == format.hasFilesystem else { throw flaw("its filesystem makes no sense") }
+        guard let rules = format.hasRules ? GrantRules(fleetJSON: json["rules"]) : json["rules"] == nil ? GrantRules.none : nil else {
+            throw flaw("its rules make no sense")
+        }
+        self.rules = rules
         identity = try FleetGrant.identity(json, flaw)
         switch json["expires"] {
         case .integer(let time)?: expires = Instant(nanoseconds: time)

@@ -5,7 +5,7 @@ import GrantSystem
 public struct FleetPlan: Sendable {
     public enum Step: Sendable {
         case create(FleetGrant)
-        /// The same grant with another access, expiry or coordination, or active again.
+        /// The same grant with another access, expiry, coordination or other rules, or active again.
         case change(FleetGrant, to: FleetGrant)
         /// The directory or the hosts differ: the old grant is removed.
         case replace(FleetGrant, with: FleetGrant)
@@ -36,6 +36,7 @@ public struct FleetPlan: Sendable {
             case .replace, .withdraw: true
             case .change(let old, let new):
                 (new.access == .readOnly && old.access == .readWrite) || (new.expires != nil && new.expires != old.expires)
+                    || (new.rules != old.rules && !old.rules.narrows(new.rules))
             case .create, .keep, .leave: false
             }
         }
@@ -85,7 +86,7 @@ public struct FleetPlan: Sendable {
         if !own.isOfSameDirectory(as: wanted) || own.hosts != wanted.hosts { return isOver ? .withdraw(own) : .replace(own, with: wanted) }
         if isOver { return left("the declared time is over, so its expiry is unchanged") }
         var new = own
-        (new.access, new.expires, new.coordination) = (wanted.access, wanted.expires, wanted.coordination)
+        (new.access, new.expires, new.coordination, new.rules) = (wanted.access, wanted.expires, wanted.coordination, wanted.rules)
         if state != .active {
             new.state = .active
             new.activation &+= 1
@@ -132,6 +133,7 @@ extension FleetStore {
                 guard let wanted = changed.first(where: { $0.id == grant.id }) else { return grant }
                 var grant = grant
                 (grant.access, grant.expires, grant.coordination) = (wanted.access, wanted.expires, wanted.coordination)
+                grant.rules = wanted.rules
                 if wanted.state == .active, grant.state != .active || wanted.activation > grant.activation {
                     grant.state = .active
                     grant.activation &+= 1

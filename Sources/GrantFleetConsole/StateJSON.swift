@@ -45,10 +45,15 @@ enum StateJSON {
         return .object([
             "id": .string(grant.id.description), "view": name(grant.view.description), "name": name(grant.name.description),
             "path": name(grant.place), "access": .string(grant.access.rawValue), "state": .string(grant.state(at: snapshot.time).rawValue),
-            "for": text(grant.hosts.description), "expires": time(grant.expires), "by": name(grant.by, most: 200),
+            "for": text(grant.hosts.description), "rules": text(rules(grant)), "expires": time(grant.expires),
+            "by": name(grant.by, most: 200),
             "revision": .integer(grant.revision), "confirmed": .integer(counts[.confirmed] ?? 0),
             "waiting": .integer(counts[.waiting] ?? 0), "gone": .integer(counts[.gone] ?? 0), "problems": .integer(problems),
         ])
+    }
+
+    private static func rules(_ grant: FleetGrant) -> String {
+        grant.rules.lines.map { "\($0.name) \($0.patterns)" }.joined(separator: "; ")
     }
 
     /// Returns one grant's status on every host, or nil if the fleet has no grant with this id.

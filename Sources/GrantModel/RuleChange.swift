@@ -49,6 +49,12 @@ extension GrantRules {
     /// The lists, with the names that commands, files and JSON use.
     package var lists: [(name: String, patterns: [RulePattern])] { [("hide", hide), ("protect", protect), ("only", only)] }
 
+    /// How many patterns there are in each list, for people.
+    package var counts: String {
+        let counts = lists.filter { !$0.patterns.isEmpty }.map { "\($0.name) \($0.patterns.count)" }
+        return counts.isEmpty ? "none" : counts.joined(separator: ", ")
+    }
+
     /// The lists that are not empty, for people.
     package var lines: [(name: String, patterns: String)] {
         lists.filter { !$0.patterns.isEmpty }.map { ($0.name, Self.text($0.patterns)) }

@@ -10,6 +10,7 @@ public struct FleetDesiredGrant: Sendable {
     public var isActive: Bool
     public var expires: Instant?
     public var coordination: Coordination
+    public var rules: GrantRules
     /// `Grant.fleetActivation`.
     public var activation: Int64
     public var created: Instant
@@ -20,11 +21,11 @@ public struct FleetDesiredGrant: Sendable {
 
     public init(
         id: GrantID, view: ViewName, name: GrantName, access: Access, isActive: Bool, expires: Instant?, coordination: Coordination,
-        activation: Int64, created: Instant, bookmark: Bookmark? = nil
+        rules: GrantRules, activation: Int64, created: Instant, bookmark: Bookmark? = nil
     ) {
         (self.id, self.view, self.name, self.access, self.isActive) = (id, view, name, access, isActive)
         (self.expires, self.coordination, self.activation, self.created) = (expires, coordination, activation, created)
-        self.bookmark = bookmark
+        (self.rules, self.bookmark) = (rules, bookmark)
     }
 }
 
@@ -101,7 +102,8 @@ extension GrantStore {
         let grant = Grant(
             id: desiredGrant.id, view: desiredGrant.view, name: desiredGrant.name, bookmark: bookmark, access: desiredGrant.access,
             created: desiredGrant.created,
-            expires: desiredGrant.expires, coordination: desiredGrant.coordination, fleetActivation: desiredGrant.activation)
+            expires: desiredGrant.expires, coordination: desiredGrant.coordination, fleetActivation: desiredGrant.activation,
+            rules: desiredGrant.rules)
         try add(grant, in: database)
         try log(.granted, grant, actor, desiredGrant.reason, in: database)
         result.changed.append(grant)
@@ -146,7 +148,7 @@ extension GrantStore {
     private static func changes(_ desiredGrant: FleetDesiredGrant, _ own: Grant) -> (grant: Grant, isChange: Bool) {
         var grant = own
         (grant.view, grant.name, grant.access) = (desiredGrant.view, desiredGrant.name, desiredGrant.access)
-        (grant.expires, grant.coordination) = (desiredGrant.expires, desiredGrant.coordination)
+        (grant.expires, grant.coordination, grant.rules) = (desiredGrant.expires, desiredGrant.coordination, desiredGrant.rules)
         if !desiredGrant.isActive {
             if grant.state == .active { grant.state = .revoked }
         } else if desiredGrant.activation > own.fleetActivation ?? 0 {
@@ -158,7 +160,8 @@ extension GrantStore {
         grant.fleetActivation = desiredGrant.activation
         let isChange =
             grant.view != own.view || grant.name != own.name || grant.access != own.access || grant.expires != own.expires
-            || grant.coordination != own.coordination || grant.state != own.state || grant.fleetActivation != own.fleetActivation
+            || grant.coordination != own.coordination || grant.rules != own.rules || grant.state != own.state
+            || grant.fleetActivation != own.fleetActivation
         return (grant, isChange)
     }
 }

@@ -56,12 +56,15 @@ enum FleetApply {
         } catch {
             throw GrantError(.invalidFile, "\(item.place): \(error.message)", cause: error.cause, advice: error.advice)
         }
+        do throws(GrantError) {
+            try item.rules.requireFleet()
+        } catch {
+            throw GrantError(.invalidFile, "\(item.place): \(error.message)", cause: error.cause, advice: error.advice)
+        }
         return FleetGrant(
             view: item.view, name: name, path: path, filesystem: item.filesystem,
             identity: try FleetGrants.identity(item.filesystem, path, arguments), access: item.access, expires: item.expires,
-            coordination: item.coordination,
-            hosts: hosts,
-            created: now)
+            coordination: item.coordination, rules: item.rules, hosts: hosts, created: now)
     }
 
     private static func show(_ plan: FleetPlan, _ hosts: [FleetHost], _ isDry: Bool) throws(GrantError) {
@@ -99,6 +102,7 @@ enum FleetApply {
             var differences = Grant.differences(
                 (old.access, old.expires, old.coordination), old.access == new.access ? nil : new.access,
                 old.expires == new.expires ? nil : .some(new.expires), old.coordination == new.coordination ? nil : new.coordination)
+            differences += old.rules.differences(to: new.rules).map { Terminal.visible($0) }
             if old.activation != new.activation { differences.append("active again") }
             return ("~", differences.joined(separator: ", "), 33)
         case .replace(let old, let new):
@@ -113,6 +117,7 @@ enum FleetApply {
         var text = "\(Terminal.visible(grant.place)) for \(grant.hosts), \(grant.access.rawValue)"
         if let expires = grant.expires { text += ", until \(Timestamp.local(expires))" }
         if grant.coordination != .advisory { text += ", \(grant.coordination.rawValue)" }
+        for line in grant.rules.lines { text += ", \(line.name) " + Terminal.visible(line.patterns) }
         return text
     }
 

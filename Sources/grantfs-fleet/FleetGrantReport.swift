@@ -79,13 +79,14 @@ enum FleetGrantReport {
 
     private static func show(_ grant: FleetGrant, _ hosts: [HostStatus]) throws(GrantError) {
         let now = Instant(nanoseconds: Clock.realtime)
-        let rows = [
+        var rows = [
             ("name", Terminal.visible(grant.name.bytes)), ("view", Terminal.visible(grant.view.description)),
             ("id", grant.id.description), ("path", Terminal.visible(grant.place)), ("access", grant.access.rawValue),
             ("state", grant.state(at: now).rawValue), ("for", grant.hosts.description), ("created", Timestamp.local(grant.created)),
             ("expires", grant.expires.map { Timestamp.local($0) } ?? "never"),
             ("changed", grant.by.isEmpty ? "-" : Terminal.visible("by \(grant.by)")),
         ]
+        for list in grant.rules.lists { rows += list.patterns.map { (list.name, Terminal.visible($0.description)) } }
         try Table.print(rows: rows)
         var table = Table(header: ["HOST", "STATE", "THERE"])
         for host in hosts {

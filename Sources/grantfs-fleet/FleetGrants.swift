@@ -10,12 +10,12 @@ import GrantSystem
 enum FleetGrants {
     static func grant(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         try arguments.refuse(["tag"])
-        try arguments.refuseFleetRules()
         let timeout = try arguments.timeout()
         let now = Instant(nanoseconds: Clock.realtime)
         let expires = try arguments.text("expires").map { text throws(GrantError) in try Expiry.parse(text, now: now) }
         let (view, name, hosts) = (try arguments.view() ?? .standard, try arguments.name(), try arguments.selector())
-        let filesystem = try arguments.filesystem()
+        let (filesystem, rules) = (try arguments.filesystem(), try arguments.rules())
+        try rules.requireFleet()
         guard arguments.operands.count == 1 || name == nil else { throw GrantError(.usage, "--name is for one directory") }
         var wanted: [FleetGrant] = []
         for word in arguments.operands {
@@ -30,8 +30,7 @@ enum FleetGrants {
                 FleetGrant(
                     view: view, name: chosen, path: path, filesystem: filesystem,
                     identity: try identity(filesystem, path, arguments), access: access,
-                    expires: expires,
-                    hosts: hosts, created: now))
+                    expires: expires, rules: rules, hosts: hosts, created: now))
         }
         let fleet = try reading("granted") { () throws(GrantError) in try arguments.openFleet(within: timeout) }
         if arguments.has("dry-run") { return try FleetOutput.preview(wanted, "grant", fleet, arguments) }
@@ -67,11 +66,13 @@ enum FleetGrants {
     private static func same(as grant: FleetGrant, _ fleet: FleetStore) throws(GrantError) -> FleetGrant? {
         guard let own = try fleet.grants().grants.first(where: { $0.view == grant.view && $0.name == grant.name }) else { return nil }
         guard own.isOfSameDirectory(as: grant), own.access == grant.access, own.hosts == grant.hosts, own.expires == grant.expires,
+            own.rules == grant.rules,
             own.state(at: grant.created) == .active
         else {
             throw GrantError(
                 .alreadyExists, "the fleet's view “\(grant.view)” has a grant named “\(grant.name)” already",
-                cause: "it is of \(own.place), for \(own.hosts), \(own.access.rawValue) and \(own.state(at: grant.created).rawValue)",
+                cause: "it is of \(own.place), for \(own.hosts), \(own.access.rawValue)\(own.rules.isEmpty ? "" : ", with rules") "
+                    + "and \(own.state(at: grant.created).rawValue)",
                 advice: "choose another with --name, or remove that one")
         }
         Terminal.note("“\(grant.name)” is granted to the fleet's view “\(grant.view)” already, in the same way")
@@ -111,12 +112,15 @@ enum FleetGrants {
                     ? "the fleet has no grants" : "nothing to show: \(all.count) are revoked, expired or of other views (--all)")
             return 0
         }
-        var table = Table(header: ["NAME", "VIEW", "ACCESS", "STATE", "EXPIRES", "HOSTS", "ID", "PATH"])
+        let hasRules = shown.contains { !$0.rules.isEmpty }
+        var table = Table(
+            header: ["NAME", "VIEW", "ACCESS", "STATE", "EXPIRES", "HOSTS"] + (hasRules ? ["RULES"] : []) + ["ID", "PATH"])
         for grant in shown {
             table.add(
                 [
                     Terminal.visible(grant.name.bytes), Terminal.visible(grant.view.description), grant.access.rawValue,
                     grant.state(at: now).rawValue, grant.expires.map { Timestamp.local($0) } ?? "never", grant.hosts.description,
+                ] + (hasRules ? [grant.rules.counts] : []) + [
                     String(grant.id.description.prefix(12)), Terminal.visible(grant.place),
                 ], grant.state(at: now) == .active ? nil : .gone)
         }
@@ -142,18 +146,21 @@ enum FleetGrants {
 
     static func set(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let settings = try NewSettings(arguments)
-        try arguments.refuseFleetRules()
-        return try change(arguments, "changed", "set", "the change") { grant in
+        return try change(arguments, "changed", "set", "the change") { (grant) throws(GrantError) in
             if let access = settings.access { grant.access = access }
             if let name = settings.name { grant.name = name }
             if let expires = settings.expires { grant.expires = expires }
             if let coordination = settings.coordination { grant.coordination = coordination }
+            if let rules = settings.rules {
+                grant.rules = try rules.result(of: grant.rules)
+                try grant.rules.requireFleet()
+            }
         }
     }
 
     private static func change(
         _ arguments: ParsedArguments, _ event: String, _ command: String, _ what: String, withdraws: Bool = false, forgets: Bool = false,
-        _ body: (inout FleetGrant) -> Void
+        _ body: (inout FleetGrant) throws(GrantError) -> Void
     ) throws(GrantError) -> Int32 {
         let (timeout, view) = (try arguments.timeout(), try arguments.view())
         let (fleet, all) = try reading(event) { () throws(GrantError) in
@@ -162,9 +169,9 @@ enum FleetGrants {
         }
         let grants = try chosen(arguments, view, event, all)
         if arguments.has("dry-run") { return try FleetOutput.preview(grants, command, fleet, arguments) }
-        let outcome = try fleet.change(grants, event, withdraws: withdraws) { grant in
+        let outcome = try fleet.change(grants, event, withdraws: withdraws) { (grant) throws(GrantError) in
             var grant = grant
-            body(&grant)
+            try body(&grant)
             return grant
         }
         let names = outcome.grants.map { "“\($0.name)”" }.joined(separator: ", ")

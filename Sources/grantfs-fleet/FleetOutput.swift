@@ -14,6 +14,7 @@ enum FleetOutput {
             ("access", .string(grant.access.rawValue)), ("state", .string(grant.state(at: now).rawValue)),
             ("for", .string(grant.hosts.description)), ("created", JSON.time(grant.created)), ("expires", JSON.time(grant.expires)),
             ("coordination", .string(grant.coordination.rawValue)), ("revision", .integer(grant.revision)),
+            JSON.rules(grant.rules),
         ]
     }
 

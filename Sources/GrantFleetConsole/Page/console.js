@@ -312,7 +312,7 @@ function showDetail() {
   put(element('detail-title'), grant.name);
   element('detail-title').tabIndex = -1;
   const facts = [['State', grant.state], ['View', grant.view], ['Path', grant.path], ['Access', grant.access], ['For', grant.for],
-    ['Expires', grant.expires ? isoDate(grant.expires) : 'never'], ['Changed', grant.by ? `by ${grant.by}` : '–'], ['Id', grant.id]];
+    ['Rules', grant.rules || '–'], ['Expires', grant.expires ? isoDate(grant.expires) : 'never'], ['Changed', grant.by ? `by ${grant.by}` : '–'], ['Id', grant.id]];
   const list = element('detail-facts');
   while (list.children.length < facts.length * 2) list.append(document.createElement('dt'), document.createElement('dd'));
   facts.forEach(([name, text], index) => {

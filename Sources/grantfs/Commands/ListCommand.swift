@@ -77,17 +77,11 @@ enum ListCommand {
                     Terminal.visible(grant.grant.name.bytes), Terminal.visible(grant.grant.view.description), grant.grant.access.rawValue,
                     state(grant), grant.grant.expires.map { Timestamp.local($0) } ?? "never",
                 ] + (hasFleet ? [grant.grant.fleetActivation == nil ? "this host" : "the fleet"] : [])
-                    + (hasRules ? [rules(grant.grant.rules)] : []) + [
+                    + (hasRules ? [grant.grant.rules.counts] : []) + [
                         String(grant.grant.id.description.prefix(12)), Terminal.visible(grant.path),
                     ], shade(grant.state))
         }
         try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput)))
-    }
-
-    /// How many patterns there are in each list. `list NAME` shows them.
-    private static func rules(_ rules: GrantRules) -> String {
-        let counts = rules.lists.filter { !$0.patterns.isEmpty }.map { "\($0.name) \($0.patterns.count)" }
-        return counts.isEmpty ? "none" : counts.joined(separator: ", ")
     }
 
     static func shade(_ state: GrantState) -> Table.Shade? {

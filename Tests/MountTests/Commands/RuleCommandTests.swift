@@ -157,10 +157,6 @@ extension MountTests {
                 let output = try fixture.grantfs(words)
                 #expect(output.status == 2, "\(output)")
             }
-            for words in [["grant", source, "--hide", "x"], ["set", "a", "--no-rules"]] {
-                let output = try fixture.grantfs(words + ["--fleet"])
-                #expect(output.status == 1 && output.errors.contains("not supported for grants of the fleet yet"), "\(output)")
-            }
             #expect(try rules(fixture) == [.init(hide: [".env"])])
         }
 
