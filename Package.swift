@@ -62,11 +62,8 @@ let package = Package(
         // Without pkg-config: it asks for the shared library, and this compiles what it needs of the headers in.
         .target(name: "CGrantTOML", cxxSettings: strictCXX),
 
-        // Without pkg-config, and with the headers of libcurl and libjansson alone: they are loaded by the commands that speak to a fleet.
-        .target(name: "CGrantFleet", cSettings: strictC),
-
-        // As CGrantFleet: libmicrohttpd and libgnutls are loaded by the command that shows a fleet to browsers.
-        .target(name: "CGrantHTTP", cSettings: strictC),
+        .target(name: "CGrantFleet", cSettings: strictC, linkerSettings: [.linkedLibrary("curl"), .linkedLibrary("jansson")]),
+        .target(name: "CGrantHTTP", cSettings: strictC, linkerSettings: [.linkedLibrary("microhttpd"), .linkedLibrary("gnutls")]),
 
         library("GrantModel", []),
         library("GrantFiles", ["CGrantTOML", "GrantModel"]),
@@ -97,9 +94,9 @@ let package = Package(
             "GrantKit",
             ["GrantAdministration", "GrantModel", "GrantBookmarks", "GrantStore", "GrantCoordinator", "GrantControl", "GrantSystem"]),
         library("GrantTerminal", ["CGrantNcurses", "GrantSystem", "GrantModel"]),
-        // They need the headers of libsystemd alone, which they load when they are used.
+        // It needs the headers of libsystemd alone, which it loads when a person is asked on the desktop.
         .target(name: "CGrantDesktop", cSettings: strictC),
-        .target(name: "CGrantPortal", cSettings: strictC),
+        .target(name: "CGrantPortal", cSettings: strictC, linkerSettings: [.linkedLibrary("systemd")]),
         library("GrantDesktop", ["CGrantDesktop", "GrantModel", "GrantSystem"]),
         library(
             "GrantConsoles", ["GrantTerminal", "GrantAdministration", "GrantStore", "GrantControl", "GrantModel", "GrantSystem"]),

@@ -61,7 +61,8 @@ FOREIGN = [
 # Licences of libraries that are linked dynamically, by the name of the source package.
 LICENCES = {
     "fuse3": "LGPL-2.1-only", "sqlite3": "blessing", "libseccomp": "LGPL-2.1-only", "ncurses": "X11-distribute-modifications-variant",
-    "glibc": "LGPL-2.1-or-later",
+    "glibc": "LGPL-2.1-or-later", "curl": "curl", "jansson": "MIT", "libmicrohttpd": "LGPL-2.1-or-later", "gnutls28": "LGPL-2.1-or-later",
+    "systemd": "LGPL-2.1-or-later",
 }
 LOADED = rb"\0(lib[a-z]+\.so\.\d+)(?=\0)"
 

@@ -1,16 +1,11 @@
-#define CURL_DISABLE_TYPECHECK
 #include "cfleet.h"
-#include "cfleet_library.h"
 
+#include <curl/curl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-#undef curl_easy_setopt
-#undef curl_easy_getinfo
-
-#define LIBRARY cfleet_library
 
 struct cfleet_connection {
     CURL *handle;
@@ -25,11 +20,16 @@ struct transfer {
 
 static char *copy(const char *text) { return text == NULL ? NULL : strdup(text); }
 
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void begin(void) { curl_global_init(CURL_GLOBAL_DEFAULT); }
+
 struct cfleet_connection *cfleet_open(const char *authorities, const char *certificate, const char *key) {
     struct cfleet_connection *connection = calloc(1, sizeof *connection);
     if (connection == NULL)
         return NULL;
-    connection->handle = LIBRARY.curl_easy_init();
+    pthread_once(&once, begin);
+    connection->handle = curl_easy_init();
     connection->authorities = copy(authorities);
     connection->certificate = copy(certificate);
     connection->key = copy(key);
@@ -42,7 +42,7 @@ struct cfleet_connection *cfleet_open(const char *authorities, const char *certi
 
 void cfleet_close(struct cfleet_connection *connection) {
     if (connection->handle != NULL)
-        LIBRARY.curl_easy_cleanup(connection->handle);
+        curl_easy_cleanup(connection->handle);
     free(connection->authorities);
     free(connection->certificate);
     free(connection->key);
@@ -63,7 +63,7 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *context) {
     if (count > 5 && count < sizeof text && strncasecmp(bytes, "date:", 5) == 0) {
         memcpy(text, bytes + 5, count - 5);
         text[count - 5] = 0;
-        transfer->date = LIBRARY.curl_getdate(text, NULL);
+        transfer->date = curl_getdate(text, NULL);
     }
     return count;
 }
@@ -83,7 +83,7 @@ static void set_blob(CURL *handle, CURLoption option, char *text) {
     if (text == NULL)
         return;
     struct curl_blob blob = {.data = text, .len = strlen(text), .flags = CURL_BLOB_NOCOPY};
-    LIBRARY.curl_easy_setopt(handle, option, &blob);
+    curl_easy_setopt(handle, option, &blob);
 }
 
 static enum cfleet_outcome outcome(CURLcode code) {
@@ -114,7 +114,7 @@ static enum cfleet_outcome outcome(CURLcode code) {
 
 static bool has_sent(CURL *handle) {
     long size = 0;
-    LIBRARY.curl_easy_getinfo(handle, CURLINFO_REQUEST_SIZE, &size);
+    curl_easy_getinfo(handle, CURLINFO_REQUEST_SIZE, &size);
     return size > 0;
 }
 
@@ -124,63 +124,63 @@ enum cfleet_outcome cfleet_post(
     struct transfer transfer = {.request = request, .date = -1};
     char error[CURL_ERROR_SIZE] = "";
     // Its connections are kept.
-    LIBRARY.curl_easy_reset(handle);
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_URL, request->url);
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_NOPROXY, "*");
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_TCP_KEEPALIVE, 1L);
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_TCP_KEEPIDLE, 10L);
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_TCP_KEEPINTVL, 5L);
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, request->connect_timeout);
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_TIMEOUT_MS, request->timeout);
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, error);
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_POST, 1L);
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_POSTFIELDS, request->body);
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->length);
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, on_bytes);
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_WRITEDATA, &transfer);
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_HEADERFUNCTION, on_header);
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_HEADERDATA, &transfer);
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, on_progress);
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_XFERINFODATA, &transfer);
+    curl_easy_reset(handle);
+    curl_easy_setopt(handle, CURLOPT_URL, request->url);
+    curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(handle, CURLOPT_NOPROXY, "*");
+    curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(handle, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(handle, CURLOPT_TCP_KEEPIDLE, 10L);
+    curl_easy_setopt(handle, CURLOPT_TCP_KEEPINTVL, 5L);
+    curl_easy_setopt(handle, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl_easy_setopt(handle, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, request->connect_timeout);
+    curl_easy_setopt(handle, CURLOPT_TIMEOUT_MS, request->timeout);
+    curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, error);
+    curl_easy_setopt(handle, CURLOPT_POST, 1L);
+    curl_easy_setopt(handle, CURLOPT_POSTFIELDS, request->body);
+    curl_easy_setopt(handle, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->length);
+    curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, on_bytes);
+    curl_easy_setopt(handle, CURLOPT_WRITEDATA, &transfer);
+    curl_easy_setopt(handle, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(handle, CURLOPT_HEADERDATA, &transfer);
+    curl_easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(handle, CURLOPT_XFERINFODATA, &transfer);
     set_blob(handle, CURLOPT_CAINFO_BLOB, connection->authorities);
     set_blob(handle, CURLOPT_SSLCERT_BLOB, connection->certificate);
     set_blob(handle, CURLOPT_SSLKEY_BLOB, connection->key);
 
-    struct curl_slist *headers = LIBRARY.curl_slist_append(NULL, "Content-Type: application/json");
+    struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
     char *authorization = NULL;
     // Without this libcurl waits a second for leave to send a longer body.
-    struct curl_slist *more = LIBRARY.curl_slist_append(headers, "Expect:");
+    struct curl_slist *more = curl_slist_append(headers, "Expect:");
     if (more != NULL)
         headers = more;
     if (request->token != NULL && asprintf(&authorization, "Authorization: %s", request->token) >= 0) {
-        more = LIBRARY.curl_slist_append(headers, authorization);
+        more = curl_slist_append(headers, authorization);
         if (more != NULL)
             headers = more;
         free(authorization);
     }
-    LIBRARY.curl_easy_setopt(handle, CURLOPT_HTTPHEADER, headers);
-    CURLcode code = LIBRARY.curl_easy_perform(handle);
-    snprintf(reason, size, "%s", error[0] != 0 ? error : LIBRARY.curl_easy_strerror(code));
+    curl_easy_setopt(handle, CURLOPT_HTTPHEADER, headers);
+    CURLcode code = curl_easy_perform(handle);
+    snprintf(reason, size, "%s", error[0] != 0 ? error : curl_easy_strerror(code));
     bool was_sent = has_sent(handle);
     if (outcome(code) == CFLEET_BROKEN && strncmp(request->url, "https:", 6) == 0 && !transfer.has_bytes && !is_refusal(error)) {
         // By TLS 1.3 a server says only after the handshake that it does not accept our
         // certificate, and what it says may be lost with the connection. By 1.2 it does so during
         // the handshake.
-        LIBRARY.curl_easy_setopt(handle, CURLOPT_SSLVERSION, (long)(CURL_SSLVERSION_TLSv1_2 | CURL_SSLVERSION_MAX_TLSv1_2));
-        LIBRARY.curl_easy_setopt(handle, CURLOPT_FRESH_CONNECT, 1L);
+        curl_easy_setopt(handle, CURLOPT_SSLVERSION, (long)(CURL_SSLVERSION_TLSv1_2 | CURL_SSLVERSION_MAX_TLSv1_2));
+        curl_easy_setopt(handle, CURLOPT_FRESH_CONNECT, 1L);
         error[0] = 0;
-        code = LIBRARY.curl_easy_perform(handle);
-        snprintf(reason, size, "%s", error[0] != 0 ? error : LIBRARY.curl_easy_strerror(code));
+        code = curl_easy_perform(handle);
+        snprintf(reason, size, "%s", error[0] != 0 ? error : curl_easy_strerror(code));
         was_sent = was_sent || has_sent(handle);
     }
-    LIBRARY.curl_slist_free_all(headers);
+    curl_slist_free_all(headers);
     *status = 0;
-    LIBRARY.curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, status);
+    curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, status);
     *date = transfer.date;
     if (code != CURLE_OK && is_refusal(error))
         return CFLEET_OWN_CERTIFICATE;

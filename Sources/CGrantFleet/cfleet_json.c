@@ -1,13 +1,11 @@
 #include "cfleet.h"
-#include "cfleet_library.h"
 
+#include <jansson.h>
 #include <stdio.h>
-
-#define LIBRARY cfleet_library
 
 void *cfleet_parse(const char *text, size_t length, char *reason, size_t size) {
     json_error_t error;
-    json_t *value = LIBRARY.json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    json_t *value = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (value == NULL)
         snprintf(reason, size, "%s", error.text);
     return value;
@@ -17,7 +15,7 @@ void *cfleet_parse(const char *text, size_t length, char *reason, size_t size) {
 void cfleet_free(void *value) {
     json_t *json = value;
     if (json != NULL && json->refcount != (size_t)-1)
-        LIBRARY.json_delete(json);
+        json_delete(json);
 }
 
 enum cfleet_kind cfleet_kind(const void *value) {
@@ -41,40 +39,40 @@ enum cfleet_kind cfleet_kind(const void *value) {
 }
 
 bool cfleet_is_true(const void *value) { return ((const json_t *)value)->type == JSON_TRUE; }
-int64_t cfleet_integer(const void *value) { return LIBRARY.json_integer_value(value); }
-double cfleet_number(const void *value) { return LIBRARY.json_real_value(value); }
+int64_t cfleet_integer(const void *value) { return json_integer_value(value); }
+double cfleet_number(const void *value) { return json_real_value(value); }
 
 const char *cfleet_string(const void *value, size_t *length) {
-    *length = LIBRARY.json_string_length(value);
-    return LIBRARY.json_string_value(value);
+    *length = json_string_length(value);
+    return json_string_value(value);
 }
 
-size_t cfleet_count(const void *value) { return LIBRARY.json_array_size(value); }
-void *cfleet_item(const void *value, size_t index) { return LIBRARY.json_array_get(value, index); }
-void *cfleet_first(void *value) { return LIBRARY.json_object_iter(value); }
-void *cfleet_next(void *value, void *place) { return LIBRARY.json_object_iter_next(value, place); }
-const char *cfleet_key(void *place) { return LIBRARY.json_object_iter_key(place); }
-void *cfleet_member(void *place) { return LIBRARY.json_object_iter_value(place); }
+size_t cfleet_count(const void *value) { return json_array_size(value); }
+void *cfleet_item(const void *value, size_t index) { return json_array_get(value, index); }
+void *cfleet_first(void *value) { return json_object_iter(value); }
+void *cfleet_next(void *value, void *place) { return json_object_iter_next(value, place); }
+const char *cfleet_key(void *place) { return json_object_iter_key(place); }
+void *cfleet_member(void *place) { return json_object_iter_value(place); }
 
 void *cfleet_make(enum cfleet_kind kind, bool is_true, int64_t integer, double number, const char *string, size_t length) {
     switch (kind) {
     case CFLEET_NULL:
-        return LIBRARY.json_null();
+        return json_null();
     case CFLEET_BOOL:
-        return is_true ? LIBRARY.json_true() : LIBRARY.json_false();
+        return is_true ? json_true() : json_false();
     case CFLEET_INTEGER:
-        return LIBRARY.json_integer(integer);
+        return json_integer(integer);
     case CFLEET_NUMBER:
-        return LIBRARY.json_real(number);
+        return json_real(number);
     case CFLEET_STRING:
-        return LIBRARY.json_stringn(string, length);
+        return json_stringn(string, length);
     case CFLEET_ARRAY:
-        return LIBRARY.json_array();
+        return json_array();
     default:
-        return LIBRARY.json_object();
+        return json_object();
     }
 }
 
-bool cfleet_append(void *array, void *value) { return LIBRARY.json_array_append_new(array, value) == 0; }
-bool cfleet_set(void *object, const char *key, void *value) { return LIBRARY.json_object_set_new(object, key, value) == 0; }
-char *cfleet_text(const void *value) { return LIBRARY.json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS); }
+bool cfleet_append(void *array, void *value) { return json_array_append_new(array, value) == 0; }
+bool cfleet_set(void *object, const char *key, void *value) { return json_object_set_new(object, key, value) == 0; }
+char *cfleet_text(const void *value) { return json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS); }

@@ -1,6 +1,8 @@
 #pragma once
 #include "chttp.h"
-#include "chttp_library.h"
+#include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
+#include <microhttpd.h>
 
 #include <pthread.h>
 #include <sys/socket.h>

@@ -8,8 +8,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define LIBRARY chttp_library
-
 const char *chttp_method(const struct chttp_request *request) { return request->method; }
 const char *chttp_path(const struct chttp_request *request) { return request->path; }
 
@@ -38,12 +36,12 @@ static enum MHD_Result look(void *context, enum MHD_ValueKind kind, const char *
 const char *chttp_value(struct chttp_request *request, enum chttp_kind kind, const char *name, size_t number) {
     struct search search = {.name = name, .left = number, .is_exact = kind != CHTTP_HEADER};
     enum MHD_ValueKind kinds[] = {MHD_HEADER_KIND, MHD_COOKIE_KIND, MHD_GET_ARGUMENT_KIND};
-    LIBRARY.MHD_get_connection_values(request->connection, kinds[kind], look, &search);
+    MHD_get_connection_values(request->connection, kinds[kind], look, &search);
     return search.found;
 }
 
 void chttp_peer(struct chttp_request *request, char *text, size_t size) {
-    const union MHD_ConnectionInfo *info = LIBRARY.MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     snprintf(text, size, "?");
     if (info == NULL || info->client_addr == NULL)
         return;
@@ -53,29 +51,29 @@ void chttp_peer(struct chttp_request *request, char *text, size_t size) {
 
 /// libmicrohttpd asks for a certificate, and leaves its inspection to the application.
 bool chttp_identity(struct chttp_request *request, char *subject, size_t size) {
-    const union MHD_ConnectionInfo *info = LIBRARY.MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
     if (info == NULL || info->tls_session == NULL || request->server->authorities == NULL)
         return false;
     gnutls_session_t session = info->tls_session;
     gnutls_typed_vdata_st purpose = {.type = GNUTLS_DT_KEY_PURPOSE_OID, .data = (unsigned char *)GNUTLS_KP_TLS_WWW_CLIENT, .size = 0};
     unsigned status = ~0U, count = 0;
-    if (LIBRARY.gnutls_certificate_verify_peers(session, &purpose, 1, &status) != 0 || status != 0)
+    if (gnutls_certificate_verify_peers(session, &purpose, 1, &status) != 0 || status != 0)
         return false;
-    const gnutls_datum_t *chain = LIBRARY.gnutls_certificate_get_peers(session, &count);
+    const gnutls_datum_t *chain = gnutls_certificate_get_peers(session, &count);
     gnutls_x509_crt_t certificate;
-    if (chain == NULL || count == 0 || LIBRARY.gnutls_x509_crt_init(&certificate) != 0)
+    if (chain == NULL || count == 0 || gnutls_x509_crt_init(&certificate) != 0)
         return false;
     size_t length = size;
-    bool has_name = LIBRARY.gnutls_x509_crt_import(certificate, &chain[0], GNUTLS_X509_FMT_DER) == 0 &&
-                    LIBRARY.gnutls_x509_crt_get_dn(certificate, subject, &length) == 0;
-    LIBRARY.gnutls_x509_crt_deinit(certificate);
+    bool has_name = gnutls_x509_crt_import(certificate, &chain[0], GNUTLS_X509_FMT_DER) == 0 &&
+                    gnutls_x509_crt_get_dn(certificate, subject, &length) == 0;
+    gnutls_x509_crt_deinit(certificate);
     // Sessions and the log identify a person by it. Certificates without one, or with one that does
     // not fit, would all be the same person.
     return has_name && length > 0 && subject[0] != 0;
 }
 
 void chttp_admit(struct chttp_request *request) {
-    const union MHD_ConnectionInfo *info = LIBRARY.MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     if (info != NULL && info->socket_context != NULL)
         connections_admit(&request->server->connections, info->socket_context);
 }
@@ -84,13 +82,13 @@ void chttp_reply(
     struct chttp_request *request, unsigned status, const struct chttp_header *headers, size_t count, const void *body, size_t length) {
     if (request->is_answered)
         return;
-    struct MHD_Response *response = LIBRARY.MHD_create_response_from_buffer(length, (void *)body, MHD_RESPMEM_MUST_COPY);
+    struct MHD_Response *response = MHD_create_response_from_buffer(length, (void *)body, MHD_RESPMEM_MUST_COPY);
     if (response == NULL)
         return;
     bool is_whole = true;
     for (size_t i = 0; i < count; i++)
-        is_whole = LIBRARY.MHD_add_response_header(response, headers[i].name, headers[i].value) == MHD_YES && is_whole;
+        is_whole = MHD_add_response_header(response, headers[i].name, headers[i].value) == MHD_YES && is_whole;
     // An answer that lacks a header is none: the header may be what keeps a page from being misused.
-    request->is_answered = is_whole && LIBRARY.MHD_queue_response(request->connection, status, response) == MHD_YES;
-    LIBRARY.MHD_destroy_response(response);
+    request->is_answered = is_whole && MHD_queue_response(request->connection, status, response) == MHD_YES;
+    MHD_destroy_response(response);
 }

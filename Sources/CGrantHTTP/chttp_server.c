@@ -10,10 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LIBRARY chttp_library
-
 static struct connection *connection_of(struct MHD_Connection *connection) {
-    const union MHD_ConnectionInfo *info = LIBRARY.MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     return info == NULL ? NULL : info->socket_context;
 }
 
@@ -26,8 +24,8 @@ static enum MHD_Result on_accept(void *context, const struct sockaddr *address, 
 static void on_connection(void *context, struct MHD_Connection *connection, void **place, enum MHD_ConnectionNotificationCode code) {
     struct chttp_server *server = context;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        const union MHD_ConnectionInfo *info = LIBRARY.MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-        const union MHD_ConnectionInfo *peer = LIBRARY.MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+        const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        const union MHD_ConnectionInfo *peer = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
         *place = info == NULL ? NULL : connections_add(&server->connections, info->connect_fd, peer == NULL ? NULL : peer->client_addr);
     } else if (*place != NULL) {
         connections_remove(&server->connections, *place);
@@ -50,12 +48,12 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
 }
 
 static enum MHD_Result refuse(struct MHD_Connection *connection, unsigned status) {
-    struct MHD_Response *response = LIBRARY.MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
+    struct MHD_Response *response = MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
     if (response == NULL)
         return MHD_NO;
-    LIBRARY.MHD_add_response_header(response, "Connection", "close");
-    enum MHD_Result result = LIBRARY.MHD_queue_response(connection, status, response);
-    LIBRARY.MHD_destroy_response(response);
+    MHD_add_response_header(response, "Connection", "close");
+    enum MHD_Result result = MHD_queue_response(connection, status, response);
+    MHD_destroy_response(response);
     return result;
 }
 
@@ -63,9 +61,9 @@ static enum MHD_Result refuse(struct MHD_Connection *connection, unsigned status
 static enum MHD_Result begin(
     struct chttp_server *server, struct MHD_Connection *connection, const char *path, const char *method, void **place) {
     // A body without a stated length could have any length.
-    if (LIBRARY.MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Transfer-Encoding") != NULL)
+    if (MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Transfer-Encoding") != NULL)
         return refuse(connection, MHD_HTTP_LENGTH_REQUIRED);
-    const char *length = LIBRARY.MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
+    const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
     if (length != NULL && (strlen(length) > 9 || strtoul(length, NULL, 10) > server->body_limit))
         return refuse(connection, MHD_HTTP_CONTENT_TOO_LARGE);
     struct chttp_request *request = calloc(1, sizeof *request);
@@ -150,7 +148,7 @@ struct chttp_server *chttp_start(const struct chttp_settings *settings, char *re
     if (!has_tls)
         tls[0].option = MHD_OPTION_END;
     unsigned flags = MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG | (has_tls ? MHD_USE_TLS : 0);
-    server->daemon = LIBRARY.MHD_start_daemon(
+    server->daemon = MHD_start_daemon(
         flags, 0, on_accept, server, handle, server, MHD_OPTION_EXTERNAL_LOGGER, on_message, server, MHD_OPTION_LISTEN_SOCKET,
         settings->socket, MHD_OPTION_CONNECTION_LIMIT, settings->connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, settings->head_limit,
         MHD_OPTION_CONNECTION_TIMEOUT, settings->seconds, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
@@ -167,7 +165,7 @@ struct chttp_server *chttp_start(const struct chttp_settings *settings, char *re
 }
 
 void chttp_stop(struct chttp_server *server) {
-    LIBRARY.MHD_stop_daemon(server->daemon);
+    MHD_stop_daemon(server->daemon);
     connections_stop(&server->connections);
     destroy(server);
 }

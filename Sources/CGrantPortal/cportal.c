@@ -1,6 +1,5 @@
 #include "cportal.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -8,93 +7,30 @@
 #include <string.h>
 #include <systemd/sd-bus.h>
 
-#define FUNCTIONS(F)                                                                                                                    \
-    F(sd_bus_open_user)                                                                                                                 \
-    F(sd_bus_flush_close_unref)                                                                                                         \
-    F(sd_bus_get_fd)                                                                                                                    \
-    F(sd_bus_get_unique_name)                                                                                                           \
-    F(sd_bus_get_events)                                                                                                                \
-    F(sd_bus_process)                                                                                                                   \
-    F(sd_bus_get_n_queued_read)                                                                                                         \
-    F(sd_bus_add_object_vtable)                                                                                                         \
-    F(sd_bus_request_name)                                                                                                              \
-    F(sd_bus_add_match)                                                                                                                 \
-    F(sd_bus_call)                                                                                                                      \
-    F(sd_bus_send)                                                                                                                      \
-    F(sd_bus_reply_method_errorf)                                                                                                       \
-    F(sd_bus_error_free)                                                                                                                \
-    F(sd_bus_message_get_cookie)                                                                                                        \
-    F(sd_bus_message_get_expect_reply)                                                                                                  \
-    F(sd_bus_message_set_expect_reply)                                                                                                  \
-    F(sd_bus_message_set_sender)                                                                                                        \
-    F(sd_bus_message_seal)                                                                                                              \
-    F(sd_bus_message_unref)                                                                                                             \
-    F(sd_bus_message_get_sender)                                                                                                        \
-    F(sd_bus_message_get_interface)                                                                                                     \
-    F(sd_bus_message_get_member)                                                                                                        \
-    F(sd_bus_message_peek_type)                                                                                                         \
-    F(sd_bus_message_read_basic)                                                                                                        \
-    F(sd_bus_message_read_array)                                                                                                        \
-    F(sd_bus_message_enter_container)                                                                                                   \
-    F(sd_bus_message_exit_container)                                                                                                    \
-    F(sd_bus_message_new_method_call)                                                                                                   \
-    F(sd_bus_message_new_method_return)                                                                                                 \
-    F(sd_bus_message_new_signal)                                                                                                        \
-    F(sd_bus_message_set_destination)                                                                                                   \
-    F(sd_bus_message_append_basic)                                                                                                      \
-    F(sd_bus_message_append_array)                                                                                                      \
-    F(sd_bus_message_open_container)                                                                                                    \
-    F(sd_bus_message_close_container)
-
-static struct {
-#define MEMBER(name) __typeof__(name) *name;
-    FUNCTIONS(MEMBER)
-#undef MEMBER
-    const unsigned *vtable_format;
-    bool is_there;
-} library;
-
-static pthread_once_t loading = PTHREAD_ONCE_INIT;
-
-static void load(void) {
-    void *handle = dlopen("libsystemd.so.0", RTLD_NOW | RTLD_LOCAL);
-    if (handle == NULL)
-        return;
-#define LOAD(name)                                                                                                                      \
-    library.name = (__typeof__(library.name))dlsym(handle, #name);                                                                      \
-    if (library.name == NULL)                                                                                                           \
-        return;
-    FUNCTIONS(LOAD)
-#undef LOAD
-    library.vtable_format = dlsym(handle, "sd_bus_object_vtable_format");
-    library.is_there = library.vtable_format != NULL;
-}
-
 static sd_bus *bus_of(struct cportal_bus *bus) { return (sd_bus *)bus; }
 static sd_bus_message *message_of(struct cportal_message *message) { return (sd_bus_message *)message; }
 
 int cportal_open_session(struct cportal_bus **bus) {
-    pthread_once(&loading, load);
-    return library.is_there ? library.sd_bus_open_user((sd_bus **)bus) : -ELIBACC;
+    return sd_bus_open_user((sd_bus **)bus);
 }
 
-void cportal_close(struct cportal_bus *bus) { library.sd_bus_flush_close_unref(bus_of(bus)); }
+void cportal_close(struct cportal_bus *bus) { sd_bus_flush_close_unref(bus_of(bus)); }
 
 const char *cportal_name(struct cportal_bus *bus) {
     const char *name = NULL;
-    return library.sd_bus_get_unique_name(bus_of(bus), &name) < 0 ? NULL : name;
+    return sd_bus_get_unique_name(bus_of(bus), &name) < 0 ? NULL : name;
 }
 
-int cportal_descriptor(struct cportal_bus *bus) { return library.sd_bus_get_fd(bus_of(bus)); }
-int cportal_events(struct cportal_bus *bus) { return library.sd_bus_get_events(bus_of(bus)); }
-int cportal_process(struct cportal_bus *bus) { return library.sd_bus_process(bus_of(bus), NULL); }
+int cportal_descriptor(struct cportal_bus *bus) { return sd_bus_get_fd(bus_of(bus)); }
+int cportal_events(struct cportal_bus *bus) { return sd_bus_get_events(bus_of(bus)); }
+int cportal_process(struct cportal_bus *bus) { return sd_bus_process(bus_of(bus), NULL); }
 
 int cportal_process_received(struct cportal_bus *bus) {
     uint64_t count = 0;
     int result;
-    while ((result = library.sd_bus_get_n_queued_read(bus_of(bus), &count)) >= 0 && count > 0) {
+    while ((result = sd_bus_get_n_queued_read(bus_of(bus), &count)) >= 0 && count > 0) {
         // With messages in the queue it reads no further ones.
-        result = library.sd_bus_process(bus_of(bus), NULL);
+        result = sd_bus_process(bus_of(bus), NULL);
         if (result < 0)
             break;
     }
@@ -136,14 +72,10 @@ static int version(
     sd_bus *bus, const char *path, const char *interface, const char *property, sd_bus_message *reply, void *userdata, sd_bus_error *error) {
     (void)bus, (void)path, (void)property, (void)userdata, (void)error;
     const uint32_t number = strcmp(interface, "org.freedesktop.portal.Documents") == 0 ? 5 : 1;
-    return library.sd_bus_message_append_basic(reply, SD_BUS_TYPE_UINT32, &number);
+    return sd_bus_message_append_basic(reply, SD_BUS_TYPE_UINT32, &number);
 }
 
-// SD_BUS_VTABLE_START wants a symbol of the library when the program is linked. Its place is filled
-// in when that is loaded.
-#define START                                                                                                                           \
-    {.type = _SD_BUS_VTABLE_START,                                                                                                      \
-     .x = {.start = {.element_size = sizeof(sd_bus_vtable), .features = _SD_BUS_VTABLE_PARAM_NAMES, .vtable_format_reference = NULL}}}
+#define START SD_BUS_VTABLE_START(0)
 #define OPEN SD_BUS_VTABLE_UNPRIVILEGED
 
 static sd_bus_vtable documents[] = {
@@ -183,16 +115,14 @@ int cportal_serve_documents(struct cportal_bus *bus, const char *path, cportal_h
     struct receiver *kept = receiver(handler, context);
     if (kept == NULL)
         return -ENOSPC;
-    documents[0].x.start.vtable_format_reference = library.vtable_format;
-    transfers[0].x.start.vtable_format_reference = library.vtable_format;
-    int result = library.sd_bus_add_object_vtable(bus_of(bus), NULL, path, "org.freedesktop.portal.Documents", documents, kept);
+    int result = sd_bus_add_object_vtable(bus_of(bus), NULL, path, "org.freedesktop.portal.Documents", documents, kept);
     if (result >= 0)
-        result = library.sd_bus_add_object_vtable(bus_of(bus), NULL, path, "org.freedesktop.portal.FileTransfer", transfers, kept);
+        result = sd_bus_add_object_vtable(bus_of(bus), NULL, path, "org.freedesktop.portal.FileTransfer", transfers, kept);
     return result;
 }
 
 int cportal_request_name(struct cportal_bus *bus, const char *name, bool replaces) {
-    return library.sd_bus_request_name(bus_of(bus), name, SD_BUS_NAME_ALLOW_REPLACEMENT | (replaces ? SD_BUS_NAME_REPLACE_EXISTING : 0));
+    return sd_bus_request_name(bus_of(bus), name, SD_BUS_NAME_ALLOW_REPLACEMENT | (replaces ? SD_BUS_NAME_REPLACE_EXISTING : 0));
 }
 
 int cportal_match(
@@ -211,87 +141,87 @@ int cportal_match(
         length += (size_t)count;
     }
     struct receiver *kept = receiver(handler, context);
-    return kept == NULL ? -ENOSPC : library.sd_bus_add_match(bus_of(bus), NULL, match, on_message, kept);
+    return kept == NULL ? -ENOSPC : sd_bus_add_match(bus_of(bus), NULL, match, on_message, kept);
 }
 
 int cportal_receipt(struct cportal_bus *bus, struct cportal_message *call, struct cportal_message **receipt) {
     sd_bus_message *copy = NULL;
     uint64_t cookie = 0;
-    int result = library.sd_bus_message_get_cookie(message_of(call), &cookie);
+    int result = sd_bus_message_get_cookie(message_of(call), &cookie);
     if (result >= 0)
-        result = library.sd_bus_message_new_method_call(bus_of(bus), &copy, NULL, "/", NULL, "Receipt");
+        result = sd_bus_message_new_method_call(bus_of(bus), &copy, NULL, "/", NULL, "Receipt");
     if (result >= 0)
-        result = library.sd_bus_message_set_sender(copy, cportal_sender(call));
+        result = sd_bus_message_set_sender(copy, cportal_sender(call));
     if (result >= 0)
-        result = library.sd_bus_message_set_expect_reply(copy, library.sd_bus_message_get_expect_reply(message_of(call)) > 0);
+        result = sd_bus_message_set_expect_reply(copy, sd_bus_message_get_expect_reply(message_of(call)) > 0);
     // A time limit other than 0: the library would otherwise put in its own.
     if (result >= 0)
-        result = library.sd_bus_message_seal(copy, cookie, 1);
+        result = sd_bus_message_seal(copy, cookie, 1);
     if (result < 0)
-        library.sd_bus_message_unref(copy);
+        sd_bus_message_unref(copy);
     else
         *receipt = (struct cportal_message *)copy;
     return result;
 }
 
-void cportal_drop(struct cportal_message *message) { library.sd_bus_message_unref(message_of(message)); }
-const char *cportal_sender(struct cportal_message *message) { return library.sd_bus_message_get_sender(message_of(message)); }
-const char *cportal_interface(struct cportal_message *message) { return library.sd_bus_message_get_interface(message_of(message)); }
-const char *cportal_member(struct cportal_message *message) { return library.sd_bus_message_get_member(message_of(message)); }
+void cportal_drop(struct cportal_message *message) { sd_bus_message_unref(message_of(message)); }
+const char *cportal_sender(struct cportal_message *message) { return sd_bus_message_get_sender(message_of(message)); }
+const char *cportal_interface(struct cportal_message *message) { return sd_bus_message_get_interface(message_of(message)); }
+const char *cportal_member(struct cportal_message *message) { return sd_bus_message_get_member(message_of(message)); }
 
 int cportal_peek(struct cportal_message *message, char *type, const char **contents) {
-    return library.sd_bus_message_peek_type(message_of(message), type, contents);
+    return sd_bus_message_peek_type(message_of(message), type, contents);
 }
 
 int cportal_read(struct cportal_message *message, char type, void *value) {
-    return library.sd_bus_message_read_basic(message_of(message), type, value);
+    return sd_bus_message_read_basic(message_of(message), type, value);
 }
 
 int cportal_read_bytes(struct cportal_message *message, const void **bytes, size_t *count) {
-    return library.sd_bus_message_read_array(message_of(message), SD_BUS_TYPE_BYTE, bytes, count);
+    return sd_bus_message_read_array(message_of(message), SD_BUS_TYPE_BYTE, bytes, count);
 }
 
 int cportal_enter(struct cportal_message *message, char type, const char *contents) {
-    return library.sd_bus_message_enter_container(message_of(message), type, contents);
+    return sd_bus_message_enter_container(message_of(message), type, contents);
 }
 
-int cportal_leave(struct cportal_message *message) { return library.sd_bus_message_exit_container(message_of(message)); }
+int cportal_leave(struct cportal_message *message) { return sd_bus_message_exit_container(message_of(message)); }
 
 int cportal_new_call(
     struct cportal_bus *bus, struct cportal_message **message, const char *service, const char *path, const char *interface, const char *member) {
-    return library.sd_bus_message_new_method_call(bus_of(bus), (sd_bus_message **)message, service, path, interface, member);
+    return sd_bus_message_new_method_call(bus_of(bus), (sd_bus_message **)message, service, path, interface, member);
 }
 
 int cportal_new_reply(struct cportal_message *call, struct cportal_message **message) {
-    return library.sd_bus_message_new_method_return(message_of(call), (sd_bus_message **)message);
+    return sd_bus_message_new_method_return(message_of(call), (sd_bus_message **)message);
 }
 
 int cportal_new_signal(
     struct cportal_bus *bus, struct cportal_message **message, const char *receiver, const char *path, const char *interface, const char *member) {
-    int result = library.sd_bus_message_new_signal(bus_of(bus), (sd_bus_message **)message, path, interface, member);
-    return result < 0 ? result : library.sd_bus_message_set_destination(message_of(*message), receiver);
+    int result = sd_bus_message_new_signal(bus_of(bus), (sd_bus_message **)message, path, interface, member);
+    return result < 0 ? result : sd_bus_message_set_destination(message_of(*message), receiver);
 }
 
 int cportal_append(struct cportal_message *message, char type, const void *value) {
-    return library.sd_bus_message_append_basic(message_of(message), type, value);
+    return sd_bus_message_append_basic(message_of(message), type, value);
 }
 
 int cportal_append_bytes(struct cportal_message *message, const void *bytes, size_t count) {
-    return library.sd_bus_message_append_array(message_of(message), SD_BUS_TYPE_BYTE, bytes, count);
+    return sd_bus_message_append_array(message_of(message), SD_BUS_TYPE_BYTE, bytes, count);
 }
 
 int cportal_begin(struct cportal_message *message, char type, const char *contents) {
-    return library.sd_bus_message_open_container(message_of(message), type, contents);
+    return sd_bus_message_open_container(message_of(message), type, contents);
 }
 
-int cportal_end(struct cportal_message *message) { return library.sd_bus_message_close_container(message_of(message)); }
+int cportal_end(struct cportal_message *message) { return sd_bus_message_close_container(message_of(message)); }
 
 int cportal_send(struct cportal_bus *bus, struct cportal_message *message) {
-    return library.sd_bus_send(bus_of(bus), message_of(message), NULL);
+    return sd_bus_send(bus_of(bus), message_of(message), NULL);
 }
 
 int cportal_refuse(struct cportal_message *call, const char *name, const char *text) {
-    return library.sd_bus_reply_method_errorf(message_of(call), name, "%s", text);
+    return sd_bus_reply_method_errorf(message_of(call), name, "%s", text);
 }
 
 int cportal_call(
@@ -299,11 +229,11 @@ int cportal_call(
     size_t name_size, char *text, size_t text_size) {
     sd_bus_error error = SD_BUS_ERROR_NULL;
     name[0] = text[0] = 0;
-    int result = library.sd_bus_call(bus_of(bus), message_of(message), microseconds, &error, (sd_bus_message **)reply);
+    int result = sd_bus_call(bus_of(bus), message_of(message), microseconds, &error, (sd_bus_message **)reply);
     if (result < 0) {
         snprintf(name, name_size, "%s", error.name == NULL ? "" : error.name);
         snprintf(text, text_size, "%s", error.message == NULL ? strerror(-result) : error.message);
-        library.sd_bus_error_free(&error);
+        sd_bus_error_free(&error);
     }
     return result;
 }

@@ -13,7 +13,6 @@ public struct FleetCredentials: Sendable, Equatable {
     /// Reads credentials from a file. Throws `.notFound`, `.permission` if others may read it, or
     /// `.invalidFile` if it is invalid.
     public init(file: String) throws(GrantError) {
-        try EtcdClient.load()
         let bytes: [UInt8]
         do throws(Errno) {
             bytes = try PrivateFile.read(file)

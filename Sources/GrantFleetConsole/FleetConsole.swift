@@ -44,7 +44,6 @@ public final class FleetConsole: Sendable {
         _ settings: ConsoleSettings, connect: @escaping @Sendable (_ who: String) throws(GrantError) -> FleetStore,
         log: @escaping @Sendable (String) -> Void
     ) throws(GrantError) {
-        try WebServer.load()
         listener = try ListeningSocket(address: settings.address, port: settings.port)
         let isSecure = settings.certificate != nil && settings.key != nil
         guard isSecure || listener.isLoopback else {

@@ -88,14 +88,6 @@ final class WebServer {
     private let server: OpaquePointer
     private let handler: Unmanaged<Handler>
 
-    static func load() throws(GrantError) {
-        var reason = [CChar](repeating: 0, count: 256)
-        if !chttp_load(&reason, reason.count) {
-            throw GrantError(
-                .unsupported, "nothing can be served", cause: text(reason), advice: "apt-get install libmicrohttpd12 libgnutls30")
-        }
-    }
-
     /// The texts are PEM. `answer` must not block. Throws `.system` if it does not start.
     init(
         _ place: ListeningSocket, certificate: String?, key: String?, authorities: String?, limits: Limits,

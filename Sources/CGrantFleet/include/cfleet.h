@@ -3,9 +3,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/// Loads libcurl and libjansson, once for the process. False, with a text in `reason`, when one is missing or lacks a function.
-bool cfleet_load(char *reason, size_t size);
-
 /// What came of a request.
 enum cfleet_outcome {
     CFLEET_ANSWERED,

@@ -4,9 +4,6 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/// Loads libmicrohttpd and libgnutls, once for the process. False, with a text in `reason`, when one is missing or lacks a function.
-bool chttp_load(char *reason, size_t size);
-
 /// Where a server listens.
 struct chttp_place {
     int socket;

@@ -28,22 +28,12 @@ public final class EtcdClient: @unchecked Sendable {
         var isPatient = false
     }
 
-    /// Loads the libraries. Throws `.unsupported` if they are not installed.
-    public static func load() throws(GrantError) {
-        var reason = [CChar](repeating: 0, count: 256)
-        if !cfleet_load(&reason, reason.count) {
-            throw GrantError(
-                .unsupported, "etcd cannot be asked", cause: JSONValue.text(reason), advice: "apt-get install libcurl4 libjansson4")
-        }
-    }
-
     /// The cache of the token for the next command, because etcd takes a tenth of a second to compare a password.
     private let tokenFile: String?
 
     /// Makes a client, which does not connect yet. `tokenFile` is as secret as the password, and an
-    /// invalid one only costs a login. Throws `.unsupported` as `load` does.
+    /// invalid one only costs a login.
     public init(_ settings: EtcdSettings, timeout: Int = 3_000, tokenFile: String? = nil) throws(GrantError) {
-        try EtcdClient.load()
         self.settings = settings
         self.tokenFile = tokenFile
         self.timeout = timeout

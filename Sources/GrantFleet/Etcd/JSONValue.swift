@@ -2,7 +2,7 @@ import CGrantFleet
 import Glibc
 import GrantModel
 
-/// A JSON value, parsed and written by jansson. `EtcdClient.load` must come before the first use.
+/// A JSON value, parsed and written by jansson.
 public indirect enum JSONValue: Sendable, Equatable {
     case null
     case bool(Bool)

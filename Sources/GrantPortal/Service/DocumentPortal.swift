@@ -209,7 +209,6 @@ public final class DocumentPortal: @unchecked Sendable {
                 throw GrantError(
                     .alreadyExists, "a portal of documents runs already", cause: "another program has the name \(Self.name)",
                     advice: "--replace takes it over")
-            case ELIBACC: throw GrantError(.unsupported, "libsystemd.so.0 cannot be loaded", advice: "install the package libsystemd0")
             default: throw GrantError(.unsupported, "the session bus cannot be reached", cause: error.description)
             }
         }
