@@ -5,7 +5,7 @@ import GrantModel
 /// The output about the mounts' answers.
 package enum Confirmation {
     /// Names every unconfirmed mount on stderr. Returns the exit status: 0, or 3 if there is one.
-    package static func exitStatus(of changes: [GrantChange], _ what: String, timeout: Double) -> Int32 {
+    package static func exitStatus(of changes: [GrantChange], _ what: String) -> Int32 {
         for change in changes {
             for mount in change.mounts where !mount.confirmed {
                 let advice =
@@ -30,14 +30,14 @@ package enum Confirmation {
     }
 
     package static func print(
-        _ changes: [GrantChange], _ verb: String, _ what: String, arguments: ParsedArguments, timeout: Double
+        _ changes: [GrantChange], _ verb: String, _ what: String, arguments: ParsedArguments
     ) throws(GrantError) -> Int32 {
-        try print(changes, { _ in verb }, what, arguments: arguments, timeout: timeout)
+        try print(changes, { _ in verb }, what, arguments: arguments)
     }
 
     /// Prints the result for each grant: as JSON, with the members of `more`, or a line each that begins with the verb.
     package static func print(
-        _ changes: [GrantChange], _ verb: (Grant) -> String, _ what: String, arguments: ParsedArguments, timeout: Double,
+        _ changes: [GrantChange], _ verb: (Grant) -> String, _ what: String, arguments: ParsedArguments,
         more: (GrantChange) -> [(String, JSON)] = { _ in [] }
     ) throws(GrantError) -> Int32 {
         if arguments.wantsJSON {
@@ -45,7 +45,7 @@ package enum Confirmation {
         } else {
             for change in changes { try Terminal.print(line(change, verb(change.grant))) }
         }
-        return exitStatus(of: changes, what, timeout: timeout)
+        return exitStatus(of: changes, what)
     }
 
     private static func line(_ change: GrantChange, _ verb: String) -> String {

@@ -25,7 +25,10 @@ public final class TemporaryMount: Sendable {
     }
 
     /// Makes a label that is not in use.
-    public static func newLabel() -> String { "run-" + Hexadecimal.text(GrantID.random().high) }
+    public static func newLabel() -> String { prefix + Hexadecimal.text(GrantID.random().high) }
+    /// Whether it may be the label of such a mount.
+    public static func isLabel(_ name: String) -> Bool { name.hasPrefix(prefix) }
+    private static let prefix = "run-"
 
     /// Returns the name of the lock file of the mount with this label.
     public static func file(label: String, hasOwnView: Bool) -> String { label + (hasOwnView ? ".view" : ".mount") }

@@ -51,7 +51,7 @@ public enum LogEvent: String, Sendable, CaseIterable {
     }
 
     /// Whether it changes rights. The system's log then gets it as well, with the actor.
-    var changesRights: Bool {
+    package var changesRights: Bool {
         switch self {
         case .granted, .revoked, .restored, .removed, .changed, .expired, .released, .bookmarkReplaced: true
         default: false

@@ -59,7 +59,7 @@ enum FleetMembership {
         let timeout = try arguments.timeout()
         let store = try arguments.openStore()
         let changes = try FleetAgent.leave(store, probe: .command, timeout: timeout)
-        let status = Confirmation.exitStatus(of: changes, "the end of the fleet's grants", timeout: timeout)
+        let status = Confirmation.exitStatus(of: changes, "the end of the fleet's grants")
         if status == 0 {
             Terminal.note("this host is in no fleet any more (grantfs fleet leave HOST, by an administrator, forgets its password)")
         }

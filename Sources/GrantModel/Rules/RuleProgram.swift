@@ -13,6 +13,17 @@ package struct RuleProgram: Sendable {
         package var isSelected = false
 
         package init() {}
+
+        /// Sorts the positions, and leaves each once.
+        fileprivate mutating func sortPositions() {
+            positions.sort()
+            var count = 0
+            for index in positions.indices where count == 0 || positions[index] != positions[count - 1] {
+                positions[count] = positions[index]
+                count += 1
+            }
+            positions.removeLast(positions.count - count)
+        }
     }
 
     /// What the rules say of a name.
@@ -31,6 +42,8 @@ package struct RuleProgram: Sendable {
     /// One component of one pattern.
     private struct Position: Sendable {
         let pattern: Int32
+        /// Its index in the pattern.
+        let component: Int
         let isLast: Bool
         let isAnyDepth: Bool
         /// Its tokens.
@@ -75,6 +88,8 @@ package struct RuleProgram: Sendable {
         let first = Int32(truncatingIfNeeded: positions.count)
         for (index, component) in pattern.components.enumerated() {
             let isLast = index == pattern.components.count - 1
+            // Several `**` in succession are one.
+            if !isLast, component == .anyDepth, pattern.components[index + 1] == .anyDepth { continue }
             let begin = tokens.count
             var firstByte: Int16 = -1
             var isAnyDepth = false
@@ -87,7 +102,8 @@ package struct RuleProgram: Sendable {
             }
             positions.append(
                 Position(
-                    pattern: Int32(truncatingIfNeeded: traits.count), isLast: isLast, isAnyDepth: isAnyDepth, tokens: begin..<tokens.count,
+                    pattern: Int32(truncatingIfNeeded: traits.count), component: index, isLast: isLast, isAnyDepth: isAnyDepth,
+                    tokens: begin..<tokens.count,
                     firstByte: firstByte
                 ))
             isFloating.append(false)
@@ -123,7 +139,7 @@ package struct RuleProgram: Sendable {
         next.positions.removeAll(keepingCapacity: true)
         for position in floating { step(position, name, isDirectory, &last, &next, &follows) }
         for position in state.positions { step(position, name, isDirectory, &last, &next, &follows) }
-        next.positions.sort()
+        next.sortPositions()
         return verdict(last, in: state, isDirectory: isDirectory, follows: follows, next: &next)
     }
 
@@ -153,7 +169,7 @@ package struct RuleProgram: Sendable {
     }
 
     private func add(_ position: Int32, to next: inout State, _ follows: inout Bool) {
-        if isFloating[Int(truncatingIfNeeded: position)] || next.positions.contains(position) { return }
+        if isFloating[Int(truncatingIfNeeded: position)] { return }
         next.positions.append(position)
         let traits = traits[Int(truncatingIfNeeded: positions[Int(truncatingIfNeeded: position)].pattern)]
         if traits.list == .only, !traits.isNegated { follows = true }
@@ -183,10 +199,8 @@ package struct RuleProgram: Sendable {
     package func patterns(in state: State) -> [RulePattern: [Int]] {
         var result: [RulePattern: [Int]] = [:]
         for number in state.positions {
-            let position = Int(truncatingIfNeeded: number)
-            let pattern = Int(truncatingIfNeeded: positions[position].pattern)
-            let first = positions.firstIndex { Int(truncatingIfNeeded: $0.pattern) == pattern } ?? position
-            result[patterns[pattern], default: []].append(position - first)
+            let position = positions[Int(truncatingIfNeeded: number)]
+            result[patterns[Int(truncatingIfNeeded: position.pattern)], default: []].append(position.component)
         }
         return result
     }

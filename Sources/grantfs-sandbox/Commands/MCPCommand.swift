@@ -21,7 +21,7 @@ enum MCPCommand {
         signal(SIGPIPE, SIG_IGN)
         let store = try GrantStore(directory: try arguments.storeDirectory(), create: true, survivesPowerLoss: false)
         TemporaryMount.sweep(store)
-        let grants = MCPGrants(store, obeyed: [arguments.bytes("policy")].compactMap { $0 }, policy, rules, checkWritable)
+        let grants = try MCPGrants(store, obeyed: [arguments.bytes("policy")].compactMap { $0 }, policy, rules, checkWritable)
         do throws(GrantError) {
             try MCPServer(grants, policy, means).run()
         } catch {

@@ -1,3 +1,4 @@
+import Glibc
 import GrantAdministration
 import GrantCommandLine
 import GrantCommandSupport
@@ -16,36 +17,33 @@ final class MCPGrants {
     let rules: GrantRules
     private let checkWritable: ([UInt8]) throws(GrantError) -> Void
     private var mounted: (mount: TemporaryMount, view: ViewName)?
-    /// The directories that the program got, even if the grants have changed since.
-    private var given: [Given] = []
-
-    /// What the program got, and what a person had changed when the program released it.
-    private struct Given {
-        let bookmark: Bookmark
-        let access: Access
-        let rules: GrantRules
-        var left: (access: Access, rules: GrantRules)?
-    }
+    /// The grants that the program got, also those that it has released.
+    private var given: [(grant: GrantID, bookmark: Bookmark)] = []
+    /// Those that somebody else has changed or withdrawn, as the log tells.
+    private var changed = Set<GrantID>()
+    private var lastEntry: Int64
 
     /// `obeyed`: files that decide what this session grants, and so are never granted for writing.
     /// `rules`: those of the policy, and more. `checkWritable` throws for a directory that may not be granted for writing.
     init(
         _ store: GrantStore, obeyed: [[UInt8]], _ policy: RequestPolicy, _ rules: GrantRules,
         _ checkWritable: @escaping ([UInt8]) throws(GrantError) -> Void
-    ) {
+    ) throws(GrantError) {
         (self.store, self.obeyed, self.policy, self.rules, self.checkWritable) = (store, obeyed, policy, rules, checkWritable)
         administrator = GrantAdministrator.command(store)
+        lastEntry = try store.lastLogNumber()
     }
 
     struct Shown: Sendable {
         let grant: Grant
-        /// The path for the program.
-        let place: [UInt8]
+        /// The path for the program, and the one on the host.
+        var place: [UInt8]
+        var directory: [UInt8]
 
         /// For the program.
         var json: JSON {
             .object(
-                JSON.members("path", place) + JSON.members("directory", grant.bookmark.path) + [
+                JSON.members("path", place) + JSON.members("directory", directory) + [
                     ("access", .string(grant.access.rawValue)), ("name", .string(grant.name.description)),
                     ("view", .string(grant.view.description)), ("grant", .string(grant.id.description)), JSON.rules(grant.rules),
                 ])
@@ -62,7 +60,7 @@ final class MCPGrants {
 
     private func show(_ grant: Grant) -> Shown {
         let mountpoint = mounted.map { Array($0.mount.mountpoint.utf8) } ?? []
-        return Shown(grant: grant, place: CanonicalPath.join(mountpoint, grant.name.bytes))
+        return Shown(grant: grant, place: CanonicalPath.join(mountpoint, grant.name.bytes), directory: grant.bookmark.path)
     }
 
     func look(at path: [UInt8], for access: Access) throws(GrantError) -> GrantAdministrator.Proposal {
@@ -82,47 +80,89 @@ final class MCPGrants {
         try all().first { Self.areSame($0.grant.bookmark, proposal.bookmark) }
     }
 
+    /// Returns the rules for a directory, and whether they protect it. The result is nil if they hide it.
+    ///
+    /// - Parameter path: Without links.
+    func place(_ path: [UInt8]) throws(GrantError) -> GrantRules.Place? { try policy.place(path, of: rules) }
+
     // MARK: decisions of a person
 
-    /// Whether a person has taken this access away since the program got it: from the directory, from one that contains it, or from
+    /// Whether a person has changed or withdrawn a grant that the program got: of this directory, of one that contains it, or of
     /// one in it.
-    func wasTakenBack(_ bookmark: Bookmark, _ access: Access) throws(GrantError) -> Bool {
-        let all = try all().map(\.grant)
-        return given.contains { given in
-            let isSame = Self.areSame(given.bookmark, bookmark)
-            let isInside = !isSame && MountTable.path(given.bookmark.path, isAtOrBelow: bookmark.path)
-            guard isSame || isInside || MountTable.path(bookmark.path, isAtOrBelow: given.bookmark.path) else { return false }
-            let current = all.first { Self.areSame($0.bookmark, given.bookmark) }
-            guard let now = current.map({ ($0.access, $0.rules) }) ?? given.left else { return true }
-            if now.0 == .readOnly, given.access == .readWrite, access == .readWrite { return true }
-            // A grant of a directory above has other rules.
-            return isInside && now.1 != given.rules
+    func wasTakenBack(_ bookmark: Bookmark) throws(GrantError) -> Bool {
+        let own = getpid()
+        lastEntry = try store.readLog(after: lastEntry, waits: false) { entry in
+            if entry.event.changesRights, entry.actor.pid != own, let grant = entry.grant { changed.insert(grant) }
+        }
+        // The daemon records an expiry a moment later.
+        let now = Instant(nanoseconds: Clock.realtime)
+        let over = try mounted.map { (mount) throws(GrantError) in try store.grants(view: mount.view) } ?? []
+        let ended = Set(over.filter { $0.state(at: now) != .active }.map(\.id))
+        return given.contains {
+            (changed.contains($0.grant) || ended.contains($0.grant)) && Self.areRelated($0.bookmark, bookmark)
         }
     }
 
-    /// Returns the rules for a directory, and whether the policy protects it. The result is nil if they hide it.
-    ///
-    /// They are those that the session's grants have there, and otherwise those of the policy.
-    ///
-    /// - Parameters:
-    ///   - path: Without links.
-    ///   - bookmark: The directory's, if it is known.
-    func place(_ path: [UInt8], _ bookmark: Bookmark? = nil) throws(GrantError) -> GrantRules.Place? {
-        guard let ofPolicy = try policy.place(path, of: rules) else { return nil }
-        let released = given.compactMap { given in given.left.map { (bookmark: given.bookmark, rules: $0.rules) } }
-        let known = released + (try recorded().map { (bookmark: $0.bookmark, rules: $0.rules) })
-        if let bookmark, let same = known.last(where: { Self.areSame($0.bookmark, bookmark) }) {
-            return GrantRules.Place(isProtected: ofPolicy.isProtected, rules: same.rules)
-        }
-        let above = known.filter { MountTable.path(path, isAtOrBelow: $0.bookmark.path) }
-        guard let innermost = above.max(by: { $0.bookmark.path.count < $1.bookmark.path.count }) else { return ofPolicy }
-        let place = try innermost.rules.place(at: Array(path.dropFirst(innermost.bookmark.path.count)))
-        return place.map { GrantRules.Place(isProtected: $0.isProtected || ofPolicy.isProtected, rules: $0.rules) }
+    private static func areRelated(_ one: Bookmark, _ other: Bookmark) -> Bool {
+        areSame(one, other) || MountTable.path(one.path, isAtOrBelow: other.path) || MountTable.path(other.path, isAtOrBelow: one.path)
     }
 
-    private func recorded() throws(GrantError) -> [Grant] {
-        guard let mounted else { return [] }
-        return try store.grants(view: mounted.view)
+    // MARK: directories in one another
+
+    // A program could rename a directory by way of a grant of a directory above it that is for writing. The rules of a grant of its
+    // own, which are those of its place, would not follow. So such grants are not made.
+
+    /// Returns the innermost grant through which this access to a directory is granted already, and the directory's place in it.
+    func containing(_ proposal: GrantAdministrator.Proposal, _ access: Access) throws(GrantError) -> (shown: Shown, below: [UInt8])? {
+        let path = proposal.bookmark.path
+        let above = try all().filter {
+            Self.contains($0.grant.bookmark, proposal.bookmark) && ($0.grant.access == .readWrite || access == .readOnly)
+        }
+        guard var shown = above.max(by: { $0.directory.count < $1.directory.count }) else { return nil }
+        let below = Array(path.dropFirst(shown.directory.count).drop { $0 == 0x2F })
+        (shown.place, shown.directory) = (CanonicalPath.join(shown.place, below), path)
+        return (shown, below)
+    }
+
+    /// Whether a directory lies in another one, on the same filesystem.
+    private static func contains(_ outer: Bookmark, _ inner: Bookmark) -> Bool {
+        outer.path != inner.path && outer.filesystem == inner.filesystem && MountTable.path(inner.path, isAtOrBelow: outer.path)
+    }
+
+    /// Throws `.alreadyExists` if a directory in this one has a grant and this one would be granted for writing, or the other way round.
+    ///
+    /// That counts for other sessions too, if there are rules.
+    private func requireApart(_ bookmark: Bookmark, _ access: Access) throws(GrantError) {
+        let now = Instant(nanoseconds: Clock.realtime)
+        let others = try store.grants().filter { grant in
+            grant.state(at: now) == .active
+                && (grant.view == mounted?.view || (!rules.isEmpty && TemporaryMount.isLabel(grant.view.description)))
+        }
+        for grant in others {
+            let isAbove = Self.contains(grant.bookmark, bookmark) && grant.access == .readWrite
+            guard isAbove || (access == .readWrite && Self.contains(bookmark, grant.bookmark)) else { continue }
+            let isOwn = grant.view == mounted?.view
+            throw GrantError(
+                .alreadyExists, "“\(VisibleText.of(bookmark.path))” is not granted",
+                cause: "“\(VisibleText.of(grant.bookmark.path))”, which \(isAbove ? "contains it" : "lies in it"), is granted"
+                    + (isOwn ? "" : " in another session"),
+                advice: isOwn ? "release that one first" : "end that session")
+        }
+    }
+
+    /// Takes the lock of all sessions of this store. So two of them do not make such grants at once.
+    private static func lock(_ store: GrantStore) throws(GrantError) -> FileLock {
+        let end = Clock.deadline(seconds: 10)
+        while true {
+            do throws(Errno) {
+                return try FileLock.take(store.runDirectory + "/mcp.lock", create: true)
+            } catch {
+                guard error.rawValue == EWOULDBLOCK, Clock.monotonic < end else {
+                    throw GrantError(.storeUnavailable, "no directory can be granted", cause: "\(store.runDirectory)/mcp.lock: \(error)")
+                }
+            }
+            ThreadSleep.milliseconds(20)
+        }
     }
 
     private static func areSame(_ one: Bookmark, _ other: Bookmark) -> Bool {
@@ -133,27 +173,16 @@ final class MCPGrants {
     ///
     /// - Parameters:
     ///   - rules: Those of its place, and the program's own.
-    ///   - isDecided: Whether a person has decided on this request. What was taken back before is then forgotten.
+    ///   - isDecided: Whether a person has decided on this request. What was taken back of this directory, and in it, is then forgotten.
     func grant(
         _ proposal: GrantAdministrator.Proposal, _ access: Access, _ rules: GrantRules, isDecided: Bool
     ) throws(GrantError) -> Shown {
+        let lock = try Self.lock(store)
+        defer { withExtendedLifetime(lock) {} }
+        try requireApart(proposal.bookmark, access)
         let shown = try record(proposal, access, rules)
-        // It is followed wherever it is moved, and the rules are those of this place. From now on a rename by way of another grant
-        // is refused if its rules see a difference.
-        do throws(GrantError) {
-            let now = try look(at: proposal.bookmark.path, for: access).bookmark
-            guard now.path == proposal.bookmark.path, Self.areSame(now, proposal.bookmark) else {
-                throw GrantError(.invalidDirectory, "the directory was moved while it was granted")
-            }
-        } catch {
-            _ = try administrator.remove([shown.grant])
-            throw error
-        }
-        let before = given.first { Self.areSame($0.bookmark, proposal.bookmark) }
-        given.removeAll { Self.areSame($0.bookmark, proposal.bookmark) }
-        let most = !isDecided && before?.access == .readWrite ? Access.readWrite : shown.grant.access
-        let rules = isDecided ? shown.grant.rules : before?.rules ?? shown.grant.rules
-        given.append(Given(bookmark: proposal.bookmark, access: most, rules: rules))
+        if isDecided { given.removeAll { MountTable.path($0.bookmark.path, isAtOrBelow: proposal.bookmark.path) } }
+        given.append((shown.grant.id, proposal.bookmark))
         return shown
     }
 
@@ -199,22 +228,11 @@ final class MCPGrants {
                 .notFound, "no directory “\(String(decoding: word, as: UTF8.self))” is granted in this session",
                 advice: "see list_directories")
         }
-        note(release: shown.grant)
         let changes = try administrator.remove([shown.grant])
         guard changes.areConfirmed else {
             throw GrantError(.unconfirmed, "the withdrawal of “\(shown.grant.name)” is recorded and not confirmed yet")
         }
         return shown
-    }
-
-    /// A person's changes hold when the directory is requested again.
-    private func note(release grant: Grant) {
-        guard let index = given.firstIndex(where: { Self.areSame($0.bookmark, grant.bookmark) }) else { return }
-        if grant.rules == given[index].rules, grant.access == given[index].access {
-            given.remove(at: index)
-        } else {
-            given[index].left = (grant.access, grant.rules)
-        }
     }
 
     /// Removes everything.

@@ -136,7 +136,7 @@ final class MCPServer {
                 return content(text, .object([("directories", .array(all.map(\.json)))]))
             case .release:
                 let word = try path(arguments)
-                let released = try grants.release(word, directory: CanonicalPath.resolveWhatExists(expanded(word)))
+                let released = try grants.release(word, directory: CanonicalPath.resolveWhatExists(CanonicalPath.plain(expanded(word))))
                 return content("Released: \(line(released))", released.json)
             }
         } catch {
@@ -147,7 +147,7 @@ final class MCPServer {
     }
 
     private func line(_ shown: MCPGrants.Shown) -> String {
-        "\(Terminal.visible(shown.place)) (\(shown.grant.access.rawValue) of \(Terminal.visible(shown.grant.bookmark.path)))"
+        "\(Terminal.visible(shown.place)) (\(shown.grant.access.rawValue) of \(Terminal.visible(shown.directory)))"
     }
 
     private func content(_ text: String, _ structured: JSON) -> JSON {
@@ -195,9 +195,11 @@ final class MCPServer {
     }
 
     private func request(_ arguments: JSON, _ id: JSON, progress token: JSON?) throws(GrantError) -> JSON? {
-        let path = expanded(try path(arguments))
-        guard path.first == 0x2F else { throw GrantError(.usage, "“path” is not absolute", advice: "/… or ~/…") }
-        guard let access = Access(word: arguments.member("access")?.stringValue ?? "read-only") else {
+        let word = expanded(try path(arguments))
+        guard word.first == 0x2F else { throw GrantError(.usage, "“path” is not absolute", advice: "/… or ~/…") }
+        let path = CanonicalPath.plain(word)
+        let given = arguments.member("access") ?? .string(Access.readOnly.rawValue)
+        guard let access = given.stringValue.flatMap({ Access(word: $0) }) else {
             throw GrantError(.usage, "“access” is read-only or read-write")
         }
         var reason = ""
@@ -207,23 +209,27 @@ final class MCPServer {
         }
         let own = try rules(arguments)
         _ = try grants.rules.narrowed(by: own)
-        // Denied before the client can learn whether it exists.
-        let resolved = CanonicalPath.resolveWhatExists(path)
-        guard policy.verdict(on: resolved, access) != .denied, try grants.place(resolved) != nil else { return denied }
+        // Denied before the client can learn whether it exists, or where its links lead.
+        if try isDenied(path, access) { return denied }
+        if try isDenied(CanonicalPath.resolveWhatExists(path), access) { return denied }
         let proposal = try grants.look(at: path, for: access)
         let found = proposal.bookmark.path
         if let shown = try grants.existing(proposal), access == .readOnly || shown.grant.access == .readWrite {
             return content("Granted already: \(line(shown))", shown.json)
         }
-        // A person who took it back decides again, even if the policy allows it.
-        let wasTakenBack = try grants.wasTakenBack(proposal.bookmark, access)
+        if let (shown, below) = try grants.containing(proposal, access) {
+            if let refused = refusal(of: try shown.grant.rules.place(at: below), access) { return refused }
+            return content("Granted already: \(line(shown))", shown.json)
+        }
+        // A person who changed it decides again, even if the policy allows it.
+        let wasTakenBack = try grants.wasTakenBack(proposal.bookmark)
         switch policy.verdict(on: found, access) {
         case .denied: return denied
         case .allowed where !wasTakenBack: return try grant(proposal, access, own, isDecided: false)
-        case .allowed where means == .never: return refusal("Not granted: a person has taken it back in this session.")
+        case .allowed where means == .never: return refusal("Not granted: a person has changed or taken it back in this session.")
         case .allowed, .toBeAsked:
             // Before a person is asked in vain.
-            if let refused = refusal(of: try grants.place(found, proposal.bookmark), access) { return refused }
+            if let refused = refusal(of: try grants.place(found), access) { return refused }
         }
         var passed: Int64 = 0
         let asking = MCPAsking(means: means, client: client) { seconds in
@@ -246,6 +252,11 @@ final class MCPServer {
         }
     }
 
+    private func isDenied(_ path: [UInt8], _ access: Access) throws(GrantError) -> Bool {
+        if policy.verdict(on: path, access) == .denied { return true }
+        return try grants.place(path) == nil
+    }
+
     private var denied: JSON { refusal("Not granted: the policy denies it.") }
 
     private func refusal(of place: GrantRules.Place?, _ access: Access) -> JSON? {
@@ -257,7 +268,7 @@ final class MCPServer {
     private func grant(
         _ proposal: GrantAdministrator.Proposal, _ access: Access, _ own: GrantRules, isDecided: Bool
     ) throws(GrantError) -> JSON {
-        let place = try grants.place(proposal.bookmark.path, proposal.bookmark)
+        let place = try grants.place(proposal.bookmark.path)
         if let refused = refusal(of: place, access) { return refused }
         guard let place else { return denied }
         let shown = try grants.grant(proposal, access, place.rules.narrowed(by: own), isDecided: isDecided)

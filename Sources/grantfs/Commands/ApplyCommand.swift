@@ -34,6 +34,6 @@ enum ApplyCommand {
         Interruption.end()
         progress.end()
         if arguments.wantsJSON { try Terminal.print(ApplyText.json(plan, changes, isDry: false).text) }
-        return Confirmation.exitStatus(of: changes, "the change", timeout: timeout)
+        return Confirmation.exitStatus(of: changes, "the change")
     }
 }

@@ -35,7 +35,7 @@ enum GrantCommand {
             let others = try administrator.overlaps(with: change.grant, view: change.grant.view)
             if let text = OverlapText.beside(change.grant, others) { Terminal.note(text) }
         }
-        return Confirmation.exitStatus(of: changes, "the grant", timeout: timeout)
+        return Confirmation.exitStatus(of: changes, "the grant")
     }
 
     /// Returns the requested grants, each directory once. It writes nothing.

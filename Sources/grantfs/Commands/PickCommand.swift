@@ -69,7 +69,7 @@ enum PickCommand {
         } else {
             for change in changes { try Terminal.print(change.grant.id.description) }
         }
-        return Confirmation.exitStatus(of: changes, "the grant", timeout: timeout)
+        return Confirmation.exitStatus(of: changes, "the grant")
     }
 
     /// The store is created only when something is granted.

@@ -11,6 +11,6 @@ enum ReleaseCommand {
         let kept = KeptFilesReport(administrator.store)
         defer { kept.print() }
         let changes = try administrator.release(try administrator.select(selectors, view: view), timeout: timeout)
-        return try Confirmation.print(changes, "released", "the release", arguments: arguments, timeout: timeout)
+        return try Confirmation.print(changes, "released", "the release", arguments: arguments)
     }
 }

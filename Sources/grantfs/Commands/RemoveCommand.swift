@@ -19,6 +19,6 @@ enum RemoveCommand {
             recorded: { Interruption.says(RevokeCommand.recorded(grants, "remove"), status: 3) })
         Interruption.end()
         progress.end()
-        return try Confirmation.print(changes, "removed", "the removal", arguments: arguments, timeout: timeout)
+        return try Confirmation.print(changes, "removed", "the removal", arguments: arguments)
     }
 }

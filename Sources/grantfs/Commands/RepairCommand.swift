@@ -53,7 +53,7 @@ enum RepairCommand {
         if !arguments.wantsJSON {
             Terminal.note("“\(change.grant.name)” is \(String(decoding: change.grant.bookmark.path, as: UTF8.self)) from now on")
         }
-        return try Confirmation.print([change], "confirmed", "the confirmation", arguments: arguments, timeout: timeout)
+        return try Confirmation.print([change], "confirmed", "the confirmation", arguments: arguments)
     }
 
     private static func showOne(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
@@ -96,7 +96,7 @@ enum RepairCommand {
             }
             try Terminal.print(JSON.array(documents).text)
         }
-        return Confirmation.exitStatus(of: changes, "the removal", timeout: timeout)
+        return Confirmation.exitStatus(of: changes, "the removal")
     }
 
     private static func json(_ described: GrantDescription, _ proposal: RepairProposal?) -> [(String, JSON)] {

@@ -18,7 +18,6 @@ enum RestoreCommand {
         let before = Dictionary(uniqueKeysWithValues: grants.map { ($0.id, $0.activation) })
         let changes = try administrator.restore(grants, timeout: timeout)
         return try Confirmation.print(
-            changes, { before[$0.id] == $0.activation ? "active already:" : "restored" }, "the restoration", arguments: arguments,
-            timeout: timeout)
+            changes, { before[$0.id] == $0.activation ? "active already:" : "restored" }, "the restoration", arguments: arguments)
     }
 }

@@ -77,7 +77,7 @@ enum RevokeCommand {
             }
         }
         let status = try Confirmation.print(
-            shown, { choice.wasRevoked($0) ? "was revoked already:" : "revoked" }, "the revocation", arguments: arguments, timeout: timeout
+            shown, { choice.wasRevoked($0) ? "was revoked already:" : "revoked" }, "the revocation", arguments: arguments
         ) { change in
             [OverlapText.json(overlaps[change.grant.id] ?? [])] + (graces[change.grant.id].map { [("grace", .object(json($0)))] } ?? [])
         }

@@ -28,11 +28,11 @@ enum SetCommand {
         if arguments.wantsJSON {
             let described = administrator.describe([change.grant])[0]
             try Terminal.print(JSON.object(JSON.grant(described) + [JSON.mounts(change)]).text)
-            return Confirmation.exitStatus(of: [change], "the change", timeout: timeout)
+            return Confirmation.exitStatus(of: [change], "the change")
         }
         let differences = grant.differences(to: change.grant).map { Terminal.visible($0) }
         let status = try Confirmation.print(
-            [change], differences.isEmpty ? "unchanged:" : "changed", "the change", arguments: arguments, timeout: timeout)
+            [change], differences.isEmpty ? "unchanged:" : "changed", "the change", arguments: arguments)
         for difference in differences { try Terminal.print("  " + difference) }
         return status
     }

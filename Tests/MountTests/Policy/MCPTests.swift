@@ -154,6 +154,11 @@ extension MountTests {
                 #expect(try ask(with: rules).error != nil, "\(rules.prefix(40))")
                 #expect(try fixture.list().isEmpty, "nothing is granted")
             }
+            // A pattern for any depth that is written many times is one.
+            let deep = source + String(repeating: "/x", count: 1_500)
+            let many = String(repeating: "**/", count: 1_300) + "q"
+            let none = try self.ask(program, call("request_directory", #"{"path":"\#(deep)","hide":["\#(many)"]}"#))
+            #expect(none.result?.isError == true)
             let place = try #require(try ask(with: #""hide":["own"],"protect":["file"]"#).result?.structuredContent?.path)
             #expect(try FileManager.default.contentsOfDirectory(atPath: place).sorted() == ["file", "kept"])
             for name in ["kept", "file"] {
@@ -184,6 +189,10 @@ extension MountTests {
             #expect(try ask(program, request(source + "/.git/hooks", "read-write")).result?.isError == true)
             #expect(try ask(program, request(source + "/.git/hooks")).result?.isError == false)
             #expect(try ask(program, request(source + "/.git/hooks", "read-write")).result?.isError == true, "nor is it widened")
+            let refused = try ask(program, request(source + "/.git", "read-write")).result
+            #expect(
+                refused?.isError == true && refused?.content?.first?.text.contains("lies in it") == true, "\(String(describing: refused))")
+            try release(program, source + "/.git/hooks")
             let git = try #require(try ask(program, request(source + "/.git", "read-write")).result?.structuredContent?.path)
             #expect(FileManager.default.createFile(atPath: git + "/info/new", contents: nil))
             for name in ["/config", "/hooks/pre", "/hooks/new"] {
@@ -192,9 +201,57 @@ extension MountTests {
             let inner = try #require(try ask(program, request(source + "/a/b", "read-write")).result?.structuredContent?.path)
             #expect(try FileManager.default.contentsOfDirectory(atPath: inner).isEmpty)
             #expect(open(inner + "/key", O_WRONLY | O_CREAT, 0o600) == -1 && errno == EACCES)
-            // By way of the grant above, it is not led to a place with other rules.
+        }
+
+        @Test("A directory in a granted one is reached through that grant, and none is granted above for writing")
+        func nested() throws {
+            for name in ["a/b", "out", "hid", ".git/hooks"] { _ = try fixture.source("work/" + name) }
+            let rules = "hide = [\"hid\"]\nprotect = [\".git/hooks\"]\n"
+            let file = try policy(rules + "[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n")
+            let program = try start("--ask", "never", "--policy", file)
+            let out = try #require(try ask(program, request(source + "/out", "read-write")).result?.structuredContent?.path)
+            #expect(try ask(program, request(source, "read-write")).result?.isError == true, "out would be in it")
+            let reading = try #require(try ask(program, request(source)).result?.structuredContent?.path)
+            #expect(try ask(program, request(source, "read-write")).result?.isError == true, "nor is it widened")
+            #expect(try ask(program, request(source + "/a")).result?.structuredContent?.path == reading + "/a")
+            #expect(FileManager.default.createFile(atPath: out + "/made", contents: nil))
+            let again = try ask(program, request(source + "/a/b", "read-write")).result?.structuredContent
+            #expect(again?.access == "read-write" && again?.path != reading + "/a/b")
+            for name in ["out", "a/b"] { try release(program, source + "/" + name) }
             let above = try #require(try ask(program, request(source, "read-write")).result?.structuredContent?.path)
-            #expect(rename(above + "/a/b", above + "/c") == -1 && errno == EACCES)
+            #expect(try ask(program, request(source + "/a/b", "read-write")).result?.structuredContent?.path == above + "/a/b")
+            #expect(try ask(program, request(source + "/.git/hooks")).result?.structuredContent?.path == above + "/.git/hooks")
+            for name in ["hid", ".git/hooks"] {
+                #expect(try ask(program, request(source + "/" + name, "read-write")).result?.isError == true, "\(name)")
+            }
+            // What another session has is not made movable either.
+            let other = try start("--ask", "never", "--policy", file)
+            let refused = try ask(other, request(source + "/a", "read-write")).result
+            #expect(refused?.content?.first?.text.contains("in another session") == true, "\(String(describing: refused))")
+            try release(program, source)
+            #expect(try ask(other, request(source + "/a", "read-write")).result?.isError == false)
+            #expect(try ask(program, request(source, "read-write")).result?.isError == true)
+        }
+
+        @Test("A request does not tell what a denied or hidden directory contains")
+        func oracle() throws {
+            for name in ["hid/there", "no/there", "open"] { _ = try fixture.source("work/" + name) }
+            symlink(source + "/open", source + "/hid/link")
+            let allow = "[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n"
+            let program = try start("--ask", "never", "--policy", try policy("deny = [\"\(source)/no\"]\nhide = [\"hid\"]\n" + allow))
+            for above in ["hid", "no"] {
+                for name in ["there", "none"] {
+                    #expect(try ask(program, request("\(source)/\(above)/\(name)/../../open")).result?.isError == false, "\(above)/\(name)")
+                }
+            }
+            for name in ["there", "none", "link"] {
+                #expect(
+                    try ask(program, request(source + "/hid/" + name)).result?.content?.first?.text == "Not granted: the policy denies it.")
+            }
+        }
+
+        private func release(_ program: Child, _ path: String) throws {
+            #expect(try ask(program, call("release_directory", #"{"path":"\#(path)"}"#)).result?.isError == false, "\(path)")
         }
 
         @Test("A user's changes of a grant outlast its release, and hold for directories above and below")
@@ -206,21 +263,15 @@ extension MountTests {
             func get(_ path: String, _ access: String = "read-write") throws -> String? {
                 try ask(program, request(path, access)).result?.structuredContent?.path
             }
-            func release(_ path: String) throws { _ = try ask(program, call("release_directory", #"{"path":"\#(path)"}"#)) }
             let granted = try #require(try ask(program, request(source, "read-write")).result?.structuredContent)
             let selector = ["--view", try #require(granted.view), "work"]
             try fixture.grantfs(["set"] + selector + ["--hide", "own", "--access", "read-only"]).orThrow()
             #expect(try get(inner) == nil, "it would be written by way of the directory below")
             let below = try #require(try get(inner, "read-only"))
-            #expect(try FileManager.default.contentsOfDirectory(atPath: below).isEmpty)
-            try release(inner)
-            for _ in 0..<2 {
-                try release(source)
-                #expect(try get(source) == nil)
-                #expect(try get(inner) == nil)
-                let again = try #require(try get(source, "read-only"))
-                #expect(try FileManager.default.contentsOfDirectory(atPath: again).sorted() == ["file", "inner"])
-                #expect(try get(source) == nil, "nor is it widened")
+            #expect(try FileManager.default.contentsOfDirectory(atPath: below).isEmpty, "what is hidden stays so")
+            try release(program, source)
+            for path in [source, inner] {
+                for access in ["read-only", "read-write"] { #expect(try get(path, access) == nil, "\(path)") }
             }
             // A grant below that was changed is not undone by one above.
             let other = try start("--ask", "never", "--policy", file)
@@ -287,7 +338,8 @@ extension MountTests {
                 (#"{"jsonrpc":"2.0","id":1,"method":"nope"}"#, -32601), (#"{"jsonrpc":"2.0","id":1}"#, -32600),
                 (call("nope", "{}"), -32602),
                 (call("request_directory", "[]"), -32602), (call("request_directory", "{}"), -32602), (request("relative"), -32602),
-                (request("/tmp", "everything"), -32602), (call("request_directory", #"{"path":"/tmp","more":1}"#), -32602),
+                (request("/tmp", "everything"), -32602), (call("request_directory", #"{"path":"/tmp","access":null}"#), -32602),
+                (call("request_directory", #"{"path":"/tmp","more":1}"#), -32602),
                 (request("/tmp\\u0000/x"), -32700), (String(repeating: "[", count: 100_000), -32700),
                 (String(repeating: "x", count: 5_000_000), -32600),
             ] {
