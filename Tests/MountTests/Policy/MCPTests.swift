@@ -203,7 +203,7 @@ extension MountTests {
             #expect(open(inner + "/key", O_WRONLY | O_CREAT, 0o600) == -1 && errno == EACCES)
         }
 
-        @Test("A directory in a granted one is reached through that grant, and none is granted above for writing")
+        @Test("A directory in a granted one is reached through that grant")
         func nested() throws {
             for name in ["a/b", "out", "hid", ".git/hooks"] { _ = try fixture.source("work/" + name) }
             let rules = "hide = [\"hid\"]\nprotect = [\".git/hooks\"]\n"
@@ -254,7 +254,7 @@ extension MountTests {
             #expect(try ask(program, call("release_directory", #"{"path":"\#(path)"}"#)).result?.isError == false, "\(path)")
         }
 
-        @Test("A user's changes of a grant outlast its release, and hold for directories above and below")
+        @Test("What a user changed is not granted again after its release, nor from above")
         func changesOutlastRelease() throws {
             let inner = try fixture.source("work/inner")
             for name in ["own", "inner/own"] { try Data("x".utf8).write(to: URL(fileURLWithPath: source + "/" + name)) }
