@@ -57,7 +57,7 @@ public struct RequestPolicy: Sendable {
     /// They are relative to the outermost `[[allow]]` that contains it.
     ///
     /// - Parameter rules: Those of the policy, and more.
-    public func place(_ path: [UInt8], of rules: GrantRules) throws(GrantError) -> GrantRules.Place? {
+    package func place(_ path: [UInt8], of rules: GrantRules) throws(GrantError) -> GrantRules.Place? {
         let tops = allowed.map(\.path).filter { lies(path, in: $0) }
         guard let top = tops.min(by: { $0.count < $1.count }) else { return try rules.place(outside: path) }
         return try rules.place(at: Array(path.dropFirst(top.count)))

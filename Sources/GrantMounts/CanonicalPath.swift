@@ -61,7 +61,7 @@ public enum CanonicalPath {
     /// Whether each name of a path is in the listing of its directory, and so is no other spelling that its filesystem finds as well.
     ///
     /// A directory that may not be listed counts as if it had the name.
-    public static func isListed(_ path: [UInt8]) -> Bool {
+    package static func isListed(_ path: [UInt8]) -> Bool {
         var above: [UInt8] = [UInt8(ascii: "/")]
         for name in path.split(separator: UInt8(ascii: "/")).map(Array.init) {
             if withCString(above, { lists(name, $0) }) == false { return false }

@@ -27,7 +27,7 @@ public final class TemporaryMount: Sendable {
     /// Makes a label that is not in use.
     public static func newLabel() -> String { prefix + Hexadecimal.text(GrantID.random().high) }
     /// Whether it may be the label of such a mount.
-    public static func isLabel(_ name: String) -> Bool { name.hasPrefix(prefix) }
+    package static func isLabel(_ name: String) -> Bool { name.hasPrefix(prefix) }
     private static let prefix = "run-"
 
     /// Returns the name of the lock file of the mount with this label.

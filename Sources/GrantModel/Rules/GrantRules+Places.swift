@@ -1,11 +1,9 @@
 // The rules of a grant for a directory in it that gets a grant of its own.
 extension GrantRules {
     /// What rules say of a directory, and the same rules as those of a grant of that directory.
-    public struct Place: Sendable {
-        public let isProtected: Bool
-        public let rules: GrantRules
-
-        public init(isProtected: Bool, rules: GrantRules) { (self.isProtected, self.rules) = (isProtected, rules) }
+    package struct Place: Sendable {
+        package let isProtected: Bool
+        package let rules: GrantRules
     }
 
     /// Returns what these rules say of a directory below the granted one.
@@ -14,7 +12,7 @@ extension GrantRules {
     ///
     /// - Parameter path: Relative to the granted directory. Empty for that directory.
     /// - Throws: `.permission` if no rules say the same of that directory.
-    public func place(at path: [UInt8]) throws(GrantError) -> Place? {
+    package func place(at path: [UInt8]) throws(GrantError) -> Place? {
         try place(at: path, judgingBy: self)
     }
 
@@ -22,7 +20,7 @@ extension GrantRules {
     /// its whole path, and the others begin in it.
     ///
     /// - Parameter path: Absolute.
-    public func place(outside path: [UInt8]) throws(GrantError) -> Place? {
+    package func place(outside path: [UInt8]) throws(GrantError) -> Place? {
         let isOfPlaces = { (pattern: RulePattern) in pattern.matchesAnywhere && !pattern.matchesAnyName }
         return try place(at: path, judgingBy: GrantRules(hide: hide.filter(isOfPlaces), protect: protect.filter(isOfPlaces)))
     }
