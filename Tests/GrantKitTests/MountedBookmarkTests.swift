@@ -40,6 +40,23 @@ struct ABookmarkAndAMount {
         }
     }
 
+    @Test("A library changes the rules of a grant in its mounts")
+    func rules() throws {
+        let bench = try Bench()
+        let url = try bench.granted("docs")
+        let note = try bench.fixture.mount() + "/docs/note"
+        try bench.program {
+            let handle = try FileHandle(forReadingFrom: URL(fileURLWithPath: note))
+            let granted = try GrantedDirectory(containing: url)
+            let hidden = try granted.setRules(try GrantRules(hide: [RulePattern("note")]))
+            #expect(try hidden.rules == GrantRules(hide: [RulePattern("note")]) && granted.rules.isEmpty)
+            #expect(throws: (any Error).self) { try handle.read(upToCount: 1) }
+            #expect(!FileManager.default.fileExists(atPath: note))
+            let shown = try hidden.setRules(.none)
+            #expect(shown.rules.isEmpty && URL(fileURLWithPath: note).text == "here")
+        }
+    }
+
     @Test("A bookmark in a mount ends with the revocation of its grant")
     func revoked() throws {
         let bench = try Bench()

@@ -104,7 +104,8 @@ extension MountTests {
         func widening() throws {
             try machine.write("[[allow]]\nwho = [\"*\"]\ndirectories = [\"~\"]\n")
             let source = machine.home(ann) + "/src"
-            try machine.grantfs("grant", source, "--read-only", "--expires", "1h", as: ann).orThrow()
+            let rules = ["--hide", "a", "--protect", "b"]
+            try machine.run([Programs.grantfs(for: ann), "grant", source, "--read-only", "--expires", "1h"] + rules, as: ann).orThrow()
             try machine.grantfs("grant", source, "--name", "gone", as: ann).orThrow()
             try machine.grantfs("revoke", "gone", as: ann).orThrow()
             try machine.write(
@@ -113,7 +114,10 @@ extension MountTests {
             try machine.grantfs("set", "src", "--expires", "2h", as: ann).orThrow()
             refused(try machine.grantfs("restore", "gone", as: ann), "read-only alone")
             try machine.write("")
-            for change in [["--expires", "9h"], ["--expires", "never"]] {
+            for change in [
+                ["--expires", "9h"], ["--expires", "never"], ["--no-rules"], ["--hide", ""], ["--hide", "x"], ["--protect", "c"],
+                ["--hide", "a", "--hide", "!a/b"],
+            ] {
                 refused(try machine.run([Programs.grantfs(for: ann), "set", "src"] + change, as: ann), "no rule")
             }
             let file = base + "/f.grants"
@@ -129,6 +133,7 @@ extension MountTests {
             let doctor = try machine.grantfs("doctor", as: ann)
             #expect(doctor.text.contains("policy: the grant “src”"), "\(doctor)")
             try machine.grantfs("set", "src", "--expires", "1m", as: ann).orThrow()
+            try machine.grantfs("set", "src", "--hide", "a", "--hide", "c", as: ann).orThrow()
             try machine.grantfs("revoke", "src", as: ann).orThrow()
             try machine.grantfs("remove", "src", as: ann).orThrow()
         }
