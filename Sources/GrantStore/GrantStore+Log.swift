@@ -54,6 +54,13 @@ extension GrantStore {
         try read { (database) throws(GrantError) in try database.integer("SELECT ifnull(max(number), 0) FROM log") }
     }
 
+    /// Returns the number of the oldest entry about changes of grants, or 0 if there is none. Older ones may have been dropped.
+    package func firstLogNumber() throws(GrantError) -> Int64 {
+        try read { (database) throws(GrantError) in
+            try database.integer("SELECT ifnull(min(number), 0) FROM log WHERE kept = \(LogPartition.administration.rawValue)")
+        }
+    }
+
     /// Whether a grant was ever made in this view, as far as the log goes back.
     public func hasGranted(in view: ViewName) throws(GrantError) -> Bool {
         try read { (database) throws(GrantError) in

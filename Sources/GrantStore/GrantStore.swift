@@ -20,6 +20,8 @@ public final class GrantStore: Sendable {
 
     private let place: StoreDirectory
     private let fileKey: FileKey
+    /// `fileStamp` before anything was read.
+    package let openingStamp: Int64
     private let survivesPowerLoss: Bool
     let seal: SipHash
     private let connection: Lock<Database>
@@ -59,6 +61,7 @@ public final class GrantStore: Sendable {
         self.directory = place.path
         if create { try place.create(schema) }
         fileKey = try place.databaseIdentity()
+        openingStamp = try place.databaseStamp()
         try place.checkFiles()
         seal = try place.readKey()
         let database = try Database(path: place.database, create: false, isReadOnly: isReadOnly)

@@ -10,8 +10,8 @@ extension MountedView {
     /// Watches the store and the clock: never touches a granted directory.
     func watchStore() {
         var version: Int64?
-        // None: the file may have been written to since the store was read.
-        var stamp: Int64?
+        // The file may have been written to since the store was opened.
+        var stamp: Int64? = state.withLock(\.store.openingStamp)
         var lost = 0
         InjectedFault.stop(at: "store")
         while true {

@@ -11,7 +11,7 @@ struct SubtreeComparison {
     /// The entries that may still be compared. More entries or levels count as a difference.
     private var left = 200_000
     private static let mostLevels = 200
-    /// The directories of the mount's grants, if the places differ.
+    /// The directories of the mount's other grants, if the places differ.
     private var grants = Set<NodeKey>()
 
     init(_ view: ViewFS, _ scope: ScopeNodes, _ rules: ScopeRules) { (self.view, self.scope, self.rules) = (view, scope, rules) }
@@ -35,7 +35,7 @@ struct SubtreeComparison {
     ) -> Int32 {
         var comparison = SubtreeComparison(view, scope, rules)
         if before != after {
-            comparison.grants = Set(view.names.open.map { NodeKey($0.scope.rootStatus) })
+            comparison.grants = Set(view.names.open.filter { $0.scope.nodes !== scope }.map { NodeKey($0.scope.rootStatus) })
             if comparison.beginsGrant(name, in: parent) { return -EACCES }
         }
         return comparison.walk(name, in: parent, before, after, Place())
@@ -54,6 +54,15 @@ struct SubtreeComparison {
         return clinux_statx(directory, name, &status) == 0 && grants.contains(NodeKey(status))
     }
 
+    /// Whether another grant is on the filesystem of a mounted directory.
+    private func mayHoldGrant(_ name: UnsafePointer<CChar>, in directory: Int32) -> Bool {
+        if grants.isEmpty { return false }
+        var status = FileStatus()
+        guard clinux_statx(directory, name, &status) == 0 else { return true }
+        let device = NodeKey(status).device
+        return grants.contains { $0.device == device }
+    }
+
     /// Whether anything below can be judged differently, or be protected.
     private func isOfInterest(_ before: UInt32, _ after: UInt32, _ place: Place) -> Bool {
         (before != after && !place.isHidden) || rules.mayProtect(below: before) || rules.mayProtect(below: after)
@@ -69,8 +78,8 @@ struct SubtreeComparison {
         let opened = view.tree.evictingIfNeeded {
             clinux_open_beneath(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, scope.crossesMounts)
         }
-        // Another filesystem is not renamed with the directory.
-        if opened == -EXDEV { return 0 }
+        // Another mount is not shown here. Another grant may begin there.
+        if opened == -EXDEV { return mayHoldGrant(name, in: parent) ? -EACCES : 0 }
         if opened < 0 { return opened }
         defer { _ = clinux_close(opened) }
         var (stream, result): (DirectoryStream, Int32) = (DirectoryStream(), 0)

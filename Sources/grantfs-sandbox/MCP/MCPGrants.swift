@@ -19,7 +19,7 @@ final class MCPGrants {
     private var mounted: (mount: TemporaryMount, view: ViewName)?
     /// The grants that the program got, also those that it has released.
     private var given: [(grant: GrantID, bookmark: Bookmark)] = []
-    /// Those that somebody else has changed or withdrawn, as the log tells.
+    /// Those that another process has changed or withdrawn, as the log tells.
     private var changed = Set<GrantID>()
     private var lastEntry: Int64
 
@@ -90,16 +90,22 @@ final class MCPGrants {
     /// Whether a person has changed or withdrawn a grant that the program got: of this directory, of one that contains it, or of
     /// one in it.
     func wasTakenBack(_ bookmark: Bookmark) throws(GrantError) -> Bool {
+        try noteChanges()
+        // The daemon records an expiry a moment later.
+        let now = Instant(nanoseconds: Clock.realtime)
+        let recorded = try mounted.map { (mount) throws(GrantError) in try store.grants(view: mount.view) } ?? []
+        let ended = Set(recorded.filter { $0.state(at: now) != .active }.map(\.id))
+        return given.contains {
+            (changed.contains($0.grant) || ended.contains($0.grant)) && Self.areRelated($0.bookmark, bookmark)
+        }
+    }
+
+    private func noteChanges() throws(GrantError) {
+        // Entries may have been dropped before they were read here.
+        if !given.isEmpty, try store.firstLogNumber() > lastEntry { changed.formUnion(given.map(\.grant)) }
         let own = getpid()
         lastEntry = try store.readLog(after: lastEntry, waits: false) { entry in
             if entry.event.changesRights, entry.actor.pid != own, let grant = entry.grant { changed.insert(grant) }
-        }
-        // The daemon records an expiry a moment later.
-        let now = Instant(nanoseconds: Clock.realtime)
-        let over = try mounted.map { (mount) throws(GrantError) in try store.grants(view: mount.view) } ?? []
-        let ended = Set(over.filter { $0.state(at: now) != .active }.map(\.id))
-        return given.contains {
-            (changed.contains($0.grant) || ended.contains($0.grant)) && Self.areRelated($0.bookmark, bookmark)
         }
     }
 
@@ -110,13 +116,14 @@ final class MCPGrants {
     // MARK: directories in one another
 
     // A program could rename a directory by way of a grant of a directory above it that is for writing. The rules of a grant of its
-    // own, which are those of its place, would not follow. So such grants are not made.
+    // own, which are those of its place, would not follow, also not on a filesystem that is mounted below. So such grants are not made.
 
     /// Returns the innermost grant through which this access to a directory is granted already, and the directory's place in it.
     func containing(_ proposal: GrantAdministrator.Proposal, _ access: Access) throws(GrantError) -> (shown: Shown, below: [UInt8])? {
         let path = proposal.bookmark.path
         let above = try all().filter {
-            Self.contains($0.grant.bookmark, proposal.bookmark) && ($0.grant.access == .readWrite || access == .readOnly)
+            Self.contains($0.grant.bookmark, proposal.bookmark) && $0.grant.bookmark.filesystem == proposal.bookmark.filesystem
+                && ($0.grant.access == .readWrite || access == .readOnly)
         }
         guard var shown = above.max(by: { $0.directory.count < $1.directory.count }) else { return nil }
         let below = Array(path.dropFirst(shown.directory.count).drop { $0 == 0x2F })
@@ -124,19 +131,19 @@ final class MCPGrants {
         return (shown, below)
     }
 
-    /// Whether a directory lies in another one, on the same filesystem.
     private static func contains(_ outer: Bookmark, _ inner: Bookmark) -> Bool {
-        outer.path != inner.path && outer.filesystem == inner.filesystem && MountTable.path(inner.path, isAtOrBelow: outer.path)
+        outer.path != inner.path && MountTable.path(inner.path, isAtOrBelow: outer.path)
     }
 
     /// Throws `.alreadyExists` if a directory in this one has a grant and this one would be granted for writing, or the other way round.
     ///
-    /// That counts for other sessions too, if there are rules.
+    /// If there are rules, grants of other sessions count as well, and those of `grantfs run`.
     private func requireApart(_ bookmark: Bookmark, _ access: Access) throws(GrantError) {
         let now = Instant(nanoseconds: Clock.realtime)
         let others = try store.grants().filter { grant in
             grant.state(at: now) == .active
-                && (grant.view == mounted?.view || (!rules.isEmpty && TemporaryMount.isLabel(grant.view.description)))
+                && (grant.view == mounted?.view
+                    || (TemporaryMount.isLabel(grant.view.description) && !(rules.isEmpty && grant.rules.isEmpty)))
         }
         for grant in others {
             let isAbove = Self.contains(grant.bookmark, bookmark) && grant.access == .readWrite
@@ -180,9 +187,23 @@ final class MCPGrants {
         let lock = try Self.lock(store)
         defer { withExtendedLifetime(lock) {} }
         try requireApart(proposal.bookmark, access)
+        // Another session could move it until now.
+        let now = try look(at: proposal.bookmark.path, for: access).bookmark
+        guard now.path == proposal.bookmark.path, Self.areSame(now, proposal.bookmark) else {
+            throw GrantError(.invalidDirectory, "the directory was moved while it was requested")
+        }
         let shown = try record(proposal, access, rules)
-        if isDecided { given.removeAll { MountTable.path($0.bookmark.path, isAtOrBelow: proposal.bookmark.path) } }
+        if isDecided {
+            // A permission to read does not permit to write again.
+            if access == .readWrite { given.removeAll { MountTable.path($0.bookmark.path, isAtOrBelow: proposal.bookmark.path) } }
+        } else if try wasTakenBack(proposal.bookmark) {
+            // Since the request began.
+            _ = try administrator.remove([shown.grant])
+            throw GrantError(.permission, "a person has changed or taken it back in this session")
+        }
         given.append((shown.grant.id, proposal.bookmark))
+        try noteChanges()
+        if isDecided, access == .readWrite { changed.remove(shown.grant.id) }
         return shown
     }
 

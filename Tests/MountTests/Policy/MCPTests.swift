@@ -27,6 +27,7 @@ extension MountTests {
                     struct Directory: Decodable {
                         let path: String
                         let access: String
+                        let view: String
                     }
                     let path: String?
                     let access: String?
@@ -231,6 +232,26 @@ extension MountTests {
             try release(program, source)
             #expect(try ask(other, request(source + "/a", "read-write")).result?.isError == false)
             #expect(try ask(program, request(source, "read-write")).result?.isError == true)
+            try "[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n".write(
+                toFile: fixture.base + "/plain", atomically: false, encoding: .utf8)
+            let plain = try start("--ask", "never", "--policy", fixture.base + "/plain")
+            #expect(try ask(plain, request(source, "read-write")).result?.isError == true, "a session without rules neither")
+        }
+
+        @Test(
+            "A directory on a filesystem below is not granted beside one above for writing",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        func nestedFilesystem() throws {
+            let below = try fixture.source("work/git/m")
+            try fixture.mountOther(["mount", "-t", "tmpfs", "-o", "mode=0700", "none"], at: below)
+            mkdir(below + "/k", 0o700)
+            let allow = "[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n"
+            let program = try start("--ask", "never", "--policy", try policy("protect = [\".git/m/k/x\"]\n" + allow))
+            for (first, second) in [(source, below + "/k"), (below + "/k", source)] {
+                #expect(try ask(program, request(first, "read-write")).result?.isError == false)
+                #expect(try ask(program, request(second, "read-write")).result?.isError == true, "\(second)")
+                try release(program, first)
+            }
         }
 
         @Test("A request does not tell what a denied or hidden directory contains")
@@ -370,6 +391,13 @@ extension MountTests {
             #expect(try question(request(source, "read-write"), "r").result?.structuredContent?.access == "read-only")
             #expect(try question(request(source, "read-write"), "y").result?.structuredContent?.access == "read-write")
             #expect(try ask(server, request(source, "read-write")).result?.isError == false, "nobody is asked twice")
+            // Who permits reading has not permitted writing again.
+            let view = try #require(try ask(server, call("list_directories", "{}")).result?.structuredContent?.directories?.first?.view)
+            try fixture.grantfs("set", "work", "--view", view, "--hide", "x").orThrow()
+            try release(server, source)
+            let policy = { (answer: String) throws in try question(request(source), answer).result?.structuredContent?.access }
+            #expect(try policy("y") == "read-only")
+            #expect(try question(request(source, "read-write"), "n").result?.isError == true)
             // Withdrawn, and the next question is another one.
             let other = try fixture.source("other")
             server.send(request(other, id: 20))

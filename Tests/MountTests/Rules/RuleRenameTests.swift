@@ -72,6 +72,22 @@ extension MountTests {
             #expect(try mounted.call("rename", "sub2/deep", ".git") == "OK", "that grant has ended")
         }
 
+        @Test(
+            "A rename does not lead a grant on a filesystem below to a place with other rules",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        func otherFilesystem() throws {
+            let fixture = try MountFixture()
+            let below = try fixture.source("a/sub/m")
+            try fixture.mountOther(["mount", "-t", "tmpfs", "-o", "mode=0700", "none"], at: below)
+            mkdir(below + "/inner", 0o700)
+            let mounted = try RuledMount(fixture, rules: ["--protect", ".git/m/inner/x"], files: [])
+            #expect(try mounted.call("rename", "sub", ".git") == "OK")
+            #expect(try mounted.call("rename", ".git", "sub") == "OK")
+            try fixture.grant(below + "/inner")
+            #expect(try mounted.call("rename", "sub", ".git") == "EACCES")
+            #expect(try mounted.call("rename", "sub", "other") == "OK")
+        }
+
         @Test("A renamed directory is judged by its new path", arguments: RuledMount.modes)
         func state(_ mode: String) throws {
             let mounted = try RuledMount(mode, rules: ["--hide", "/in/secret", "--protect", "/in/kept"], files: ["out/free"])
