@@ -1,4 +1,5 @@
 import Foundation
+import GrantCoordinator
 import GrantSystem
 import Synchronization
 import TestSupport
@@ -306,6 +307,39 @@ import Testing
         try await CoordinatedFiles.write(new, options: .forDeleting) { try FileManager.default.removeItem(at: $0) }.get()
         try await eventually("it is closed") { document.documentState.contains(.closed) }
         #expect(document.text == "here!" && new.text == nil)
+    }
+
+    @Test("A document stays closed if its file is deleted as soon as it is saved or read")
+    func deletedAtOnce() async throws {
+        for turn in 0..<60 {
+            let file = file.deletingLastPathComponent().appendingPathComponent("\(turn)")
+            try Data("here".utf8).write(to: file)
+            let document = Text(fileURL: file)
+            check(await document.open())
+            let (begun, goOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+            let holder = Thread {
+                NSFileCoordinator().coordinate(readingItemAt: file, options: .withoutChanges, error: nil) { _ in
+                    begun.signal()
+                    goOn.wait()
+                }
+            }
+            holder.start()
+            while begun.wait(timeout: .now()) != .success { try await Task.sleep(for: .milliseconds(1)) }
+            // Both wait for that reader: the document first.
+            if turn.isMultiple(of: 2) { document.text = "there" }
+            async let done = turn.isMultiple(of: 2) ? document.save(to: file, for: .forOverwriting) : document.revert(toContentsOf: file)
+            try await Task.sleep(for: .milliseconds(5))
+            async let deleted: Void = CoordinatedFiles.write(file, options: .forDeleting) { try FileManager.default.removeItem(at: $0) }
+                .get()
+            try await eventually("both wait") {
+                (try? LocalClaims.process.waiting(for: ClaimedItem(path: FilePath.words(file)))) ?? 0 >= (turn.isMultiple(of: 2) ? 2 : 1)
+            }
+            goOn.signal()
+            _ = await done
+            try await deleted
+            try await eventually("it is closed") { document.documentState.contains(.closed) }
+            check(file.text == nil)
+        }
     }
 
     @Test("A document that cannot be read or saved reports why and keeps its changes")

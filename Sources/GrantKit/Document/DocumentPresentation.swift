@@ -108,6 +108,7 @@ extension UIDocument {
     /// The file is about to be deleted: nothing more is saved to it, and the contents stay here to be saved elsewhere.
     func wasDeleted() {
         autosaving?.cancel()
+        deletions += 1
         NSFileCoordinator.removeFilePresenter(presentation)
         documentState.insert(.closed)
     }

@@ -155,7 +155,7 @@ extension UIDocument {
     private func read(_ url: URL, registering: Bool) async throws {
         await turn()
         defer { endTurn() }
-        let (access, presentation, isOwn) = (begin(), presentation, url == fileURL)
+        let (access, presentation, isOwn, before) = (begin(), presentation, url == fileURL, deletions)
         let options: NSFileCoordinator.ReadingOptions = registering ? .resolvesSymbolicLink : [.resolvesSymbolicLink, .withoutChanges]
         let read: Result<DocumentVersion?, any Error>
         do {
@@ -175,7 +175,9 @@ extension UIDocument {
             if let data = access.state.withLock({ $0.data }) { try load(fromContents: data, ofType: fileType) }
             if isOwn { (seen, fileModificationDate) = (version, version?.date) }
             savedChanges = changes
-            documentState.subtract([.closed, .inConflict, .savingError])
+            let isDeleted = deletions != before
+            if isDeleted, registering { throw CocoaError(.fileReadNoSuchFile, userInfo: [NSURLErrorKey: url]) }
+            documentState.subtract(isDeleted ? [.inConflict, .savingError] : [.closed, .inConflict, .savingError])
         } catch {
             if registering { NSFileCoordinator.removeFilePresenter(presentation) }
             throw error
@@ -189,7 +191,7 @@ extension UIDocument {
         let token = changeCountToken(for: operation)
         // `writeContents` may use them on any thread: nothing else does until it returns.
         nonisolated(unsafe) let contents = try contents(forType: fileType ?? "")
-        let (access, presentation) = (begin(isNew: isNew), presentation)
+        let (access, presentation, before) = (begin(isNew: isNew), presentation, deletions)
         // A deliberate save over others' changes replaces them.
         let expected = documentState.contains(.inConflict) || url != fileURL || operation == .forCreating ? nil : seen
         do {
@@ -205,7 +207,8 @@ extension UIDocument {
             } catch let error as CoordinationError {
                 throw CocoaError.error(error, url: url, isWriting: true)
             }
-            if url != fileURL || documentState.contains(.closed) {
+            let isDeleted = url == fileURL && deletions != before
+            if !isDeleted, url != fileURL || documentState.contains(.closed) {
                 NSFileCoordinator.removeFilePresenter(presentation)
                 presentation.move(to: url)
                 presentation.present(saved.1)
@@ -213,8 +216,8 @@ extension UIDocument {
             }
             (seen, fileModificationDate) = (saved.0, saved.0?.date)
             updateChangeCount(withToken: token, for: operation)
-            documentState.subtract([.closed, .inConflict, .savingError])
-            if hasUnsavedChanges { scheduleAutosave() }
+            documentState.subtract(isDeleted ? [.inConflict, .savingError] : [.closed, .inConflict, .savingError])
+            if hasUnsavedChanges, !isDeleted { scheduleAutosave() }
         } catch is Conflict {
             documentState.insert(.inConflict)
             throw CocoaError(

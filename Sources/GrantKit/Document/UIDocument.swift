@@ -67,6 +67,8 @@ import GrantSystem
     var savedChanges: Int64 = 0
     /// The version of the file at the last read or save, to distinguish own changes from others'.
     var seen: DocumentVersion?
+    /// How often the file was deleted. That can come between an access and its end here.
+    var deletions = 0
     var autosaving: Task<Void, Never>?
     var isSaving = false
     /// Callers that wait until no read or save is under way.
