@@ -75,11 +75,10 @@ static int version(
     return sd_bus_message_append_basic(reply, SD_BUS_TYPE_UINT32, &number);
 }
 
-#define START SD_BUS_VTABLE_START(0)
 #define OPEN SD_BUS_VTABLE_UNPRIVILEGED
 
-static sd_bus_vtable documents[] = {
-    START,
+static const sd_bus_vtable documents[] = {
+    SD_BUS_VTABLE_START(0),
     SD_BUS_PROPERTY("version", "u", version, 0, SD_BUS_VTABLE_PROPERTY_CONST),
     SD_BUS_METHOD_WITH_ARGS("GetMountPoint", SD_BUS_NO_ARGS, SD_BUS_RESULT("ay", path), on_message, OPEN),
     SD_BUS_METHOD_WITH_ARGS("Add", SD_BUS_ARGS("h", o_path_fd, "b", reuse_existing, "b", persistent), SD_BUS_RESULT("s", doc_id), on_message, OPEN),
@@ -100,8 +99,8 @@ static sd_bus_vtable documents[] = {
     SD_BUS_VTABLE_END,
 };
 
-static sd_bus_vtable transfers[] = {
-    START,
+static const sd_bus_vtable transfers[] = {
+    SD_BUS_VTABLE_START(0),
     SD_BUS_PROPERTY("version", "u", version, 0, SD_BUS_VTABLE_PROPERTY_CONST),
     SD_BUS_METHOD_WITH_ARGS("StartTransfer", SD_BUS_ARGS("a{sv}", options), SD_BUS_RESULT("s", key), on_message, OPEN),
     SD_BUS_METHOD_WITH_ARGS("AddFiles", SD_BUS_ARGS("s", key, "ah", fds, "a{sv}", options), SD_BUS_NO_RESULT, on_message, OPEN),

@@ -111,7 +111,7 @@ private struct GrantFileReader: TOMLReading {
             case "hosts", "filesystem": throw wrong(item, "“\(key)” is for grants of a fleet", advice: "grantfs fleet apply")
             default: throw unknown(key, item, among: GrantFileReader.keys + (isFleet ? ["hosts", "filesystem"] : []))
             }
-            if isFleet, ["asDirectory", "nameHex", "pathHex", "hideHex", "protectHex", "onlyHex"].contains(key) {
+            if isFleet, key == "asDirectory" || key.hasSuffix("Hex") {
                 throw wrong(item, "“\(key)” is not for grants of a fleet")
             }
         }

@@ -64,25 +64,10 @@ public enum CanonicalPath {
     package static func isListed(_ path: [UInt8]) -> Bool {
         var above: [UInt8] = [UInt8(ascii: "/")]
         for name in path.split(separator: UInt8(ascii: "/")).map(Array.init) {
-            if withCString(above, { lists(name, $0) }) == false { return false }
+            if let names = try? DirectoryNames.of(above), !names.contains(name) { return false }
             above = join(above, name)
         }
         return true
-    }
-
-    private static func lists(_ name: [UInt8], _ directory: UnsafePointer<CChar>) -> Bool? {
-        guard let stream = opendir(directory) else { return nil }
-        defer { closedir(stream) }
-        return withCString(name) { name in
-            while let entry = readdir(stream) {
-                if withUnsafePointer(to: &entry.pointee.d_name, { strcmp(UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self), name) })
-                    == 0
-                {
-                    return true
-                }
-            }
-            return false
-        }
     }
 
     /// Calls readlink(2). Throws EINVAL if it is not a link.

@@ -53,10 +53,6 @@ enum FleetApply {
         let hosts: HostSelector
         do throws(GrantError) {
             hosts = try HostSelector(item.hosts ?? "all")
-        } catch {
-            throw GrantError(.invalidFile, "\(item.place): \(error.message)", cause: error.cause, advice: error.advice)
-        }
-        do throws(GrantError) {
             try item.rules.requireFleet()
         } catch {
             throw GrantError(.invalidFile, "\(item.place): \(error.message)", cause: error.cause, advice: error.advice)

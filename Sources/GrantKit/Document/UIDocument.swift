@@ -67,7 +67,7 @@ import GrantSystem
     var savedChanges: Int64 = 0
     /// The version of the file at the last read or save, to distinguish own changes from others'.
     var seen: DocumentVersion?
-    /// How often the file was deleted. That can come between an access and its end here.
+    /// How often the file was deleted. A deletion can follow a claim before the document has ended its save.
     var deletions = 0
     var autosaving: Task<Void, Never>?
     var isSaving = false

@@ -16,11 +16,9 @@ struct SubtreeComparison {
 
     init(_ view: ViewFS, _ scope: ScopeNodes, _ rules: ScopeRules) { (self.view, self.scope, self.rules) = (view, scope, rules) }
 
-    /// Whether something protected lies below a directory of this state, that is not hidden.
-    static func findsProtected(
-        _ view: ViewFS, _ scope: ScopeNodes, _ rules: ScopeRules, _ name: UnsafePointer<CChar>, in parent: Int32, _ state: UInt32
-    ) -> Bool {
-        compare(view, scope, rules, name, in: parent, state, state) == -EROFS
+    /// Whether something protected that is visible lies below a directory of this state.
+    func findsProtected(_ name: UnsafePointer<CChar>, in parent: Int32, _ state: UInt32) -> Bool {
+        compare(name, in: parent, state, state) == -EROFS
     }
 
     /// Compares the subtree of a directory for two states of it.
@@ -29,11 +27,8 @@ struct SubtreeComparison {
     /// Otherwise -EROFS or -EACCES, or an error of the filesystem.
     ///
     /// The rules of another grant that begins there do not follow its place. So for two states that is a difference as well.
-    static func compare(
-        _ view: ViewFS, _ scope: ScopeNodes, _ rules: ScopeRules, _ name: UnsafePointer<CChar>, in parent: Int32, _ before: UInt32,
-        _ after: UInt32
-    ) -> Int32 {
-        var comparison = SubtreeComparison(view, scope, rules)
+    func compare(_ name: UnsafePointer<CChar>, in parent: Int32, _ before: UInt32, _ after: UInt32) -> Int32 {
+        var comparison = self
         if before != after {
             comparison.grants = Set(view.names.open.filter { $0.scope.nodes !== scope }.map { NodeKey($0.scope.rootStatus) })
             if comparison.beginsGrant(name, in: parent) { return -EACCES }

@@ -49,8 +49,8 @@ extension ViewFS {
                 let result = owner.ruled.isCurrent(rules) ? body() : -EACCES
                 guard result == -ENOTEMPTY, let found, rules.protects else { return result }
                 // The directory cannot be removed because of something protected.
-                let isFound = SubtreeComparison.findsProtected(self, owner, rules, name.text, in: name.descriptor, found.state)
-                return isFound ? refused(name, -EROFS) : result
+                let comparison = SubtreeComparison(self, owner, rules)
+                return comparison.findsProtected(name.text, in: name.descriptor, found.state) ? refused(name, -EROFS) : result
             } ?? body()
         }
     }
@@ -166,7 +166,7 @@ extension ViewFS {
         for (old, new, isDirectory) in [(from, to, areDirectories.from), (to, from, areDirectories.to)] where isDirectory {
             guard let before = state(of: old, named: old, rules), let after = state(of: new, named: new, rules) else { return -EACCES }
             moved.append((new, before, after))
-            let error = SubtreeComparison.compare(self, owner, rules, old.text, in: old.descriptor, before, after)
+            let error = SubtreeComparison(self, owner, rules).compare(old.text, in: old.descriptor, before, after)
             if error != 0 { return refused(old, error) }
         }
         // A change of the rules does not wait for ever, and this call was answered meanwhile.
@@ -176,7 +176,7 @@ extension ViewFS {
         if moved.contains(where: { $0.before != $0.after }) { owner.ruled.countRename() }
         // Another daemon's mount of the directory does not know this lock.
         for (place, before, after) in moved {
-            let error = SubtreeComparison.compare(self, owner, rules, place.text, in: place.descriptor, before, after)
+            let error = SubtreeComparison(self, owner, rules).compare(place.text, in: place.descriptor, before, after)
             if error == 0 { continue }
             _ = undo()
             owner.ruled.countRename()

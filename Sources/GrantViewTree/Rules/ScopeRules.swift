@@ -68,13 +68,9 @@ public final class ScopeRules: Sendable {
         var next = RuleProgram.State()
         let verdict = program.judge(name, in: state, isDirectory: isDirectory, next: &next)
         if verdict.isHidden { return .hidden }
-        return finding(verdict, next, isDirectory)
-    }
-
-    private func finding(_ verdict: RuleProgram.Verdict, _ next: RuleProgram.State, _ isDirectory: Bool) -> Finding {
-        guard isDirectory else { return Finding(isHidden: verdict.isHidden, isProtected: verdict.isProtected) }
+        guard isDirectory else { return Finding(isHidden: false, isProtected: verdict.isProtected) }
         guard let number = number(of: next) else { return .hidden }
-        return Finding(isHidden: verdict.isHidden, isProtected: verdict.isProtected, state: number)
+        return Finding(isHidden: false, isProtected: verdict.isProtected, state: number)
     }
 
     /// Judges a name in a directory, and tells of a hidden one as well whether it is protected, and its state.
@@ -85,8 +81,9 @@ public final class ScopeRules: Sendable {
         var next = RuleProgram.State()
         let name = UnsafeBufferPointer(start: bytes, count: length(of: name))
         let verdict = program.judge(name, in: known(state), isDirectory: isDirectory, next: &next)
-        guard isDirectory, number(of: next) == nil else { return finding(verdict, next, isDirectory) }
-        return Finding(isHidden: true, isProtected: true)
+        guard isDirectory else { return Finding(isHidden: verdict.isHidden, isProtected: verdict.isProtected) }
+        guard let number = number(of: next) else { return Finding(isHidden: true, isProtected: true) }
+        return Finding(isHidden: verdict.isHidden, isProtected: verdict.isProtected, state: number)
     }
 
     /// Judges a path below the granted directory. A name below a hidden one is hidden.

@@ -184,26 +184,27 @@ final class MCPGrants {
     func grant(
         _ proposal: GrantAdministrator.Proposal, _ access: Access, _ rules: GrantRules, isDecided: Bool
     ) throws(GrantError) -> Shown {
+        InjectedFault.stop(at: "granting")
         let lock = try Self.lock(store)
         defer { withExtendedLifetime(lock) {} }
         try requireApart(proposal.bookmark, access)
+        InjectedFault.stop(at: "apart")
         // Another session could move it until now.
         let now = try look(at: proposal.bookmark.path, for: access).bookmark
         guard now.path == proposal.bookmark.path, Self.areSame(now, proposal.bookmark) else {
             throw GrantError(.invalidDirectory, "the directory was moved while it was requested")
         }
         let shown = try record(proposal, access, rules)
-        if isDecided {
-            // A permission to read does not permit to write again.
-            if access == .readWrite { given.removeAll { MountTable.path($0.bookmark.path, isAtOrBelow: proposal.bookmark.path) } }
-        } else if try wasTakenBack(proposal.bookmark) {
-            // Since the request began.
+        // Since the request began.
+        if try wasTakenBack(proposal.bookmark), !isDecided {
             _ = try administrator.remove([shown.grant])
             throw GrantError(.permission, "a person has changed or taken it back in this session")
         }
+        // A permission to read does not permit to write again.
+        let isForgotten = isDecided && access == .readWrite
+        if isForgotten { given.removeAll { MountTable.path($0.bookmark.path, isAtOrBelow: proposal.bookmark.path) } }
         given.append((shown.grant.id, proposal.bookmark))
-        try noteChanges()
-        if isDecided, access == .readWrite { changed.remove(shown.grant.id) }
+        if isForgotten { changed.remove(shown.grant.id) }
         return shown
     }
 

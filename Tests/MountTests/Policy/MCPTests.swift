@@ -6,8 +6,8 @@ import Testing
 extension MountTests {
     @Suite("Requests over `grantfs mcp`")
     struct AskingByMCP {
-        private let fixture: MountFixture
-        private let source: String
+        let fixture: MountFixture
+        let source: String
 
         init() throws {
             fixture = try MountFixture()
@@ -15,7 +15,7 @@ extension MountTests {
             try Data("granted\n".utf8).write(to: URL(fileURLWithPath: source + "/file"))
         }
 
-        private struct Answer: Decodable {
+        struct Answer: Decodable {
             struct Failure: Decodable {
                 let code: Int
             }
@@ -49,38 +49,38 @@ extension MountTests {
             let error: Failure?
         }
 
-        private func start(_ options: String...) throws -> Child {
+        func start(_ options: String...) throws -> Child {
             try Child([Programs.grantfs, "mcp"] + options, environment: fixture.environment)
         }
 
-        private func policy(_ text: String) throws -> String {
+        func policy(_ text: String) throws -> String {
             let path = fixture.base + "/policy"
             try text.write(toFile: path, atomically: false, encoding: .utf8)
             chmod(path, 0o600)
             return path
         }
 
-        private func hear(_ program: Child) throws -> Answer {
+        func hear(_ program: Child) throws -> Answer {
             let line = try #require(program.line())
             let answer = try JSONDecoder().decode(Answer.self, from: Data(line.utf8))
             #expect(answer.jsonrpc == "2.0")
             return answer
         }
 
-        private func ask(_ program: Child, _ message: String) throws -> Answer {
+        func ask(_ program: Child, _ message: String) throws -> Answer {
             program.send(message)
             return try hear(program)
         }
 
-        private func call(_ tool: String, _ arguments: String, id: Int = 7) -> String {
+        func call(_ tool: String, _ arguments: String, id: Int = 7) -> String {
             #"{"jsonrpc":"2.0","id":\#(id),"method":"tools/call","params":{"name":"\#(tool)","arguments":\#(arguments)}}"#
         }
 
-        private func request(_ path: String, _ access: String = "read-only", id: Int = 7) -> String {
+        func request(_ path: String, _ access: String = "read-only", id: Int = 7) -> String {
             call("request_directory", #"{"path":"\#(path)","access":"\#(access)","reason":"to build it"}"#, id: id)
         }
 
-        private func expectNothingLeft() throws {
+        func expectNothingLeft() throws {
             try fixture.wait(until: "the mount and the grants are gone", within: 60) {
                 try fixture.mountpoints.isEmpty && fixture.list("--all").isEmpty && fixture.status().mounts.isEmpty
             }
@@ -134,175 +134,6 @@ extension MountTests {
             let script = "cat \"$1/file\"; echo made > \"$1/new\"; cd /; cat /grants/work/new; ls \"$2\" 2>&1"
             let said = try fixture.grantfs("run", "--view", view, "--", "sh", "-c", script, "sh", path, source)
             #expect(said.lines.prefix(2) == ["hello", "made"] && said.status != 0, "\(said)")
-        }
-
-        @Test("The policy's rules hold for each directory, and a request adds to them")
-        func rules() throws {
-            for name in [".env", "key", "kept", "own"] { try Data("x".utf8).write(to: URL(fileURLWithPath: source + "/" + name)) }
-            let file = try policy(
-                "hide = [\".env*\"]\nprotect = [\"kept\"]\n[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n")
-            let program = try start("--ask", "never", "--policy", file, "--hide", "key")
-            func ask(with rules: String) throws -> Answer {
-                try self.ask(program, call("request_directory", #"{"path":"\#(source)","access":"read-write",\#(rules)}"#))
-            }
-            let longest = String(repeating: "a", count: 4_096)
-            let refused = [
-                #""hide":["!.env"]"#, #""protect":["!kept"]"#, #""only":["!x"]"#, #""hide":"x""#, #""hide":[1]"#, #""hide":[""]"#,
-                #""hide":["a\u0000"]"#, #""protect":[".env*"]"#, #""hide":["\#(longest)"]"#,
-                #""hide":[\#((0..<5_000).map { "\"p\($0)\"" }.joined(separator: ","))]"#,
-            ]
-            for rules in refused {
-                #expect(try ask(with: rules).error != nil, "\(rules.prefix(40))")
-                #expect(try fixture.list().isEmpty, "nothing is granted")
-            }
-            // A pattern for any depth that is written many times is one.
-            let deep = source + String(repeating: "/x", count: 1_500)
-            let many = String(repeating: "**/", count: 1_300) + "q"
-            let none = try self.ask(program, call("request_directory", #"{"path":"\#(deep)","hide":["\#(many)"]}"#))
-            #expect(none.result?.isError == true)
-            let place = try #require(try ask(with: #""hide":["own"],"protect":["file"]"#).result?.structuredContent?.path)
-            #expect(try FileManager.default.contentsOfDirectory(atPath: place).sorted() == ["file", "kept"])
-            for name in ["kept", "file"] {
-                #expect(open(place + "/" + name, O_WRONLY) == -1 && errno == EROFS)
-            }
-            // A grant keeps its rules when it is requested again.
-            #expect(try ask(with: #""only":["own"]"#).result?.isError == false)
-            #expect(try FileManager.default.contentsOfDirectory(atPath: place).sorted() == ["file", "kept"])
-            // What alone is visible is not widened.
-            let other = try start("--ask", "never", "--policy", file, "--only", "file")
-            let only = call("request_directory", #"{"path":"\#(source)","only":["key"]}"#)
-            #expect(try self.ask(other, only).error?.code == -32602)
-        }
-
-        @Test("The policy's rules hold for a directory that is requested by itself")
-        func places() throws {
-            for name in ["secret/keys", ".git/hooks", ".git/info", "a/b", "a/private"] { _ = try fixture.source("work/" + name) }
-            for name in [".git/hooks/pre", ".git/config", "a/b/key"] {
-                try Data("x".utf8).write(to: URL(fileURLWithPath: source + "/" + name))
-            }
-            let rules = "hide = [\"secret\", \"/a/b/key\"]\nprotect = [\".git/hooks\", \"**/.git/config\"]\n"
-            let file = try policy(rules + "[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n")
-            let program = try start("--ask", "never", "--policy", file, "--hide", "a/private")
-            for name in ["secret", "secret/keys", "secret/none", "a/private"] {
-                let said = try ask(program, request(source + "/" + name)).result
-                #expect(said?.isError == true && said?.content?.first?.text == "Not granted: the policy denies it.", "\(name)")
-            }
-            #expect(try ask(program, request(source + "/.git/hooks", "read-write")).result?.isError == true)
-            #expect(try ask(program, request(source + "/.git/hooks")).result?.isError == false)
-            #expect(try ask(program, request(source + "/.git/hooks", "read-write")).result?.isError == true, "nor is it widened")
-            let refused = try ask(program, request(source + "/.git", "read-write")).result
-            #expect(
-                refused?.isError == true && refused?.content?.first?.text.contains("lies in it") == true, "\(String(describing: refused))")
-            try release(program, source + "/.git/hooks")
-            let git = try #require(try ask(program, request(source + "/.git", "read-write")).result?.structuredContent?.path)
-            #expect(FileManager.default.createFile(atPath: git + "/info/new", contents: nil))
-            for name in ["/config", "/hooks/pre", "/hooks/new"] {
-                #expect(open(git + name, O_WRONLY | O_CREAT, 0o600) == -1 && errno == EROFS, "\(name)")
-            }
-            let inner = try #require(try ask(program, request(source + "/a/b", "read-write")).result?.structuredContent?.path)
-            #expect(try FileManager.default.contentsOfDirectory(atPath: inner).isEmpty)
-            #expect(open(inner + "/key", O_WRONLY | O_CREAT, 0o600) == -1 && errno == EACCES)
-        }
-
-        @Test("A directory in a granted one is reached through that grant")
-        func nested() throws {
-            for name in ["a/b", "out", "hid", ".git/hooks"] { _ = try fixture.source("work/" + name) }
-            let rules = "hide = [\"hid\"]\nprotect = [\".git/hooks\"]\n"
-            let file = try policy(rules + "[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n")
-            let program = try start("--ask", "never", "--policy", file)
-            let out = try #require(try ask(program, request(source + "/out", "read-write")).result?.structuredContent?.path)
-            #expect(try ask(program, request(source, "read-write")).result?.isError == true, "out would be in it")
-            let reading = try #require(try ask(program, request(source)).result?.structuredContent?.path)
-            #expect(try ask(program, request(source, "read-write")).result?.isError == true, "nor is it widened")
-            #expect(try ask(program, request(source + "/a")).result?.structuredContent?.path == reading + "/a")
-            #expect(FileManager.default.createFile(atPath: out + "/made", contents: nil))
-            let again = try ask(program, request(source + "/a/b", "read-write")).result?.structuredContent
-            #expect(again?.access == "read-write" && again?.path != reading + "/a/b")
-            for name in ["out", "a/b"] { try release(program, source + "/" + name) }
-            let above = try #require(try ask(program, request(source, "read-write")).result?.structuredContent?.path)
-            #expect(try ask(program, request(source + "/a/b", "read-write")).result?.structuredContent?.path == above + "/a/b")
-            #expect(try ask(program, request(source + "/.git/hooks")).result?.structuredContent?.path == above + "/.git/hooks")
-            for name in ["hid", ".git/hooks"] {
-                #expect(try ask(program, request(source + "/" + name, "read-write")).result?.isError == true, "\(name)")
-            }
-            // What another session has is not made movable either.
-            let other = try start("--ask", "never", "--policy", file)
-            let refused = try ask(other, request(source + "/a", "read-write")).result
-            #expect(refused?.content?.first?.text.contains("in another session") == true, "\(String(describing: refused))")
-            try release(program, source)
-            #expect(try ask(other, request(source + "/a", "read-write")).result?.isError == false)
-            #expect(try ask(program, request(source, "read-write")).result?.isError == true)
-            try "[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n".write(
-                toFile: fixture.base + "/plain", atomically: false, encoding: .utf8)
-            let plain = try start("--ask", "never", "--policy", fixture.base + "/plain")
-            #expect(try ask(plain, request(source, "read-write")).result?.isError == true, "a session without rules neither")
-        }
-
-        @Test(
-            "A directory on a filesystem below is not granted beside one above for writing",
-            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
-        func nestedFilesystem() throws {
-            let below = try fixture.source("work/git/m")
-            try fixture.mountOther(["mount", "-t", "tmpfs", "-o", "mode=0700", "none"], at: below)
-            mkdir(below + "/k", 0o700)
-            let allow = "[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n"
-            let program = try start("--ask", "never", "--policy", try policy("protect = [\".git/m/k/x\"]\n" + allow))
-            for (first, second) in [(source, below + "/k"), (below + "/k", source)] {
-                #expect(try ask(program, request(first, "read-write")).result?.isError == false)
-                #expect(try ask(program, request(second, "read-write")).result?.isError == true, "\(second)")
-                try release(program, first)
-            }
-        }
-
-        @Test("A request does not tell what a denied or hidden directory contains")
-        func oracle() throws {
-            for name in ["hid/there", "no/there", "open"] { _ = try fixture.source("work/" + name) }
-            symlink(source + "/open", source + "/hid/link")
-            let allow = "[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n"
-            let program = try start("--ask", "never", "--policy", try policy("deny = [\"\(source)/no\"]\nhide = [\"hid\"]\n" + allow))
-            for above in ["hid", "no"] {
-                for name in ["there", "none"] {
-                    #expect(try ask(program, request("\(source)/\(above)/\(name)/../../open")).result?.isError == false, "\(above)/\(name)")
-                }
-            }
-            for name in ["there", "none", "link"] {
-                #expect(
-                    try ask(program, request(source + "/hid/" + name)).result?.content?.first?.text == "Not granted: the policy denies it.")
-            }
-        }
-
-        private func release(_ program: Child, _ path: String) throws {
-            #expect(try ask(program, call("release_directory", #"{"path":"\#(path)"}"#)).result?.isError == false, "\(path)")
-        }
-
-        @Test("What a user changed is not granted again after its release, nor from above")
-        func changesOutlastRelease() throws {
-            let inner = try fixture.source("work/inner")
-            for name in ["own", "inner/own"] { try Data("x".utf8).write(to: URL(fileURLWithPath: source + "/" + name)) }
-            let file = try policy("[[allow]]\npath = \"\(source)\"\naccess = \"read-write\"\n")
-            let program = try start("--ask", "never", "--policy", file)
-            func get(_ path: String, _ access: String = "read-write") throws -> String? {
-                try ask(program, request(path, access)).result?.structuredContent?.path
-            }
-            let granted = try #require(try ask(program, request(source, "read-write")).result?.structuredContent)
-            let selector = ["--view", try #require(granted.view), "work"]
-            try fixture.grantfs(["set"] + selector + ["--hide", "own", "--access", "read-only"]).orThrow()
-            #expect(try get(inner) == nil, "it would be written by way of the directory below")
-            let below = try #require(try get(inner, "read-only"))
-            #expect(try FileManager.default.contentsOfDirectory(atPath: below).isEmpty, "what is hidden stays so")
-            try release(program, source)
-            for path in [source, inner] {
-                for access in ["read-only", "read-write"] { #expect(try get(path, access) == nil, "\(path)") }
-            }
-            // A grant below that was changed is not undone by one above.
-            let other = try start("--ask", "never", "--policy", file)
-            let view = try #require(try ask(other, request(inner, "read-write")).result?.structuredContent?.view)
-            try fixture.grantfs(["set", "--view", view, "inner", "--hide", "own"]).orThrow()
-            #expect(try ask(other, request(source)).result?.isError == true)
-            try fixture.grantfs(["revoke", "--view", view, "inner"]).orThrow()
-            for access in ["read-only", "read-write"] {
-                for path in [source, inner] { #expect(try ask(other, request(path, access)).result?.isError == true, "\(path)") }
-            }
         }
 
         @Test("A directory that a user took back is not granted again without a question", arguments: ["revoke", "remove", "set"])
