@@ -18,8 +18,7 @@ struct PickerPolicyTests {
         let terminal = try TerminalSession(line, in: machine.fixture, columns: 250, redirected: true)
         try terminal.waitFor("other/")
         try terminal.send("other", "Space", "C-u", "src", "Space", "Tab")
-        try terminal.waitFor("2 directories are to be granted")
-        try machine.fixture.wait(until: "they were looked at", within: 60) { try !terminal.screen().contains("being looked at") }
+        try terminal.waitForReview("2 directories are to be granted")
         try terminal.send("Enter")
         try terminal.waitFor("no rule of the administrator allows “ann”")
         #expect(try machine.grantfs("list", "--json", as: PolicyMachine.ann).text.contains("[]"))

@@ -58,8 +58,7 @@ struct PickerSessionTests {
         try terminal.send("./file", "Enter")
         try terminal.waitFor("the file is marked")
         try terminal.send("Tab")
-        try terminal.waitFor("1 directory is to be granted")
-        try fixture.wait(until: "it was looked at", within: 60) { try !terminal.screen().contains("being looked at") }
+        try terminal.waitForReview("1 directory is to be granted")
         try terminal.send("Enter")
         #expect(try terminal.status() == 0)
         #expect(try fixture.list().map(\.path) == [fixture.base + "/source/projects/file"])
@@ -75,16 +74,14 @@ struct PickerSessionTests {
         try terminal.send("./file", "Enter")
         try terminal.waitFor("the file is marked")
         try terminal.send("Tab")
-        try terminal.waitFor("1 directory is to be granted")
-        try fixture.wait(until: "it was looked at", within: 60) { try !terminal.screen().contains("being looked at") }
+        try terminal.waitForReview("1 directory is to be granted")
         try terminal.send("Enter")
         try terminal.waitFor("rules are for directories")
         #expect(try fixture.list().isEmpty)
         let second = try TerminalSession(line, in: fixture, columns: 160, redirected: true)
         try second.waitFor("alpha/")
         try second.send("alpha", "Space", "Tab")
-        try second.waitFor("1 directory is to be granted")
-        try fixture.wait(until: "it was looked at", within: 60) { try !second.screen().contains("being looked at") }
+        try second.waitForReview("1 directory is to be granted")
         try second.send("Enter")
         #expect(try second.status() == 0)
         #expect(try fixture.grantfs("list", "alpha", "--json").orThrow().text.contains(#""hide":[".env*"],"protect":[".git"]"#))
@@ -112,8 +109,7 @@ struct PickerSessionTests {
         let terminal = try TerminalSession("\"$GRANTFS\" pick \(fixture.base)/source/projects --json", in: fixture, redirected: true)
         try terminal.waitFor("alpha/")
         try terminal.send("Insert", "Insert", "Tab")
-        try terminal.waitFor("2 directories are to be granted")
-        try fixture.wait(until: "they were looked at", within: 60) { try !terminal.screen().contains("being looked at") }
+        try terminal.waitForReview("2 directories are to be granted")
         try fixture.grant(fixture.source("other"), name: "beta")
         try terminal.send("Enter")
         try terminal.waitFor("nothing is granted: ")
@@ -165,9 +161,7 @@ struct PickerSessionTests {
         let terminal = try TerminalSession("\"$GRANTFS\" pick \(fixture.base)/source/projects", in: fixture, redirected: true)
         try terminal.waitFor("alpha/")
         try terminal.send("Tab")
-        try fixture.wait(until: "it was looked at", within: 60) {
-            try terminal.screen().contains("to be granted") && !terminal.screen().contains("looked at")
-        }
+        try terminal.waitForReview("1 directory is to be granted")
         try terminal.send("Enter")
         #expect(try terminal.status() == 0)
     }

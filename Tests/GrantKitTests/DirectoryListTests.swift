@@ -63,8 +63,7 @@ import Testing
         let terminal = try TerminalSession(line, in: fixture, redirected: true)
         try terminal.waitFor("docs/")
         try terminal.send("docs", "Space", "Tab")
-        try terminal.waitFor("1 directory is to be granted")
-        try fixture.wait(until: "it was looked at", within: 60) { try !terminal.screen().contains("being looked at") }
+        try terminal.waitForReview("1 directory is to be granted")
         try terminal.send("Enter")
         #expect(try terminal.status() == 0)
         let id = try String(contentsOfFile: terminal.outputFile, encoding: .utf8).trimmingCharacters(in: .newlines)

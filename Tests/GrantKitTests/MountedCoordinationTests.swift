@@ -16,14 +16,6 @@ struct AFileCoordinatorAndAMount {
         return (bench, source, URL(fileURLWithPath: mountpoint + "/docs", isDirectory: true), Crew())
     }
 
-    /// `grantfs coordinate`, which holds a claim until its input ends.
-    private func holding(_ bench: Bench, _ kind: String, _ path: String) throws -> Child {
-        let child = try Child(
-            [Programs.grantfs, "coordinate", kind, path, "--", "sh", "-c", "echo held; cat"], environment: bench.fixture.environment)
-        try child.expect("held")
-        return child
-    }
-
     /// How many threads of this process have come past each other, and ask the daemon or have its word.
     private func held(_ url: URL) throws -> Int { LocalClaims.process.held(of: try ClaimedItem(path: FilePath.words(url))) }
 
@@ -32,7 +24,7 @@ struct AFileCoordinatorAndAMount {
         let (bench, source, inMount, crew) = try mounted()
         let note = (isInMount ? inMount : source).appendingPathComponent("note")
         try bench.program {
-            let other = try holding(bench, "write", isInMount ? source.path : inMount.path)
+            let other = try bench.fixture.holding("write", isInMount ? source.path : inMount.path)
             try crew.write(note, as: "w") { url in
                 crewWrite(url)
             }
@@ -61,7 +53,7 @@ struct AFileCoordinatorAndAMount {
     func revoked() throws {
         let (bench, source, inMount, crew) = try mounted()
         try bench.program {
-            let other = try holding(bench, "write", source.path)
+            let other = try bench.fixture.holding("write", source.path)
             try crew.write(inMount.appendingPathComponent("note"), as: "w")
             try crew.read(source.appendingPathComponent("note"), as: "r")
             try bench.fixture.wait(until: "both wait") { try held(source) + held(inMount) == 2 }
@@ -86,7 +78,7 @@ struct AFileCoordinatorAndAMount {
     func daemonEnds() throws {
         let (bench, source, _, crew) = try mounted()
         try bench.program {
-            let other = try holding(bench, "read", source.path)
+            let other = try bench.fixture.holding("read", source.path)
             try crew.write(source.appendingPathComponent("note"), as: "w")
             // A writer that waits holds up readers.
             try bench.fixture.wait(until: "it waits in the daemon") {
@@ -198,75 +190,6 @@ struct AFileCoordinatorAndAMount {
             NSFileCoordinator().coordinate(writingItemAt: inMount.appendingPathComponent("new"), error: nil) { seen.append($0.path) }
             NSFileCoordinator().coordinate(writingItemAt: source.appendingPathComponent("new"), error: nil) { seen.append($0.path) }
             #expect(seen == [inMount.path, inMount.path + "/note", inMount.path + "/new", source.path + "/new"])
-        }
-    }
-
-    @Test("Coordinations that wait for another process have no thread each")
-    func waitingTogether() throws {
-        let (bench, source, inMount, _) = try mounted()
-        func threads() throws -> Int { try FileManager.default.contentsOfDirectory(atPath: "/proc/self/task").count }
-        try bench.program {
-            let other = try holding(bench, "write", source.path)
-            let (queue, coordinator, done, given) = (OperationQueue(), NSFileCoordinator(), Lock(0), Lock<[Int]>([]))
-            queue.maxConcurrentOperationCount = 4
-            let before = try threads()
-            for number in 0..<300 {
-                let intent = NSFileAccessIntent.writingIntent(with: inMount.appendingPathComponent("file\(number)"))
-                (number % 3 == 0 ? coordinator : NSFileCoordinator()).coordinate(with: [intent], queue: queue) { error in
-                    if let error {
-                        given.withLock { $0.append((error as NSError).code) }
-                    } else {
-                        done.withLock { $0 += 1 }
-                    }
-                }
-            }
-            try eventually("all wait in the daemon") { DaemonWaits.process.count >= 300 }
-            // Other tests of this process have threads, too.
-            #expect(try threads() - before < 100)
-            #expect(done.withLock { $0 } == 0)
-            coordinator.cancel()
-            try eventually("a third is given up") { given.withLock { $0.count } == 100 }
-            #expect(Set(given.withLock { $0 }) == [CocoaError.userCancelled.rawValue])
-            other.closeInput()
-            #expect(other.wait() == 0)
-            try eventually("the others have run") { done.withLock { $0 } == 200 }
-        }
-    }
-
-    @Test("Waiting coordinations fail when their grant is revoked or their daemon ends")
-    func lostTogether() throws {
-        let (bench, source, inMount, _) = try mounted()
-        try bench.program {
-            let codes = Lock<[Int]>([])
-            func wait() throws {
-                let count = codes.withLock { $0.count }
-                for number in 0..<20 {
-                    let intent = NSFileAccessIntent.writingIntent(with: inMount.appendingPathComponent("file\(number)"))
-                    NSFileCoordinator().coordinate(with: [intent], queue: OperationQueue()) { error in
-                        codes.withLock { $0.append((error as NSError?)?.code ?? 0) }
-                    }
-                }
-                for number in 0..<20 {
-                    let url = inMount.appendingPathComponent("file\(number)")
-                    try eventually("it waits") { (try? held(url)) == 1 }
-                }
-                #expect(codes.withLock { $0.count } == count)
-            }
-            let other = try holding(bench, "write", source.path)
-            try wait()
-            try bench.fixture.revoke("docs")
-            try eventually("all are refused") { codes.withLock { $0.count } == 20 }
-            #expect(Set(codes.withLock { $0 }) == [CocoaError.fileWriteNoPermission.rawValue])
-            other.closeInput()
-            _ = other.wait()
-            try bench.fixture.restore("docs")
-            codes.withLock { $0 = [] }
-            let next = try holding(bench, "write", source.path)
-            try wait()
-            try bench.fixture.killDaemon(at: bench.fixture.base + "/mount")
-            try eventually("all fail") { codes.withLock { $0.count } == 20 }
-            #expect(Set(codes.withLock { $0 }) == [CocoaError.fileWriteUnknown.rawValue])
-            next.closeInput()
         }
     }
 }

@@ -36,13 +36,6 @@ struct TheNoteEditor {
         throw TestFailure("the editor says nothing")
     }
 
-    private func holding(_ fixture: MountFixture, _ kind: String, _ path: String) throws -> Child {
-        let child = try Child(
-            [Programs.grantfs, "coordinate", kind, path, "--", "sh", "-c", "echo held; cat"], environment: fixture.environment)
-        try child.expect("held")
-        return child
-    }
-
     private func contents(_ path: String) -> String? { try? String(contentsOfFile: path, encoding: .utf8) }
 
     @Test("NoteEditor opens, creates and saves in a mount and on the host")
@@ -70,7 +63,7 @@ struct TheNoteEditor {
     func waits() throws {
         let (fixture, source, inMount) = try mounted()
         let editor = try editor(fixture)
-        let writer = try holding(fixture, "write", source + "/note")
+        let writer = try fixture.holding("write", source + "/note")
         try Data("half".utf8).write(to: URL(fileURLWithPath: source + "/note"))
         editor.send("open \(inMount)/note")
         #expect(editor.line(within: 0.3) == nil)
@@ -79,7 +72,7 @@ struct TheNoteEditor {
         #expect(try answer(editor) == "done")
         #expect(try ask(editor, "show") == "whole")
 
-        let reader = try holding(fixture, "read", "docs")
+        let reader = try fixture.holding("read", "docs")
         #expect(try ask(editor, "type new") == "done")
         editor.send("save")
         pause(milliseconds: 300)
@@ -93,7 +86,7 @@ struct TheNoteEditor {
     func revoked() throws {
         let (fixture, source, editor) = try opened()
         #expect(try ask(editor, "type kept") == "done")
-        let writer = try holding(fixture, "write", "docs")
+        let writer = try fixture.holding("write", "docs")
         editor.send("save")
         pause(milliseconds: 100)
         try fixture.revoke("docs")
@@ -110,7 +103,7 @@ struct TheNoteEditor {
     func cancelled() throws {
         let (fixture, source, editor) = try opened()
         // A reader asks for what was typed before.
-        let reader = try holding(fixture, "read", "docs")
+        let reader = try fixture.holding("read", "docs")
         #expect(try ask(editor, "type more") == "done")
         #expect(try ask(editor, "save 0.3").hasPrefix("failed: "))
         #expect(contents(source + "/note") == "first\n")

@@ -73,3 +73,13 @@ extension URL {
     func sibling(_ name: String) -> URL { deletingLastPathComponent().appendingPathComponent(name, isDirectory: hasDirectoryPath) }
     var text: String? { try? String(contentsOf: self, encoding: .utf8) }
 }
+
+extension MountFixture {
+    /// `grantfs coordinate`, which holds a claim until its input ends.
+    func holding(_ kind: String, _ path: String) throws -> Child {
+        let child = try Child(
+            [Programs.grantfs, "coordinate", kind, path, "--", "sh", "-c", "echo held; cat"], environment: environment)
+        try child.expect("held")
+        return child
+    }
+}

@@ -79,9 +79,26 @@ public final class TerminalSession {
         }
     }
 
+    /// Waits until the picker shows choices that can be granted. `title` is the first line's end.
+    public func waitForReview(_ title: String) throws {
+        do {
+            try fixture.wait(until: title, within: 60) {
+                // A screen is drawn in some twenty writes, with the last line last.
+                let screen = try screen()
+                return screen.contains(title) && screen.contains("Enter grant") && !screen.contains("being looked at")
+            }
+        } catch {
+            throw TestFailure("“\(title)” is not to be seen, or not yet looked at:\n\(try screen())")
+        }
+    }
+
     /// Waits for the program's end and returns its exit status.
     public func status() throws -> Int {
-        try fixture.wait(until: "the program has ended", within: 60) { FileManager.default.fileExists(atPath: statusFile) }
+        do {
+            try fixture.wait(until: "the program has ended", within: 60) { FileManager.default.fileExists(atPath: statusFile) }
+        } catch {
+            throw TestFailure("the program has not ended:\n\(try screen())")
+        }
         let text = try String(contentsOfFile: statusFile, encoding: .utf8).trimmingCharacters(in: .whitespacesAndNewlines)
         return Int(text) ?? -1
     }
