@@ -17,6 +17,14 @@ package enum Expiry {
         return instant
     }
 
+    /// Parses a time span: `90s`, `2h`, `7d`. Throws `.usage` if it is invalid, empty, or ends after 2262.
+    package static func after(_ text: String, now: Instant) throws(GrantError) -> Instant {
+        guard let instant = duration(text, now), let instant, instant > now else {
+            throw GrantError(.usage, "invalid time span “\(text)”", advice: "use 90s, 30m, 2h or 7d")
+        }
+        return instant
+    }
+
     /// Parses a time that may have passed, or a time span before now: `1h`. Throws `.usage` if it
     /// is invalid.
     package static func parsePast(_ text: String, now: Instant) throws(GrantError) -> Instant {

@@ -87,13 +87,16 @@ extension CommandDeclaration {
         options: [
             OptionDeclaration(
                 "ask", value: "HOW", help: "where the person is asked (default: terminal)",
-                choices: ["terminal", "desktop", "never"]),
+                choices: ["terminal", "desktop", "client", "never"]),
             OptionDeclaration("policy", value: "FILE", help: "directories that are granted or denied without asking: see the notes"),
         ] + RuleOptions.of("each granted directory") + [RuleOptions.protectTools],
         notes: [
-            "Its tools are request_directory, list_directories and release_directory. The grants are in a view of their "
-                + "own, which is mounted as long as this session lasts. They are gone when stdin ends or this process "
-                + "does, however it ends. grantfs list shows them, and grantfs revoke withdraws them meanwhile.",
+            "Its tools are request_directory, list_directories, release_directory, extend_directory, narrow_directory and "
+                + "explain_path. The grants are in a view of their own, which is mounted as long as this session lasts. They are "
+                + "gone when their time is over, stdin ends or this process does, however it ends. grantfs list shows them, "
+                + "and grantfs revoke withdraws them meanwhile.",
+            "--ask client has the program that runs the agent put the question, if it says that it can (elicitation). "
+                + "Otherwise the desktop asks, or the terminal. That program could answer by itself.",
             "A policy is TOML: deny = [\"~/.ssh\"], [[allow]] tables with path and access (read-only or read-write), and the "
                 + "lists hide, protect and only, which hold before those of the options. "
                 + "A denied directory is refused without asking. Without a policy every request is asked.",

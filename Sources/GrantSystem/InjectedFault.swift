@@ -8,6 +8,8 @@ import Glibc
 public struct InjectedFault: Sendable {
     private let fault: clinux_fault
 
+    /// Seconds within which a client has to answer a question.
+    public static let answerSeconds = InjectedFault(fault: CLINUX_FAULT_ANSWER_SECONDS)
     /// How many daemons in a row may die.
     public static let crashes = InjectedFault(fault: CLINUX_FAULT_CRASHES)
     /// A daemon that recovers a mount dies or sleeps at a stage.

@@ -2,6 +2,7 @@
 
 // Faults and properties of older kernels that a test simulates.
 enum clinux_fault {
+    CLINUX_FAULT_ANSWER_SECONDS,
     CLINUX_FAULT_CRASHES,
     CLINUX_FAULT_DEATH_IN_RECOVERY,
     CLINUX_FAULT_EARLY_CONFIRMATION,

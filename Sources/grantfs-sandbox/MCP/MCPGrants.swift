@@ -11,9 +11,9 @@ import GrantSystem
 /// view's daemon removes everything (`TemporaryMount`).
 final class MCPGrants {
     let store: GrantStore
-    private let administrator: GrantAdministrator
+    let administrator: GrantAdministrator
     private let obeyed: [[UInt8]]
-    private let policy: RequestPolicy
+    let policy: RequestPolicy
     let rules: GrantRules
     private let checkWritable: ([UInt8]) throws(GrantError) -> Void
     private var mounted: (mount: TemporaryMount, view: ViewName)?
@@ -46,6 +46,7 @@ final class MCPGrants {
                 JSON.members("path", place) + JSON.members("directory", directory) + [
                     ("access", .string(grant.access.rawValue)), ("name", .string(grant.name.description)),
                     ("view", .string(grant.view.description)), ("grant", .string(grant.id.description)), JSON.rules(grant.rules),
+                    ("expires", JSON.time(grant.expires)),
                 ])
         }
     }
@@ -58,7 +59,7 @@ final class MCPGrants {
         }
     }
 
-    private func show(_ grant: Grant) -> Shown {
+    func show(_ grant: Grant) -> Shown {
         let mountpoint = mounted.map { Array($0.mount.mountpoint.utf8) } ?? []
         return Shown(grant: grant, place: CanonicalPath.join(mountpoint, grant.name.bytes), directory: grant.bookmark.path)
     }
@@ -88,16 +89,10 @@ final class MCPGrants {
     // MARK: decisions of a person
 
     /// Whether a person has changed or withdrawn a grant that the program got: of this directory, of one that contains it, or of
-    /// one in it.
+    /// one in it. The end of the requested time does not count.
     func wasTakenBack(_ bookmark: Bookmark) throws(GrantError) -> Bool {
         try noteChanges()
-        // The daemon records an expiry a moment later.
-        let now = Instant(nanoseconds: Clock.realtime)
-        let recorded = try mounted.map { (mount) throws(GrantError) in try store.grants(view: mount.view) } ?? []
-        let ended = Set(recorded.filter { $0.state(at: now) != .active }.map(\.id))
-        return given.contains {
-            (changed.contains($0.grant) || ended.contains($0.grant)) && Self.areRelated($0.bookmark, bookmark)
-        }
+        return given.contains { changed.contains($0.grant) && Self.areRelated($0.bookmark, bookmark) }
     }
 
     private func noteChanges() throws(GrantError) {
@@ -105,7 +100,10 @@ final class MCPGrants {
         if !given.isEmpty, try store.firstLogNumber() > lastEntry { changed.formUnion(given.map(\.grant)) }
         let own = getpid()
         lastEntry = try store.readLog(after: lastEntry, waits: false) { entry in
-            if entry.event.changesRights, entry.actor.pid != own, let grant = entry.grant { changed.insert(grant) }
+            // The daemon records the end of the time. A person who made that earlier has an entry of his own.
+            if entry.event.changesRights, entry.event != .expired, entry.actor.pid != own, let grant = entry.grant {
+                changed.insert(grant)
+            }
         }
     }
 
@@ -172,7 +170,7 @@ final class MCPGrants {
         }
     }
 
-    private static func areSame(_ one: Bookmark, _ other: Bookmark) -> Bool {
+    static func areSame(_ one: Bookmark, _ other: Bookmark) -> Bool {
         one.identity == other.identity && one.filesystem == other.filesystem
     }
 
@@ -180,9 +178,10 @@ final class MCPGrants {
     ///
     /// - Parameters:
     ///   - rules: Those of its place, and the program's own.
+    ///   - expires: When its time is over. An existing grant keeps its time.
     ///   - isDecided: Whether a person has decided on this request. What was taken back of this directory, and in it, is then forgotten.
     func grant(
-        _ proposal: GrantAdministrator.Proposal, _ access: Access, _ rules: GrantRules, isDecided: Bool
+        _ proposal: GrantAdministrator.Proposal, _ access: Access, _ rules: GrantRules, until expires: Instant?, isDecided: Bool
     ) throws(GrantError) -> Shown {
         InjectedFault.stop(at: "granting")
         let lock = try Self.lock(store)
@@ -194,12 +193,8 @@ final class MCPGrants {
         guard now.path == proposal.bookmark.path, Self.areSame(now, proposal.bookmark) else {
             throw GrantError(.invalidDirectory, "the directory was moved while it was requested")
         }
-        let shown = try record(proposal, access, rules)
-        // Since the request began.
-        if try wasTakenBack(proposal.bookmark), !isDecided {
-            _ = try administrator.remove([shown.grant])
-            throw GrantError(.permission, "a person has changed or taken it back in this session")
-        }
+        let shown = try record(proposal, access, rules, expires)
+        try requireDecision(on: shown, isDecided)
         // A permission to read does not permit to write again.
         let isForgotten = isDecided && access == .readWrite
         if isForgotten { given.removeAll { MountTable.path($0.bookmark.path, isAtOrBelow: proposal.bookmark.path) } }
@@ -208,21 +203,36 @@ final class MCPGrants {
         return shown
     }
 
+    /// Removes a grant that was made or extended, if a person has taken it back since the request began.
+    func requireDecision(on shown: Shown, _ isDecided: Bool) throws(GrantError) {
+        guard try wasTakenBack(shown.grant.bookmark), !isDecided else { return }
+        _ = try administrator.remove([shown.grant])
+        throw GrantError(.permission, "a person has changed or taken it back in this session")
+    }
+
     /// Grants a proposal in the view, which is mounted for the first one. An existing grant is
-    /// widened, and keeps its rules.
-    private func record(_ proposal: GrantAdministrator.Proposal, _ access: Access, _ rules: GrantRules) throws(GrantError) -> Shown {
+    /// widened, and keeps its rules and its time.
+    private func record(
+        _ proposal: GrantAdministrator.Proposal, _ access: Access, _ rules: GrantRules, _ expires: Instant?
+    ) throws(GrantError) -> Shown {
         if let shown = try existing(proposal) {
             if shown.grant.access == access || shown.grant.access == .readWrite { return shown }
             return show(try administrator.set(shown.grant, access: access, name: nil, expires: nil).grant)
         }
         let view = try begin()
+        // One whose time is over has the name still.
+        let now = Instant(nanoseconds: Clock.realtime)
+        let ended = try store.grants(view: view).filter {
+            $0.state(at: now) == .expired && Self.areSame($0.bookmark, proposal.bookmark)
+        }
+        if !ended.isEmpty { _ = try administrator.remove(ended) }
         let taken = Set(try store.grants(view: view).map(\.name))
         var (name, number) = (proposal.name, 1)
         while taken.contains(name) {
             number += 1
             name = try RunCommand.numbered(proposal.name, number)
         }
-        let choice = GrantAdministrator.Choice(proposal, name: name, view: view, access: access, rules: rules)
+        let choice = GrantAdministrator.Choice(proposal, name: name, view: view, access: access, expires: expires, rules: rules)
         return show(try administrator.grant([choice])[0].grant)
     }
 
@@ -240,16 +250,21 @@ final class MCPGrants {
         }
     }
 
-    /// Revokes and removes a grant, by its name, its path in the view, or its directory (canonical). `.notFound`.
-    func release(_ word: [UInt8], directory: [UInt8]) throws(GrantError) -> Shown {
+    /// Returns the grant with this name, this path in the view, or this directory (canonical). `.notFound`.
+    func named(_ word: [UInt8], directory: [UInt8]) throws(GrantError) -> Shown {
         let named = try all().first {
             $0.grant.name.bytes == word || $0.place == word || [word, directory].contains($0.grant.bookmark.path)
         }
-        guard let shown = named else {
+        guard let named else {
             throw GrantError(
                 .notFound, "no directory “\(String(decoding: word, as: UTF8.self))” is granted in this session",
                 advice: "see list_directories")
         }
+        return named
+    }
+
+    /// Revokes and removes a grant.
+    func release(_ shown: Shown) throws(GrantError) -> Shown {
         let changes = try administrator.remove([shown.grant])
         guard changes.areConfirmed else {
             throw GrantError(.unconfirmed, "the withdrawal of “\(shown.grant.name)” is recorded and not confirmed yet")

@@ -9,6 +9,8 @@ struct MCPQuestion {
     let client: String
     let path: [UInt8]
     let access: Access
+    /// A checked time span, or nil for the rest of the session.
+    var duration: String?
     let reason: String
 
     /// Returns the question for a terminal with `columns` columns, where 0 means unknown. The path
@@ -19,7 +21,7 @@ struct MCPQuestion {
         var lines = ["grantfs: a program asks for a directory."]
         lines += words(client, most: 60, label: "its name: ", columns)
         lines += words(reason, most: 300, label: "it says:  ", columns)
-        lines.append("grantfs: may it \(verb) this directory and all below it?")
+        lines.append("grantfs: may it \(verb) this directory and all below it\(span)?")
         lines += Self.wrapped(VisibleText.name(path), indent: "    ", columns)
         return lines.joined(separator: "\n")
     }
@@ -28,8 +30,10 @@ struct MCPQuestion {
     var title: String {
         let name = Self.plain(client, most: 40).map { "“\($0)”" } ?? "A program"
         let said = Self.plain(reason, most: 80).map { " says “\($0)” and" } ?? ""
-        return "\(name)\(said) asks to \(verb) \(VisibleText.name(path))"
+        return "\(name)\(said) asks\(span.isEmpty ? "" : span + ",") to \(verb) \(VisibleText.name(path))"
     }
+
+    private var span: String { duration.map { ", for \($0)" } ?? "" }
 
     private var verb: String { access == .readOnly ? "read" : "read and change" }
 

@@ -52,6 +52,11 @@ final class MessageLines {
         return true
     }
 
+    /// Drops queued lines.
+    func drop(_ isDropped: ([UInt8]) -> Bool) {
+        queue.removeAll { if case .line(let line) = $0 { isDropped(line) } else { false } }
+    }
+
     private func finish(_ seen: ([UInt8]) -> Bool) {
         let line = pending
         pending = []

@@ -101,7 +101,10 @@ extension MountTests {
             #expect(hello.result?.protocolVersion == "2025-03-26" && hello.id == 1)
             program.send(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
             let tools = try ask(program, #"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#).result?.tools?.map(\.name)
-            #expect(tools == ["request_directory", "list_directories", "release_directory"])
+            #expect(
+                tools == [
+                    "request_directory", "list_directories", "release_directory", "extend_directory", "narrow_directory", "explain_path",
+                ])
             let granted = try ask(program, request(open)).result
             let place = try #require(granted?.structuredContent?.path)
             #expect(granted?.isError == false && granted?.structuredContent?.access == "read-only")
