@@ -51,6 +51,13 @@ package enum ToolProtection {
         return protect
     }
 
+    /// Returns the rules of a git repository that is granted by itself: the patterns for `.git`, and the links from it to worktrees.
+    package static func ofRepository() throws(GrantError) -> GrantRules {
+        let start = "**/.git/"
+        let patterns = patterns[0].filter { $0.hasPrefix(start) }.map { "/" + $0.dropFirst(start.count) } + ["/worktrees/*/gitdir"]
+        return try GrantRules(protect: try patterns.map { (text) throws(GrantError) in try RulePattern(Array(text.utf8)) })
+    }
+
     /// Throws `.permission` for a directory that is protected itself, or has protected files by its place: patterns are relative to
     /// a granted directory, so they would not match in it.
     ///

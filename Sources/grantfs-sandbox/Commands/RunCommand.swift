@@ -30,8 +30,9 @@ enum RunCommand {
         let files = SystemFiles(isRoot: geteuid() == 0, hasNetwork: request.hasNetwork)
         let system = Ahead { files.find(firstDescriptor: SandboxProcess.firstHanded) }
         // Checked first: a wrong directory leaves no trace.
-        let choices = try proposals(request, in: directory, daemon?.probe ?? .command)
+        var choices = try proposals(request, in: directory, daemon?.probe ?? .command)
         try requireDirectory(choices, request)
+        try addRepositories(to: &choices, arguments.has("worktree"), in: directory, daemon?.probe ?? .command)
         let file = choices.first { $0.access == .readWrite && $0.proposal.bookmark.document != nil }
         if let file, arguments.has("snapshot") || arguments.has("review") || arguments.has("undo") {
             throw GrantError(
@@ -84,7 +85,7 @@ enum RunCommand {
         // it.
         var started: Started?
         do throws(GrantError) {
-            let shown = try grant(choices, request.rules, to: temporary, administrator) ?? view
+            let shown = try grant(choices, to: temporary, administrator) ?? view
             let mountpoint = Array(temporary.mountpoint.utf8)
             var failure: GrantError?
             try mount(
@@ -114,7 +115,7 @@ enum RunCommand {
         }
     }
 
-    private typealias Chosen = (proposal: GrantAdministrator.Proposal, name: GrantName, access: Access)
+    private typealias Chosen = (proposal: GrantAdministrator.Proposal, name: GrantName, access: Access, rules: GrantRules)
 
     /// Returns what to grant, each under a distinct name: directories with the same last name get a number.
     private static func proposals(
@@ -135,15 +136,52 @@ enum RunCommand {
                 throw GrantError(
                     .alreadyExists, "“\(String(decoding: wish.path, as: UTF8.self))” is granted twice", advice: "leave one --grant out")
             }
-            var (name, number) = (proposal.name, 1)
-            while chosen.contains(where: { $0.name == name }) {
-                number += 1
-                name = try numbered(proposal.name, number)
-            }
-            chosen.append((proposal, name, wish.access))
+            let name = try distinct(proposal.name, from: chosen)
+            chosen.append((proposal, name, wish.access, proposal.bookmark.document == nil ? request.rules : .none))
         }
         try checkNesting(chosen)
         return chosen
+    }
+
+    /// Adds the repositories of git worktrees and submodules, or says that there are some.
+    private static func addRepositories(
+        to chosen: inout [Chosen], _ isWanted: Bool, in store: String, _ probe: DirectoryProbe
+    ) throws(GrantError) {
+        var isFound = false
+        for choice in chosen where choice.proposal.bookmark.document == nil {
+            let path = choice.proposal.bookmark.path
+            guard let link = GitLink(path) else { continue }
+            isFound = true
+            if !isWanted {
+                Terminal.note("“\(choice.name)” is a git worktree or submodule: git works in it with --worktree")
+                continue
+            }
+            let repository = try link.repository()
+            if chosen.contains(where: { MountTable.path(repository, isAtOrBelow: $0.proposal.bookmark.path) }) { continue }
+            let proposal = try GrantAdministrator.propose(directory: repository, name: nil, store: store, probe: probe)
+            guard proposal.bookmark.path == repository else {
+                throw GrantError(.invalidDirectory, "the repository of “\(VisibleText.of(path))” was moved meanwhile")
+            }
+            try ObeyedFiles.check(repository, access: choice.access)
+            let name = try distinct(proposal.name, from: chosen)
+            chosen.append((proposal, name, choice.access, try ToolProtection.ofRepository()))
+        }
+        if isWanted, !isFound {
+            throw GrantError(
+                .usage, "run: --worktree is for git worktrees and submodules", cause: "no directory of --grant has a file .git",
+                advice: "leave it out")
+        }
+        try checkNesting(chosen)
+    }
+
+    /// Returns the name, with a number if it is taken.
+    private static func distinct(_ wanted: GrantName, from chosen: [Chosen]) throws(GrantError) -> GrantName {
+        var (name, number) = (wanted, 1)
+        while chosen.contains(where: { $0.name == name }) {
+            number += 1
+            name = try numbered(wanted, number)
+        }
+        return name
     }
 
     /// Throws `.usage` if there are rules and no directory that they are for.
@@ -204,14 +242,13 @@ enum RunCommand {
 
     /// Grants the choices in a view, and returns it, or nil if there are none.
     private static func grant(
-        _ choices: [Chosen], _ rules: GrantRules, to temporary: TemporaryMount, _ administrator: GrantAdministrator
+        _ choices: [Chosen], to temporary: TemporaryMount, _ administrator: GrantAdministrator
     ) throws(GrantError) -> ViewName? {
         if choices.isEmpty { return nil }
         let view = try ParsedArguments.view(named: temporary.label)
         _ = try administrator.grant(
             choices.map {
-                GrantAdministrator.Choice(
-                    $0.proposal, name: $0.name, view: view, access: $0.access, rules: $0.proposal.bookmark.document == nil ? rules : .none)
+                GrantAdministrator.Choice($0.proposal, name: $0.name, view: view, access: $0.access, rules: $0.rules)
             })
         return view
     }
