@@ -30,7 +30,8 @@ extension CommandDeclaration {
             RuleOptions.protectTools,
             CommonOptions.readOnly("every --grant is read-only, as with :ro"), CommonOptions.access,
             OptionDeclaration(
-                "worktree", help: "grant the repositories of git worktrees and submodules too, with their hooks and configuration protected"),
+                "worktree", help: "grant the repositories of git worktrees and submodules too, with their hooks and configuration protected"
+            ),
             OptionDeclaration("network", help: "leave it the network"),
             OptionDeclaration(
                 "network-hosts", value: "HOST,…", help: "let it reach these hosts by a proxy and nothing else: example.org, *.pypi.org:443",

@@ -83,7 +83,7 @@ extension MountTests {
 
         // MARK: versions
 
-        @Test("A session has the client's version of the protocol, or the newest one of sessions")
+        @Test("A session has the client's protocol version, or the newest one of sessions")
         func versions() throws {
             let program = try start("--ask", "never")
             for (wanted, given) in [
@@ -231,7 +231,9 @@ extension MountTests {
             #expect(try ask(program, again(refused)).isRefused, "it was answered")
             #expect(try ask(program, again("0123456789abcdef")).isRefused)
             let other = try fixture.source("other")
-            #expect(try ask(program, again(try state(program), "read-write", #"{"path":"\#(other)"}"#)).isRefused, "of another request")
+            // The state belongs to one request.
+            #expect(try ask(program, again(try state(program), "read-only", #"{"path":"\#(other)"}"#)).isRefused)
+            #expect(try ask(program, again(try state(program, wanted("read-only")), "read-write")).isRefused)
             #expect(try ask(program, again(try state(program, wanted("read-only")), "read-write", wanted("read-only"))).isRefused)
             let more = #"\#(Self.meta),"inputResponses":{}"#
             #expect(try ask(program, call("request_directory", wanted(), more: more)).code == -32602, "without the state")

@@ -28,7 +28,7 @@ extension MountTests {
             return try fixture.grantfs(["run", "--grant", "\(top)/\(directory)"] + options + ["--", "sh", "-uc", begin + script])
         }
 
-        @Test("A worktree has its repository with `--worktree`, and hooks and configuration are protected")
+        @Test("`--worktree` shows a worktree's repository, with protected hooks and settings")
         func worktree() throws {
             let without = try run("git status")
             #expect(without.status != 0 && without.errors.contains("git works in it with --worktree"), "\(without)")
@@ -46,7 +46,7 @@ extension MountTests {
             #expect(reading.lines == ["two", "one"], "\(reading)")
         }
 
-        @Test("A submodule has its repository with `--worktree`, unless that is in a granted directory")
+        @Test("`--worktree` grants a submodule's repository once")
         func submodule() throws {
             try shell("cd repository; git -c protocol.file.allow=always submodule --quiet add '\(top)/work' sub; git commit -qm sub")
             let script = "git log --format=%s; echo x 2>/dev/null >> ../.git/modules/sub/config && echo changed; ls -A ../.git"
@@ -57,7 +57,7 @@ extension MountTests {
             #expect(inside.lines == ["one", "repository", "sub"], "\(inside)")
         }
 
-        @Test("A file `.git` that names what is not the directory's repository grants nothing")
+        @Test("A file `.git` that names another repository grants nothing")
         func hostile() throws {
             try shell(
                 """
