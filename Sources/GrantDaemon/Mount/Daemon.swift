@@ -151,6 +151,7 @@ enum Daemon {
     /// Ends a daemon that was asked to end, or whose mount is gone. Returns whether the mount's record may be removed.
     static func end(_ mounted: MountedView, _ mount: OwnMount, _ store: GrantStore, _ left: Lock<TemporaryMount?>) -> Bool {
         ServiceManager.stopping()
+        mounted.logDenials()
         let isTakenAway = mount.end(mounted)
         // Best effort: the next command cleans up the rest.
         try? left.withLock { $0 }?.clean()

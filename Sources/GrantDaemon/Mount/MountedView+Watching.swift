@@ -95,30 +95,40 @@ extension MountedView {
 
     /// Writes one line of the log for the refusals of a second, with the process refused last. It
     /// counts those of withdrawn grants, and of changes below read-only grants.
-    func logDenials() {
-        let refusals = state.withLock { state -> [Refusal] in
-            var refusals: [Refusal] = []
-            let scopes = files.takeHasDenials() ? state.closed + state.summed().open.map(\.scope) : []
-            for scope in scopes {
-                let refused = files.takeDenials(of: scope)
-                guard let live = state.grants[scope.grant] else { continue }
-                if refused.count > 0 { refusals.append(Refusal(live.grant, refused.count, by: refused.last)) }
-                if let ruled = refused.ruled { refusals.append(Refusal(live.grant, ruled)) }
-            }
-            for (grant, refused) in files.names.takeRefusals() {
-                guard let live = state.grants[grant] else { continue }
-                refusals.append(Refusal(live.grant, refused.count, uid: refused.uid, pid: refused.pid, program: refused.program))
-            }
-            for refusal in refusals {
-                state.counts.note(denials: refusal.count, of: refusal.grant)
-                // Best effort: the refusal is in effect even if it cannot be recorded.
-                try? state.store.append(
-                    .denied, view: refusal.grant.view, grant: refusal.grant.id, name: refusal.grant.name, detail: refusal.operations,
-                    path: refusal.path,
-                    count: Int64(clamping: refusal.count), by: refusal.last)
-            }
-            return refusals
+    func logDenials() { say(state.withLock { recordDenials(&$0) }) }
+
+    /// Writes the lines of the log, and returns what the system's log gets without the lock.
+    func recordDenials(_ state: inout State) -> [Refusal] {
+        var refusals = state.unwritten
+        state.unwritten = []
+        let scopes = files.takeHasDenials() ? state.closed + state.summed().open.map(\.scope) : []
+        for scope in scopes {
+            guard let live = state.grants[scope.grant] else { continue }
+            refusals += takeRefusals(of: scope, live.grant)
         }
+        for (grant, refused) in files.names.takeRefusals() {
+            guard let live = state.grants[grant] else { continue }
+            refusals.append(Refusal(live.grant, refused.count, uid: refused.uid, pid: refused.pid, program: refused.program))
+        }
+        for refusal in refusals {
+            state.counts.note(denials: refusal.count, of: refusal.grant)
+            // Best effort: the refusal is in effect even if it cannot be recorded.
+            try? state.store.append(
+                .denied, view: refusal.grant.view, grant: refusal.grant.id, name: refusal.grant.name, detail: refusal.operations,
+                path: refusal.path,
+                count: Int64(clamping: refusal.count), by: refusal.last)
+        }
+        return refusals
+    }
+
+    /// Takes the refusals of a scope since the last call. Its nodes have to be known still, or the paths and rules are unknown.
+    func takeRefusals(of scope: Scope, _ grant: Grant) -> [Refusal] {
+        let refused = files.takeDenials(of: scope)
+        let counted = refused.count > 0 ? [Refusal(grant, refused.count, by: refused.last)] : []
+        return counted + (refused.ruled.map { [Refusal(grant, $0)] } ?? [])
+    }
+
+    func say(_ refusals: [Refusal]) {
         for refusal in refusals {
             say(
                 .notice, .denied,
@@ -128,7 +138,7 @@ extension MountedView {
     }
 
     /// The refusals of one grant in a second, and the last caller. Of those by its rules, the first, and what it wanted.
-    private struct Refusal {
+    struct Refusal {
         let grant: Grant
         let count: UInt64
         let last: Actor

@@ -54,7 +54,10 @@ extension MountedView {
         let pending = PendingWithdrawal(of: scope)
         let record = state.grants[grant]?.grant
         state.note(pending, of: grant)
-        if withdrawal == .all { state.closed.append(scope) }
+        if withdrawal == .all {
+            state.closed.append(scope)
+            if let record { state.unwritten += takeRefusals(of: scope, record) }
+        }
         return { [self] in
             if withdrawal == .all { claims?.withdrawn(scope) }
             _ = BackgroundTask { [self] in

@@ -61,6 +61,8 @@ final class MountedView: @unchecked Sendable {
         var failure: GrantError?
         /// Whether the mount ends, so that nothing is shown any more: see `end`.
         var isEnding = false
+        /// Refusals of closed scopes that the log does not have yet.
+        var unwritten: [MountedView.Refusal] = []
         var isRefusing: Bool { failure != nil }
         /// Whether the store's file was written to and could not be reopened yet: see `reopen`.
         var wantsReopening = false
@@ -156,7 +158,13 @@ final class MountedView: @unchecked Sendable {
             // Removed: the name is unknown from now on.
             files.names.set(live.path, nil)
             isChanged = true
-            if let scope = live.scope { tasks.append(close(scope, .all, of: id, &state)) }
+            if let scope = live.scope {
+                tasks.append(close(scope, .all, of: id, &state))
+            } else {
+                // It was revoked before, so no confirmation waits for this.
+                let refusals = recordDenials(&state)
+                if !refusals.isEmpty { tasks.append { self.say(refusals) } }
+            }
             state.grants[id] = nil
         }
         // All old names go before any new one comes: one grant may have taken another's name.

@@ -80,6 +80,7 @@ enum RunCommand {
                 try SandboxAudit(file, granted: choices.map(\.proposal.bookmark.path), store)
             } else { nil }
         try ending?.begin(arguments.operands, store)
+        let lastEntry = try store.lastLogNumber()
         let temporary = try TemporaryMount.create(in: store, hasOwnView: !choices.isEmpty, label: label)
         // It is freed before the view is taken away, and the started parts of a sandbox end with
         // it.
@@ -105,6 +106,7 @@ enum RunCommand {
             started = nil
             try audit?.write(shown, store, refused: refused.refused)
             try end(temporary, store, daemon)
+            if !choices.isEmpty { try sayRefusals(in: shown, since: lastEntry, store) }
             try ending?.end()
             return status
         } catch {
@@ -113,6 +115,19 @@ enum RunCommand {
             ending?.abandon()
             throw error
         }
+    }
+
+    /// Says how much the program was refused, by rules, as changes of read-only directories and after revocations.
+    private static func sayRefusals(in view: ViewName, since last: Int64, _ store: GrantStore) throws(GrantError) {
+        var (count, first): (Int64, [UInt8]?) = (0, nil)
+        try store.readLog(after: last) { entry in
+            guard entry.event == .denied, entry.view == view else { return }
+            count += entry.count ?? 1
+            first = first ?? entry.path
+        }
+        if count == 0 { return }
+        let place = first.map { ", the first at \(Terminal.visible($0))" } ?? ""
+        Terminal.note("\(count == 1 ? "1 operation was" : "\(count) operations were") refused\(place): see grantfs log --view \(view)")
     }
 
     private typealias Chosen = (proposal: GrantAdministrator.Proposal, name: GrantName, access: Access, rules: GrantRules)
@@ -153,6 +168,7 @@ enum RunCommand {
             guard let link = GitLink(path) else { continue }
             isFound = true
             if !isWanted {
+                if chosen.contains(where: { MountTable.path(link.place, isAtOrBelow: $0.proposal.bookmark.path) }) { continue }
                 Terminal.note("“\(choice.name)” is a git worktree or submodule: git works in it with --worktree")
                 continue
             }

@@ -23,6 +23,9 @@ struct GitLink {
         (self.directory, named) = (directory, Self.line(text.dropFirst(start.count)))
     }
 
+    /// The named path. Nothing there was looked at.
+    var place: [UInt8] { CanonicalPath.plain(absolute(named, in: directory)) }
+
     /// Finds the directory with objects, references, hooks and configuration: absolute, without links.
     ///
     /// - Throws: `.invalidDirectory` if it is none, does not name this directory, or has another owner.

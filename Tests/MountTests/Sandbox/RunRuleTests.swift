@@ -32,6 +32,22 @@ extension MountTests {
             #expect(try String(contentsOfFile: source + "/.env", encoding: .utf8) == "s\n")
         }
 
+        @Test("A run names what its rules have refused, and the log has the rule")
+        func refusals() throws {
+            try shell("echo s > .env")
+            let script = "cat .env; echo x > .env; echo x > .git; true"
+            let output = try fixture.grantfs(
+                "run", "--grant", source, "--hide", ".env", "--protect", ".git", "--", "sh", "-c",
+                "cd '\(source)'; { \(script); } 2>/dev/null")
+            // Several for one call, where the kernel looks a name up first.
+            let said = " operations were refused, the first at \(source)/.env: see grantfs log --view run-"
+            #expect(output.status == 0 && output.errors.contains(said), "\(output)")
+            let view = try #require(output.errors.split(separator: " ").last).trimmingCharacters(in: .newlines)
+            let log = try fixture.grantfs("log", "--view", view).orThrow().text
+            #expect(log.contains(" operations, by --hide “.env”"), "\(log)")
+            #expect(try run("true", "--hide", ".env").errors.isEmpty)
+        }
+
         @Test(
             "With `--protect-tools` commits, checkouts and rebases work, and hooks and settings cannot be changed",
             .enabled(if: Command.exists("git"), Comment(rawValue: Machine.needs("git"))))

@@ -55,6 +55,8 @@ extension MountTests {
             let inside = try run(
                 "git -C sub log --format=%s; ls /grants", "--grant", "\(top)/repository/sub", "--worktree", in: "repository")
             #expect(inside.lines == ["one", "repository", "sub"], "\(inside)")
+            let quiet = try run("git -C sub log --format=%s", "--grant", "\(top)/repository/sub", in: "repository")
+            #expect(quiet.lines == ["one"] && !quiet.errors.contains("--worktree"), "\(quiet)")
         }
 
         @Test("A file `.git` that names another repository grants nothing")
