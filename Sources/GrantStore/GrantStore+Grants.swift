@@ -166,17 +166,24 @@ extension GrantStore {
     ///
     /// A later expiry does not make an expired grant active. `restore` does that.
     ///
-    /// - Parameter expires: nil keeps the expiry, `.some(nil)` removes it.
-    /// - Throws: `.notFound`, `.alreadyExists`, or `.usage` if the grant cannot have these rules.
+    /// - Parameters:
+    ///   - expires: nil keeps the expiry, `.some(nil)` removes it.
+    ///   - expected: The grant that this change was decided for.
+    /// - Throws: `.notFound`, `.alreadyExists`, `.usage` if the grant cannot have these rules, or `.storeUnavailable` if it is not as expected.
     public func update(
         _ id: GrantID, access: Access? = nil, name: GrantName? = nil, expires: Instant?? = nil, coordination: Coordination? = nil,
-        rules: RuleChange? = nil, by actor: Actor
+        rules: RuleChange? = nil, expecting expected: Grant? = nil, by actor: Actor
     ) throws(GrantError) -> Grant {
         let now = GrantStore.now
         return try write(withdraws: true) { (database) throws(GrantError) in
             guard var grant = try find(id, in: database) else { throw StoreFailure.noGrant(id) }
             let old = grant
             grant.state = grant.state(at: now)
+            if let expected, !old.differences(to: expected).isEmpty || old.state != expected.state || grant.state != .active {
+                throw GrantError(
+                    .storeUnavailable, "“\(grant.name)” is not changed", cause: "another program has changed it at the same time",
+                    advice: "look at it again")
+            }
             if let access { grant.access = access }
             if let name, name != grant.name {
                 try requireFree(name, in: grant.view, database)

@@ -191,7 +191,7 @@ struct MCPAsking {
         let wanted = Int16(truncatingIfNeeded: POLLIN)
         // POLLHUP is always reported, and a negative descriptor never.
         var waited = [
-            pollfd(fd: descriptor, events: wanted, revents: 0), pollfd(fd: lines.descriptor, events: lines.isFull ? 0 : wanted, revents: 0),
+            pollfd(fd: descriptor, events: wanted, revents: 0), pollfd(fd: lines.descriptor, events: wanted, revents: 0),
         ]
         let left = end == .max ? Self.pace * 1000 : min(Self.pace * 1000, max(0, (end - Clock.monotonic) / 1_000_000 + 1))
         let ready = poll(&waited, 2, Int32(left))

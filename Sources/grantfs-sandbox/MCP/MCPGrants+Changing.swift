@@ -22,7 +22,7 @@ extension MCPGrants {
         }
         // A person may have decided for less.
         let isLess = access == .readOnly && shown.grant.access == .readWrite
-        let change = try administrator.set(shown.grant, access: isLess ? access : nil, name: nil, expires: .some(expires))
+        let change = try administrator.set(shown.grant, access: isLess ? access : nil, name: nil, expires: .some(expires), isExpected: true)
         try requireConfirmation(of: change)
         let extended = show(change.grant)
         try requireDecision(on: extended, isDecided)
@@ -41,9 +41,10 @@ extension MCPGrants {
         if access == nil, rules.isEmpty, expires == nil {
             throw GrantError(.usage, "there is nothing to narrow", advice: "give access, duration, hide, protect or only")
         }
+        InjectedFault.stop(at: "narrowing")
         let change = try administrator.set(
             grant, access: access, name: nil, expires: expires.map { .some($0) },
-            rules: rules.isEmpty ? nil : RuleChange(try grant.rules.narrowed(by: rules)))
+            rules: rules.isEmpty ? nil : RuleChange(try grant.rules.narrowed(by: rules)), isExpected: true)
         try requireConfirmation(of: change)
         return show(change.grant)
     }

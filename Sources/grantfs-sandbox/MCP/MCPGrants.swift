@@ -21,6 +21,8 @@ final class MCPGrants {
     private var given: [(grant: GrantID, bookmark: Bookmark)] = []
     /// Those that another process has changed or withdrawn, as the log tells.
     private var changed = Set<GrantID>()
+    /// How often the program has given each directory back.
+    private var releases: [FileIdentity: Int] = [:]
     private var lastEntry: Int64
 
     /// `obeyed`: files that decide what this session grants, and so are never granted for writing.
@@ -263,8 +265,14 @@ final class MCPGrants {
         return named
     }
 
+    /// Whether the program has given a directory back so often that the policy alone does not grant it again: a person's revocation may
+    /// come when it is just released, and has no effect then.
+    func wasOftenReleased(_ bookmark: Bookmark) -> Bool { releases[bookmark.identity, default: 0] >= Self.mostReleases }
+    private static let mostReleases = 8
+
     /// Revokes and removes a grant.
     func release(_ shown: Shown) throws(GrantError) -> Shown {
+        releases[shown.grant.bookmark.identity, default: 0] += 1
         let changes = try administrator.remove([shown.grant])
         guard changes.areConfirmed else {
             throw GrantError(.unconfirmed, "the withdrawal of “\(shown.grant.name)” is recorded and not confirmed yet")

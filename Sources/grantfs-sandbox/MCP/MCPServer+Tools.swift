@@ -79,7 +79,10 @@ extension MCPServer {
         _ = try grants.rules.narrowed(by: wanted.rules)
         // Denied before the client can learn whether it exists, or where its links lead.
         if try isDenied(wanted.path, wanted.access) { return denied }
-        if try isDenied(CanonicalPath.resolveWhatExists(wanted.path), wanted.access) { return denied }
+        // The client may have made a link, so denied and missing targets get the same answer.
+        guard let path = try? CanonicalPath.resolve(wanted.path), try !isDenied(path, wanted.access) else {
+            return refusal("Not granted: there is no such directory, or the policy denies it.")
+        }
         let proposal = try grants.look(at: wanted.path, for: wanted.access)
         if let shown = try grants.existing(proposal), wanted.access == .readOnly || shown.grant.access == .readWrite {
             return content("Granted already: \(line(shown))", shown.json)
@@ -128,8 +131,10 @@ extension MCPServer {
         let wasTakenBack = try grants.wasTakenBack(proposal.bookmark)
         switch policy.verdict(on: found, wanted.access) {
         case .denied: return denied
-        case .allowed where !wasTakenBack: return try grant(wanted, proposal, wanted.access, isDecided: false)
-        case .allowed where means == .never: return refusal("Not granted: a person has changed or taken it back in this session.")
+        case .allowed where !wasTakenBack && !grants.wasOftenReleased(proposal.bookmark):
+            return try grant(wanted, proposal, wanted.access, isDecided: false)
+        case .allowed where means == .never:
+            return refusal("Not granted: a person has changed or taken it back in this session, or it was released too often.")
         case .allowed, .toBeAsked:
             // Before a person is asked in vain.
             if let refused = refusal(of: try grants.place(found), wanted.access) { return refused }
@@ -163,6 +168,9 @@ extension MCPServer {
         guard let open = questions.take(state), open.request == wanted else {
             return refusal("Not granted: the question is not open any more, or was about something else. Ask again.")
         }
+        guard proposal.bookmark.path == open.bookmark.path, MCPGrants.areSame(proposal.bookmark, open.bookmark) else {
+            return refusal("Not granted: another directory is there than when the person was asked.")
+        }
         return try conclude(form.answer(call.responses?.member("decision")), wanted, open.bookmark)
     }
 
@@ -174,7 +182,7 @@ extension MCPServer {
         case .yes(let chosen, let access):
             // It may be another directory, or exchanged by now: what the person was shown counts.
             let final = try grants.look(at: chosen, for: access)
-            guard chosen != shown.path || final.bookmark.identity == shown.identity else {
+            guard chosen != shown.path || MCPGrants.areSame(final.bookmark, shown) else {
                 return refusal("Not granted: another directory is there than when the person was asked.")
             }
             if policy.verdict(on: final.bookmark.path, access) == .denied { return denied }

@@ -144,9 +144,24 @@ final class MCPServer {
 
     // MARK: while a person decides
 
+    /// Lets a message wait for its turn. There is an end to that, but the answer of the client and what it cancels are read in any case.
+    private func queue(_ line: [UInt8]) -> MCPAsking.Meanwhile {
+        guard lines.isFull else { return .queued }
+        guard let message = reader.read(line), message.member("method") != nil, let id = id(of: message, "$.id", line).flatMap({ $0 })
+        else {
+            return .served
+        }
+        do throws(GrantError) {
+            try answer(id, MCPError(code: -32000, message: "too many requests wait for a person's decision"))
+            return .served
+        } catch {
+            return .cancelled
+        }
+    }
+
     /// Takes a message that arrives while a person decides on the request `id`.
     func serveMeanwhile(_ line: [UInt8], asking id: JSON) -> MCPAsking.Meanwhile {
-        guard let message = reader.read(line), let method = message.member("method")?.stringValue else { return .queued }
+        guard let message = reader.read(line), let method = message.member("method")?.stringValue else { return queue(line) }
         let parameters = message.member("params")
         switch method {
         case "notifications/cancelled":
@@ -160,7 +175,7 @@ final class MCPServer {
             return .served
         case "ping", "tools/list", "server/discover": break
         case "tools/call" where parameters?.member("name")?.stringValue == MCPTool.list.rawValue: break
-        default: return .queued
+        default: return queue(line)
         }
         do throws(GrantError) {
             try serve(line)

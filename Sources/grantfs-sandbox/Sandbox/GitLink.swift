@@ -5,7 +5,7 @@ import GrantSystem
 
 /// A git worktree or submodule: its file `.git` names the repository, a directory elsewhere.
 ///
-/// Anybody may have written that file. So the repository counts only if it names the directory in turn, and both have the same owner.
+/// Other users may have written that file. So the repository counts only if it names the directory in turn, and both have the same owner.
 struct GitLink {
     /// Absolute, without links.
     private let directory: [UInt8]
@@ -23,7 +23,7 @@ struct GitLink {
         (self.directory, named) = (directory, Self.line(text.dropFirst(start.count)))
     }
 
-    /// The named path. Nothing there was looked at.
+    /// The named path, unchecked.
     var place: [UInt8] { CanonicalPath.plain(absolute(named, in: directory)) }
 
     /// Finds the directory with objects, references, hooks and configuration: absolute, without links.

@@ -208,6 +208,24 @@ extension MountTests {
             try end(program)
         }
 
+        @Test("An answer is heard however many requests wait")
+        func flooded() throws {
+            let program = try start("--ask", "client")
+            try session(program)
+            let question = try ask(program, call("request_directory", wanted(), id: 100))
+            let id = try #require(question.text("id"))
+            for number in 1...100 { program.send(call("release_directory", #"{"path":"none"}"#, id: number)) }
+            program.send(#"{"jsonrpc":"2.0","id":"\#(id)","result":{"action":"accept","content":{"decision":"read-write"}}}"#)
+            var (isGranted, refused) = (false, 0)
+            for _ in 0..<101 {
+                let answer = try hear(program)
+                if answer.access != nil { isGranted = answer["id"] as? Int == 100 }
+                if answer.code == -32000 { refused += 1 }
+            }
+            #expect(isGranted && refused == 36, "sixty-four wait")
+            try end(program)
+        }
+
         // MARK: questions between two requests
 
         private func again(_ state: String, _ decision: String = "read-write", _ arguments: String? = nil) -> String {
@@ -242,6 +260,17 @@ extension MountTests {
             rename(source, source + "-before")
             mkdir(source, 0o755)
             #expect(try ask(program, again(exchanged)).isRefused)
+            // Nor is what a link leads to by now.
+            let secret = try fixture.source("secret")
+            for linked in [true, false] {
+                let named = fixture.base + "/source/\(linked ? "link" : "plain")"
+                if linked { symlink(source, named) } else { mkdir(named, 0o755) }
+                let arguments = #"{"path":"\#(named)"}"#
+                let asked = try state(program, arguments)
+                if linked { unlink(named) } else { rename(named, named + "-before") }
+                symlink(secret, named)
+                #expect(try ask(program, again(asked, "read-only", arguments)).isRefused)
+            }
             #expect(try fixture.list().isEmpty)
             let oldest = try state(program)
             for _ in 0..<16 { _ = try state(program) }
@@ -334,6 +363,51 @@ extension MountTests {
                 #expect(try narrow(wrong).code == -32602, "\(wrong)")
             }
             #expect(!FileManager.default.fileExists(atPath: place + "/file"))
+            try end(program)
+        }
+
+        @Test("A narrowing at the same time as a person's change takes nothing of it back")
+        func narrowedMeanwhile() throws {
+            let stops = try StopPoints(fixture)
+            let program = try start("--ask", "never", policy: allowing, with: Programs.grantfsWithFaults)
+            let granted = try granted(program, wanted())
+            let (view, place) = (granted.text("result/structuredContent/view") ?? "", granted.text("result/structuredContent/path") ?? "")
+            stops.arm("narrowing")
+            program.send(call("narrow_directory", #"{"path":"work","protect":["x"],"duration":"1h"}"#))
+            try stops.awaitStop("narrowing")
+            try fixture.grantfs("set", "work", "--view", view, "--hide", "file", "--expires", "30m").orThrow()
+            stops.goOn("narrowing")
+            #expect(try hear(program).isRefused)
+            #expect(!FileManager.default.fileExists(atPath: place + "/file"))
+            let rules = try fixture.grantfs("list", "--view", view, "--json").orThrow().text
+            #expect(rules.contains(#""hide":["file"],"protect":[]"#), "\(rules)")
+            try end(program)
+        }
+
+        @Test("A directory that was often released is granted again by a person alone")
+        func released() throws {
+            let program = try start("--ask", "never", policy: allowing)
+            for turn in 0..<9 {
+                #expect(try granted(program, wanted()).isRefused == (turn == 8), "\(turn)")
+                if turn < 8 { #expect(try !ask(program, call("release_directory", #"{"path":"work"}"#)).isRefused) }
+            }
+            try end(program)
+        }
+
+        @Test("A link to a denied or hidden place tells nothing of that place")
+        func linked() throws {
+            let denied = try fixture.source("denied")
+            try Data().write(to: URL(fileURLWithPath: denied + "/file"))
+            mkdir(denied + "/there", 0o755)
+            let program = try start("--ask", "never", policy: "deny = [\"\(denied)\"]\n" + allowing)
+            var texts = Set<String>()
+            for (number, target) in ["there", "file", "none", "file/x", "there/none"].enumerated() {
+                let link = "\(source)/link\(number)"
+                symlink("\(denied)/\(target)", link)
+                let content = try granted(program, #"{"path":"\#(link)"}"#)["result/content"] as? [[String: Any]]
+                texts.insert(content?.first?["text"] as? String ?? target)
+            }
+            #expect(texts.count == 1, "\(texts)")
             try end(program)
         }
 
