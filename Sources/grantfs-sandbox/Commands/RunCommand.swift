@@ -106,7 +106,8 @@ enum RunCommand {
             started = nil
             try audit?.write(shown, store, refused: refused.refused)
             try end(temporary, store, daemon)
-            if !choices.isEmpty { try sayRefusals(in: shown, since: lastEntry, store) }
+            // Best effort: the program has ended, and the log has it.
+            if !choices.isEmpty { try? sayRefusals(in: shown, since: lastEntry, store) }
             try ending?.end()
             return status
         } catch {
@@ -174,6 +175,12 @@ enum RunCommand {
             }
             let repository = try link.repository()
             if chosen.contains(where: { MountTable.path(repository, isAtOrBelow: $0.proposal.bookmark.path) }) { continue }
+            // By way of the repository the program would reach what rules refuse in the directory.
+            guard !chosen.contains(where: { MountTable.path($0.proposal.bookmark.path, isAtOrBelow: repository) }) else {
+                throw GrantError(
+                    .usage, "the repository of “\(VisibleText.of(path))” is not granted",
+                    cause: "a directory of --grant lies in “\(VisibleText.of(repository))”", advice: "grant the repository alone")
+            }
             let proposal = try GrantAdministrator.propose(directory: repository, name: nil, store: store, probe: probe)
             guard proposal.bookmark.path == repository else {
                 throw GrantError(.invalidDirectory, "the repository of “\(VisibleText.of(path))” was moved meanwhile")

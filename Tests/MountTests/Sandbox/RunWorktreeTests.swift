@@ -90,6 +90,13 @@ extension MountTests {
             }
         }
 
+        @Test("A repository that contains its worktree is not granted beside it")
+        func around() throws {
+            try shell("git clone -q --bare repository bare; git -C bare worktree add -q tree")
+            let output = try run("ls -A /grants", "--worktree", "--hide", "a", in: "bare/tree")
+            #expect(output.status == 2 && output.lines.isEmpty && output.errors.contains("lies in"), "\(output)")
+        }
+
         @Test("A repository of another user is not granted", .enabled(if: geteuid() == 0, "needs root"))
         func otherOwner() throws {
             try Command.run(["chown", "-R", "65534", top + "/repository"]).orThrow()
