@@ -59,12 +59,25 @@ extension GrantAdministrator {
 
     /// Changes a grant. `expires` is as for `GrantStore.update`. `recorded` is called once the
     /// change is on disk. It throws `.permission` if it gives more than before and the
-    /// administrator's policy denies it, and `.usage` for rules that the grant cannot have. With `isExpected` it changes nothing
-    /// and throws `.storeUnavailable` if the grant was changed since it was read.
+    /// administrator's policy denies it, and `.usage` for rules that the grant cannot have.
     public func set(
         _ grant: Grant, access: Access?, name: GrantName?, expires: Instant??, coordination: Coordination? = nil,
-        rules: RuleChange? = nil, isExpected: Bool = false, timeout: Double = standardTimeout,
-        progress: ((CoordinationProgress) -> Void)? = nil, recorded: (() -> Void)? = nil
+        rules: RuleChange? = nil, timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil,
+        recorded: (() -> Void)? = nil
+    ) throws(GrantError) -> GrantChange {
+        try change(grant, access, name, expires, coordination, rules, expecting: nil, timeout, progress, recorded)
+    }
+
+    /// Does the same. It changes nothing and throws `.storeUnavailable` if the grant was changed since it was read.
+    package func setUnchanged(
+        _ grant: Grant, access: Access?, expires: Instant??, rules: RuleChange? = nil
+    ) throws(GrantError) -> GrantChange {
+        try change(grant, access, nil, expires, nil, rules, expecting: grant, Self.standardTimeout, nil, nil)
+    }
+
+    private func change(
+        _ grant: Grant, _ access: Access?, _ name: GrantName?, _ expires: Instant??, _ coordination: Coordination?, _ rules: RuleChange?,
+        expecting expected: Grant?, _ timeout: Double, _ progress: ((CoordinationProgress) -> Void)?, _ recorded: (() -> Void)?
     ) throws(GrantError) -> GrantChange {
         try requireOwn([grant], "changed")
         // Before the policy and the disk are asked.
@@ -75,7 +88,7 @@ extension GrantAdministrator {
         if let access, access != grant.access { try ObeyedFiles.check(describe([grant])[0].path, access: access) }
         let changed = try store.update(
             grant.id, access: access, name: name, expires: expires, coordination: coordination, rules: rules,
-            expecting: isExpected ? grant : nil, by: actor)
+            expecting: expected, by: actor)
         recorded?()
         return try broadcast([changed], timeout, progress: progress)[0]
     }

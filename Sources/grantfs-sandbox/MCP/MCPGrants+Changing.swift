@@ -22,7 +22,7 @@ extension MCPGrants {
         }
         // A person may have decided for less.
         let isLess = access == .readOnly && shown.grant.access == .readWrite
-        let change = try administrator.set(shown.grant, access: isLess ? access : nil, name: nil, expires: .some(expires), isExpected: true)
+        let change = try administrator.setUnchanged(shown.grant, access: isLess ? access : nil, expires: .some(expires))
         try requireConfirmation(of: change)
         let extended = show(change.grant)
         try requireDecision(on: extended, isDecided)
@@ -42,9 +42,9 @@ extension MCPGrants {
             throw GrantError(.usage, "there is nothing to narrow", advice: "give access, duration, hide, protect or only")
         }
         InjectedFault.stop(at: "narrowing")
-        let change = try administrator.set(
-            grant, access: access, name: nil, expires: expires.map { .some($0) },
-            rules: rules.isEmpty ? nil : RuleChange(try grant.rules.narrowed(by: rules)), isExpected: true)
+        let change = try administrator.setUnchanged(
+            grant, access: access, expires: expires.map { .some($0) },
+            rules: rules.isEmpty ? nil : RuleChange(try grant.rules.narrowed(by: rules)))
         try requireConfirmation(of: change)
         return show(change.grant)
     }
