@@ -28,7 +28,12 @@ public final class TerminalSession {
                 + ["sh", "-c", line])
     }
 
-    deinit { _ = try? tmux(["kill-server"]) }
+    deinit {
+        // The shell would write the status of a program that the fixture ends, after the directory was removed.
+        let shell = (try? tmux(["list-panes", "-F", "#{pane_pid}"]).trimmed).flatMap { pid_t($0) }
+        if let shell, shell > 1 { kill(shell, SIGKILL) }
+        _ = try? tmux(["kill-server"])
+    }
 
     @discardableResult
     private func tmux(_ arguments: [String]) throws -> Output {

@@ -18,9 +18,13 @@ extension MountTests {
             let reader = Reader(mount + "/innocent/file")
             reader.start()
             defer { reader.end() }
+            try fixture.wait(until: "it reads") { reader.count > 0 }
             try body(mount)
+            // Once more, begun afterwards.
+            let count = reader.count
+            try fixture.wait(until: "it reads still") { reader.count > count + 1 }
             let read = reader.end()
-            #expect(read.failures == 0 && read.count > 0, "\(read)")
+            #expect(read.failures == 0, "\(read)")
             #expect(Processes.isRunning(daemon))
             #expect(try fixture.daemon(at: mount) == daemon)
         }
@@ -143,6 +147,8 @@ private final class Reader: @unchecked Sendable {
             done.signal()
         }
     }
+
+    var count: Int { lock.withLock { result.count } }
 
     @discardableResult
     func end() -> (count: Int, failures: Int) {
