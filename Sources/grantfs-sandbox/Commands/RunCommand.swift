@@ -173,7 +173,7 @@ enum RunCommand {
                 Terminal.note("“\(choice.name)” is a git worktree or submodule: git works in it with --worktree")
                 continue
             }
-            let repository = try link.repository()
+            let (repository, inode) = try link.repository()
             if chosen.contains(where: { MountTable.path(repository, isAtOrBelow: $0.proposal.bookmark.path) }) { continue }
             // By way of the repository the program would reach what rules refuse in the directory.
             guard !chosen.contains(where: { MountTable.path($0.proposal.bookmark.path, isAtOrBelow: repository) }) else {
@@ -182,7 +182,7 @@ enum RunCommand {
                     cause: "a directory of --grant lies in “\(VisibleText.of(repository))”", advice: "grant the repository alone")
             }
             let proposal = try GrantAdministrator.propose(directory: repository, name: nil, store: store, probe: probe)
-            guard proposal.bookmark.path == repository else {
+            guard proposal.bookmark.path == repository, proposal.bookmark.identity.inode == inode else {
                 throw GrantError(.invalidDirectory, "the repository of “\(VisibleText.of(path))” was moved meanwhile")
             }
             try ObeyedFiles.check(repository, access: choice.access)

@@ -14,6 +14,7 @@ extension MCPGrants {
     func extend(
         _ id: GrantID, _ proposal: GrantAdministrator.Proposal, _ access: Access, until expires: Instant?, isDecided: Bool
     ) throws(GrantError) -> Shown {
+        InjectedFault.stop(at: "extending")
         guard let shown = try all().first(where: { $0.grant.id == id }) else {
             throw GrantError(.notFound, "the directory is not granted any more", advice: "use request_directory")
         }

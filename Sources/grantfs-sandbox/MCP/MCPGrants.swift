@@ -180,7 +180,7 @@ final class MCPGrants {
     ///
     /// - Parameters:
     ///   - rules: Those of its place, and the program's own.
-    ///   - expires: When its time is over. An existing grant keeps its time.
+    ///   - expires: When its time is over. An existing grant ends no later than before.
     ///   - isDecided: Whether a person has decided on this request. What was taken back of this directory, and in it, is then forgotten.
     func grant(
         _ proposal: GrantAdministrator.Proposal, _ access: Access, _ rules: GrantRules, until expires: Instant?, isDecided: Bool
@@ -213,13 +213,15 @@ final class MCPGrants {
     }
 
     /// Grants a proposal in the view, which is mounted for the first one. An existing grant is
-    /// widened, and keeps its rules and its time.
+    /// widened, keeps its rules, and ends no later than before.
     private func record(
         _ proposal: GrantAdministrator.Proposal, _ access: Access, _ rules: GrantRules, _ expires: Instant?
     ) throws(GrantError) -> Shown {
         if let shown = try existing(proposal) {
             if shown.grant.access == access || shown.grant.access == .readWrite { return shown }
-            return show(try administrator.set(shown.grant, access: access, name: nil, expires: nil).grant)
+            // No time that was decided on is exceeded: neither that of reading, nor that of writing.
+            let end = [shown.grant.expires, expires].compactMap { $0 }.min()
+            return show(try administrator.setUnchanged(shown.grant, access: access, expires: .some(end)).grant)
         }
         let view = try begin()
         // One whose time is over has the name still.

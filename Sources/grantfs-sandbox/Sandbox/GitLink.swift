@@ -26,11 +26,12 @@ struct GitLink {
     /// The named path, unchecked.
     var place: [UInt8] { CanonicalPath.plain(absolute(named, in: directory)) }
 
-    /// Finds the directory with objects, references, hooks and configuration: absolute, without links.
+    /// Finds the directory with objects, references, hooks and configuration.
     ///
+    /// - Returns: Its path, absolute and without links, and its inode number: names may change meanwhile.
     /// - Throws: `.invalidDirectory` if it is none, does not name this directory, or has another owner.
-    func repository() throws(GrantError) -> [UInt8] {
-        let found: (path: [UInt8], isMutual: Bool)
+    func repository() throws(GrantError) -> (path: [UInt8], inode: UInt64) {
+        let found: (path: [UInt8], inode: UInt64, isMutual: Bool)
         do throws(Errno) {
             found = try look()
         } catch {
@@ -39,10 +40,10 @@ struct GitLink {
         guard found.isMutual else {
             throw refusal("“\(VisibleText.of(found.path))” is not its repository, or has another owner")
         }
-        return found.path
+        return (found.path, found.inode)
     }
 
-    private func look() throws(Errno) -> (path: [UInt8], isMutual: Bool) {
+    private func look() throws(Errno) -> (path: [UInt8], inode: UInt64, isMutual: Bool) {
         let own = try CanonicalPath.resolve(absolute(named, in: directory))
         // REPOSITORY/worktrees/NAME. A submodule has a repository of its own.
         let above = CanonicalPath.parent(of: own)
@@ -51,7 +52,9 @@ struct GitLink {
         // Names may change meanwhile. All of these are of one directory.
         let opened = try FileDescriptor.open(repository, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)
         let itself = try FileDescriptor.open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)
-        guard try opened.status().st.st_uid == itself.status().st.st_uid else { return (repository, false) }
+        let status = try opened.status().st
+        let inode = UInt64(status.st_ino)
+        guard try status.st_uid == itself.status().st.st_uid else { return (repository, inode, false) }
         for name in ["objects", "refs"] { _ = try FileDescriptor.openBeneath(opened.number, name.utf8, O_RDONLY | O_DIRECTORY) }
         _ = try Self.contents(of: Array("HEAD".utf8), in: opened)
         var back: [UInt8]?
@@ -64,8 +67,7 @@ struct GitLink {
             let config = try Self.contents(of: Array("config".utf8), in: opened)
             back = Self.worktree(in: config).map { absolute($0, in: own) }
         }
-        guard let back else { return (repository, false) }
-        return (repository, (try? CanonicalPath.resolve(back)) == directory)
+        return (repository, inode, back.flatMap { try? CanonicalPath.resolve($0) } == directory)
     }
 
     private func absolute(_ path: [UInt8], in directory: [UInt8]) -> [UInt8] {

@@ -328,6 +328,43 @@ extension MountTests {
             try end(program)
         }
 
+        @Test("Wider access lasts no longer than a person decided for either")
+        func widened() throws {
+            let program = try start("--ask", "client")
+            try session(program)
+            func expires(after arguments: String) throws -> String? {
+                program.send(call("request_directory", #"{"path":"\#(source)",\#(arguments)}"#))
+                let id = try #require(try hear(program).text("id"))
+                let decision = arguments.contains("write") ? "read-write" : "read-only"
+                let answer = #"{"action":"accept","content":{"decision":"\#(decision)"}}"#
+                let granted = try ask(program, #"{"jsonrpc":"2.0","id":"\#(id)","result":\#(answer)}"#)
+                #expect(granted.access == decision)
+                return granted.text("result/structuredContent/expires")
+            }
+            #expect(try expires(after: #""access":"read-only""#) == nil)
+            #expect(try expires(after: #""access":"read-write","duration":"1h""#) != nil)
+            #expect(try !ask(program, call("release_directory", #"{"path":"work"}"#)).isRefused)
+            let first = try #require(try expires(after: #""access":"read-only","duration":"1h""#))
+            #expect(try expires(after: #""access":"read-write""#) == first)
+            try end(program)
+        }
+
+        @Test("A person's change during an extension ends the grant")
+        func extendedMeanwhile() throws {
+            let stops = try StopPoints(fixture)
+            let program = try start("--ask", "never", policy: allowing, with: Programs.grantfsWithFaults)
+            let first = try granted(program, #"{"path":"\#(source)","access":"read-write","duration":"1h"}"#)
+            let view = try #require(first.text("result/structuredContent/view"))
+            stops.arm("extending")
+            program.send(call("extend_directory", #"{"path":"work"}"#))
+            try stops.awaitStop("extending")
+            try fixture.grantfs("set", "work", "--view", view, "--expires", "5m").orThrow()
+            stops.goOn("extending")
+            #expect(try hear(program).isRefused)
+            #expect(try fixture.list("--view", view).isEmpty)
+            try end(program)
+        }
+
         @Test("A person decides on an extension, also for less")
         func extended() throws {
             let program = try start("--ask", "client")
