@@ -111,6 +111,15 @@ extension MountTests {
                 text.status == 1 && text.text.contains("no pattern of --only matches") && text.text.contains("grantfs restore"), "\(text)")
         }
 
+        @Test("The log has what rules refused just before an unmount")
+        func loggedAtUnmount() throws {
+            let mounted = try RuledMount(rules: ["--hide", "x"], files: ["x"])
+            #expect(try mounted.call("stat", "x") != "OK")
+            try mounted.fixture.grantfs("unmount", mounted.mountpoint).orThrow()
+            let log = try mounted.fixture.grantfs("log").orThrow().text
+            #expect(log.contains("by --hide “x”"), "\(log)")
+        }
+
         @Test("It answers without a grant, for strange names and beside a stopped daemon")
         func others() throws {
             let mounted = try RuledMount(rules: ["--hide", "b*"], files: ["x"])
