@@ -20,6 +20,8 @@ TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
 # Profiles of `grantfs run --tool`. The program searches for them in ../share.
 PROFILEDIR = $(PREFIX)/share/grantfs/profiles
+# A bwrap that runs grantfs bwrap. Users put the directory first in PATH.
+BWRAPDIR = $(PREFIX)/share/grantfs/bin
 # The file by which a session bus starts the document portal. A user copies it, because xdg-desktop-portal owns this name in the bus's directory.
 DBUSDIR = $(PREFIX)/share/grantfs/dbus-1/services
 # Profiles of AppArmor and a module of SELinux. An administrator copies or loads them: docs/guides/containers.md.
@@ -126,6 +128,8 @@ install: $(program) ## install the programs, the mount helper, units, man pages 
 	$(INSTALL) -d '$(DESTDIR)$(PROFILEDIR)'
 	$(INSTALL) -m 644 mount-helpers/profiles/* '$(DESTDIR)$(PROFILEDIR)'
 	$(INSTALL) -m 644 mount-helpers/policy.toml.example '$(DESTDIR)$(POLICYEXAMPLE)'
+	$(INSTALL) -d '$(DESTDIR)$(BWRAPDIR)'
+	$(INSTALL) -m 755 mount-helpers/bwrap '$(DESTDIR)$(BWRAPDIR)'
 	$(INSTALL) -d '$(DESTDIR)$(APPARMORDIR)' '$(DESTDIR)$(SELINUXDIR)'
 	$(INSTALL) -m 644 mount-helpers/apparmor/* '$(DESTDIR)$(APPARMORDIR)'
 	$(INSTALL) -m 644 mount-helpers/selinux/* '$(DESTDIR)$(SELINUXDIR)'
@@ -181,6 +185,7 @@ uninstall: ## remove the files of `make install` with the same PREFIX and DESTDI
 		'$(UNITDIR)/system/grantfs-system.socket' '$(POLICYEXAMPLE)' \
 		'$(UNITDIR)/user/grantfs-portal.service' '$(DBUSDIR)/org.freedesktop.portal.Documents.service' \
 		'$(TMPFILESDIR)/grantfs.conf' '$(SYSUSERSDIR)/grantfs.conf' \
+		'$(BWRAPDIR)/bwrap' \
 		$(patsubst mount-helpers/profiles/%,'$(PROFILEDIR)/%',$(wildcard mount-helpers/profiles/*)) \
 		$(patsubst mount-helpers/apparmor/%,'$(APPARMORDIR)/%',$(wildcard mount-helpers/apparmor/*)) \
 		$(patsubst mount-helpers/selinux/%,'$(SELINUXDIR)/%',$(wildcard mount-helpers/selinux/*)) \

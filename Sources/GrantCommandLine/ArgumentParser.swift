@@ -7,7 +7,11 @@ package struct ArgumentParser {
     package init(program: ProgramDeclaration) { self.program = program }
 
     /// Errors are `.usage`. `--help` and `--version` take precedence over errors.
-    package func parse(_ words: [[UInt8]]) throws(GrantError) -> Invocation {
+    /// `asLink`: the words after the first are all the command's.
+    package func parse(_ words: [[UInt8]], asLink: Bool = false) throws(GrantError) -> Invocation {
+        if asLink, let name = words.first.map({ String(decoding: $0, as: UTF8.self) }), let command = program.command(named: name) {
+            return .run(command, ParsedArguments(command: name, operands: Array(words.dropFirst())))
+        }
         var scan = ParseState(program: program)
         do {
             try scan.read(words)
@@ -62,6 +66,8 @@ private struct ParseState {
     /// Options that came before the command or subcommand, to be checked once it is known.
     var before: [(option: OptionDeclaration, word: String)] = []
     var wantsHelp = false
+    /// Whether one of the words is `help`.
+    private var saysHelp = false
     var wantsVersion = false
 
     init(program: ProgramDeclaration) { self.program = program }
@@ -82,6 +88,12 @@ private struct ParseState {
                     break
                 }
                 try parse(word, &rest)
+                if command?.takesOthersWords == true {
+                    let own = words.dropLast(rest.count) + rest.prefix(1)
+                    wantsHelp = saysHelp || own.contains(Array("--help".utf8))
+                    parsed.operands = Array(rest)
+                    break
+                }
             } catch {
                 if !wantsHelp || isFormerCommand { throw error }
                 firstError = firstError ?? error
@@ -107,7 +119,7 @@ private struct ParseState {
         }
         let name = String(decoding: operand, as: UTF8.self)
         if name == "help" {
-            wantsHelp = true
+            (wantsHelp, saysHelp) = (true, true)
             return
         }
         guard let found = nextCommand(named: name) else { throw unknownCommand(name) }

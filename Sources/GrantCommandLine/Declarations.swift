@@ -83,6 +83,8 @@ package struct CommandDeclaration: Sendable {
     package let isHidden: Bool
     /// Whether the words after `--` are another program's command line: `ParsedArguments.trailing`.
     package let takesCommand: Bool
+    /// Whether the words after its name are another program's, which only `--help` as the first of them is not.
+    package let takesOthersWords: Bool
     /// A command with subcommands has neither operands nor options of its own.
     package let subcommands: [CommandDeclaration]
     /// The program that runs it, or nil for `grantfs`.
@@ -91,9 +93,10 @@ package struct CommandDeclaration: Sendable {
     package init(
         _ name: String, aliases: [String] = [], _ summary: String, operands: [OperandDeclaration] = [],
         options: [OptionDeclaration] = [], notes: [String] = [], isHidden: Bool = false, takesCommand: Bool = false,
-        program: CompanionProgram? = nil
+        takesOthersWords: Bool = false, program: CompanionProgram? = nil
     ) {
         self.name = name
+        self.takesOthersWords = takesOthersWords
         self.aliases = aliases
         self.summary = summary
         self.operands = operands
@@ -119,7 +122,7 @@ package struct CommandDeclaration: Sendable {
             subcommand.program = program
             return subcommand
         }
-        (aliases, operands, options, isHidden, takesCommand) = ([], [], [], false, false)
+        (aliases, operands, options, isHidden, takesCommand, takesOthersWords) = ([], [], [], false, false, false)
     }
 
     /// The words that name it: `grant`, `fleet invite`.

@@ -14,10 +14,13 @@ extension ProgramDeclaration {
 
     /// Runs a command line and returns the exit status. A command of another program replaces this process by that program.
     ///
-    /// `program`: the one that runs, or nil for the first. `bodies`: its commands by `CommandDeclaration.fullName`.
-    package func run(_ words: [[UInt8]], as program: CompanionProgram? = nil, _ bodies: [String: CommandBody]) -> Int32 {
+    /// `program`: the one that runs, or nil for the first. `bodies`: its commands by `CommandDeclaration.fullName`. `asLink`: the command's
+    /// name is that of the program, and `--help` is for the command.
+    package func run(_ words: [[UInt8]], asLink: Bool = false, as program: CompanionProgram? = nil, _ bodies: [String: CommandBody])
+        -> Int32
+    {
         do throws(GrantError) {
-            switch try ArgumentParser(program: self).parse(words) {
+            switch try ArgumentParser(program: self).parse(words, asLink: asLink) {
             case .version: try Terminal.print("\(program?.rawValue ?? name) \(version)")
             case .help(nil): try Terminal.print(HelpText.program(self), terminator: "")
             case .help(let command?): try Terminal.print(HelpText.command(command, of: self), terminator: "")

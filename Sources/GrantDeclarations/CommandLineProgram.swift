@@ -9,7 +9,7 @@ package enum CommandLineProgram {
         summary: "Grants directories to views, mounts the views, and withdraws grants, live.",
         commands: [
             .grant, .pick, .list, .revoke, .restore, .remove, .set, .why, .repair, .release,
-            MountRequest.declaration, .unmount, .run, .diff, .undo, .mcp, .portal, .coordinate, .present,
+            MountRequest.declaration, .unmount, .run, .bwrap, .diff, .undo, .mcp, .portal, .coordinate, .present,
             .apply, .export, .policy, .doctor, .status, .top, .metrics, .log, .upgrade, .fleet, .agent,
             .fleetCheck, .inventory, .serve, .begin, .proxy, .completion, .complete, .manual,
         ],
@@ -20,7 +20,7 @@ package enum CommandLineProgram {
         groups: [
             ("Every day", ["grant", "mount", "list", "revoke", "unmount"]),
             ("Grants", ["pick", "set", "why", "restore", "remove", "apply", "export"]),
-            ("Use", ["run", "diff", "undo", "mcp", "portal", "status", "top", "log"]),
+            ("Use", ["run", "bwrap", "diff", "undo", "mcp", "portal", "status", "top", "log"]),
             ("Repair", ["doctor", "repair", "release"]),
             ("Coordination", ["coordinate", "present"]),
             ("Many machines", ["fleet", "agent"]),
@@ -32,6 +32,10 @@ package enum CommandLineProgram {
         ProcessStart.prepare()
         // Started by a descriptor, a program would have the descriptor's number as its name. Scripts find it by this one.
         if program != nil { ProcessName.set("grantfs") }
-        exit(declaration.run(ProcessArguments.words.dropFirst().map { $0 }, as: program, bodies))
+        let words = ProcessArguments.words
+        if let first = words.first, first.split(separator: UInt8(ascii: "/")).last?.elementsEqual("bwrap".utf8) == true {
+            exit(declaration.run([Array("bwrap".utf8)] + words.dropFirst(), asLink: true, as: program, bodies))
+        }
+        exit(declaration.run(Array(words.dropFirst()), as: program, bodies))
     }
 }

@@ -52,6 +52,23 @@ extension CommandDeclaration {
             "Needs bubblewrap.",
         ], program: .sandbox)
 
+    package static let bwrap = CommandDeclaration(
+        "bwrap", "Runs bubblewrap, with the files that it binds as grants that can be revoked.",
+        operands: [OperandDeclaration("ARGUMENT", isOptional: true, isRepeatable: true)],
+        notes: [
+            "ARGUMENTs are bubblewrap's, see bwrap(1). Each --bind, --ro-bind, --dev-bind and their like of a directory or file in the home, "
+                + "in /tmp, or outside of the system's directories is a grant, in a view that exists as long as bubblewrap does. The rest is passed on "
+                + "as it is. /, /usr, /etc and other directories of the system are bound as they are, and cannot be revoked.",
+            "list shows the grants and the command, revoke and set change them meanwhile. A directory that grant --view adds is "
+                + "in the sandbox where it is in the view's mount.",
+            "share/grantfs/bin/bwrap does the same for programs that start bwrap: put that directory first in PATH. So does a link to "
+                + "grantfs of the name bwrap, except for programs that resolve it. With --no-grants as the first ARGUMENT bubblewrap "
+                + "does all by itself. It does so too in a sandbox of this command.",
+            "The store is not shown to the program, and a directory that contains it can only be bound read-only. Overlays of "
+                + "such files are refused.",
+            "Needs bubblewrap.",
+        ], takesOthersWords: true, program: .sandbox)
+
     package static let diff = CommandDeclaration(
         "diff", "Shows what a program has changed that grantfs run started with --snapshot.",
         operands: [OperandDeclaration("RUN", isOptional: true, isRepeatable: true)],

@@ -9,11 +9,14 @@ public enum ShownViews: Hashable, Sendable {
     /// The documents of the desktop's programs. The host's own (the view `app:`) are at the root, those of each program APP (the view
     /// `app:APP`) in `by-app/APP`. A grant of a directory is shown inside a directory that has the grant's name.
     case documents
+    /// The grants of the view of a sandbox that others set up: those up to a time, which it binds itself, in the directory `bound`, and
+    /// later ones, which it shows as a whole, in `added`.
+    case bound(ViewName, until: Instant)
 
     /// Whether grants of the view are shown.
     public func shows(_ view: ViewName) -> Bool {
         switch self {
-        case .one(let shown): view == shown
+        case .one(let shown), .bound(let shown, _): view == shown
         // A view whose directory can have no name (“..”) is not shown: nowhere else is its place.
         case .matching(let pattern): pattern.matches(view) && directory(of: view) != nil
         case .mountpoints: false
@@ -35,7 +38,7 @@ public enum ShownViews: Hashable, Sendable {
     /// The view, when exactly one is shown.
     public var onlyView: ViewName? {
         switch self {
-        case .one(let view): view
+        case .one(let view), .bound(let view, _): view
         case .matching, .mountpoints, .documents: nil
         }
     }
@@ -43,7 +46,7 @@ public enum ShownViews: Hashable, Sendable {
     /// The one name of the mount: its source in /proc/mounts, and in messages.
     public var label: ViewName {
         switch self {
-        case .one(let view): view
+        case .one(let view), .bound(let view, _): view
         case .matching(let pattern), .mountpoints(let pattern): pattern.text
         case .documents: ShownViews.documentsLabel
         }
@@ -52,7 +55,7 @@ public enum ShownViews: Hashable, Sendable {
     /// For people.
     public var description: String {
         switch self {
-        case .one(let view): "view “\(view)”"
+        case .one(let view), .bound(let view, _): "view “\(view)”"
         case .matching(let pattern): "views “\(pattern.text)”"
         case .mountpoints(let pattern): "views “\(pattern.text)”, each a mount of its own,"
         case .documents: "documents"
@@ -67,6 +70,7 @@ public enum ShownViews: Hashable, Sendable {
         case .matching(let pattern): "/" + pattern.text.description
         case .mountpoints(let pattern): ShownViews.mountpointsMark + pattern.text.description
         case .documents: "//" + ShownViews.documentsLabel.description
+        case .bound(let view, let until): "\(ShownViews.boundMark)\(until.nanoseconds)/\(view)"
         }
     }
 
@@ -77,6 +81,10 @@ public enum ShownViews: Hashable, Sendable {
         } else if text.hasPrefix(ShownViews.mountpointsMark) {
             guard let pattern = try? ViewPattern(String(text.dropFirst(ShownViews.mountpointsMark.count))) else { return nil }
             self = .mountpoints(pattern)
+        } else if text.hasPrefix(ShownViews.boundMark) {
+            let words = text.dropFirst(ShownViews.boundMark.count).split(separator: "/", omittingEmptySubsequences: false)
+            guard words.count == 2, let time = Int64(String(words[0]), radix: 10), let view = try? ViewName(String(words[1])) else { return nil }
+            self = .bound(view, until: Instant(nanoseconds: time))
         } else if let view = ShownViews.formerlyMixed(text) {
             self = .one(view)
         } else if text.hasPrefix("/") {
@@ -96,6 +104,9 @@ public enum ShownViews: Hashable, Sendable {
     public static let programsDirectory = Array("by-app".utf8)
     private static let documentsLabel = ViewName(known: "documents")
     private static let mountpointsMark = "//mountpoints/"
+    private static let boundMark = "//bound/"
+    /// The directories of `bound`.
+    package static let (boundDirectory, addedDirectory) = (Array("bound".utf8), Array("added".utf8))
 
     /// The view of a mount that a version before 0.1.0 serves for some of the view's grants: `//main/MODE/VIEW`, `//part/MODE/VIEW`.
     private static func formerlyMixed(_ text: String) -> ViewName? {
@@ -173,6 +184,9 @@ extension ShownViews {
             }
             let last = grant.bookmark.path.split(separator: UInt8(ascii: "/")).last.flatMap { try? GrantName(entry: Array($0)) }
             return last.map { ShownPath($0, in: directories + [grant.name]) } ?? ShownPath(grant.name, in: directories)
+        case .bound(_, let until):
+            let directory = try? GrantName(entry: grant.created <= until ? ShownViews.boundDirectory : ShownViews.addedDirectory)
+            return ShownPath(grant.name, in: directory.map { [$0] } ?? [])
         }
     }
 

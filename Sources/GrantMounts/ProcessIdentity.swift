@@ -65,6 +65,18 @@ public struct ProcessIdentity: Hashable, Sendable {
         }
     }
 
+    /// Waits until it has ended.
+    func awaitEnd() {
+        while mayRun {
+            // As long as the handle is open no other process has the number.
+            if let handle = try? ProcessHandle(pid), mayRun {
+                if handle.hasEnded(within: -1) { return }
+            } else {
+                usleep(100_000)
+            }
+        }
+    }
+
     /// This process.
     public static var own: ProcessIdentity? { ProcessIdentity(reading: getpid()) }
 

@@ -8,7 +8,8 @@ import GrantSystem
 /// It has a directory to mount on and a lock file in the store's `run` directory, beside the
 /// sockets. The command holds the lock. The kernel releases it when the command ends. The next
 /// process that gets the lock cleans up: the mount's daemon, which waits for it, or, if that has
-/// ended as well, the next command that opens the store.
+/// ended as well, the next command that opens the store. If the command becomes another program,
+/// which has no lock, the file names its process (`keepThroughExec`).
 public final class TemporaryMount: Sendable {
     /// `run-` and 16 hexadecimal digits: the name of the file, of the directory, and of the view if it has its own.
     public let label: String
@@ -87,7 +88,31 @@ public final class TemporaryMount: Sendable {
             parts[0].dropFirst(4).utf8.count == 16, parts[0].dropFirst(4).utf8.allSatisfy({ Hexadecimal.value(of: $0) != nil }),
             let lock = try? FileLock.take(store.runDirectory + "/" + file, waits: waits)
         else { return nil }
+        if let process = process(named: store.runDirectory + "/" + file), process.mayRun {
+            if !waits { return nil }
+            process.awaitEnd()
+        }
         return TemporaryMount(label: String(parts[0]), hasOwnView: parts[1] == "view", store: store, lock: lock)
+    }
+
+    /// Makes the mount last as long as this process, whatever program that becomes.
+    public func keepThroughExec() throws(GrantError) {
+        do throws(Errno) {
+            guard let own = ProcessIdentity.own else { throw Errno(ESRCH) }
+            let line = Array("\(own.pid) \(own.start) \(own.bootID)\n".utf8)
+            let written = try FileDescriptor.open((store.runDirectory + "/" + file).utf8, O_WRONLY | O_NOFOLLOW)
+            guard try Errno.check(write(written.number, line, line.count)) == line.count else { throw Errno(ENOSPC) }
+        } catch {
+            throw GrantError(.storeUnavailable, "nothing can be mounted in the store's directory", cause: error.description)
+        }
+    }
+
+    /// Returns the process that the file names, or nil if it names none.
+    private static func process(named file: String) -> ProcessIdentity? {
+        guard let text = try? File.contents(of: file.utf8), text.last == UInt8(ascii: "\n") else { return nil }
+        let words = String(decoding: text.dropLast(), as: UTF8.self).split(separator: " ")
+        guard words.count == 3, let pid = Int32(words[0]), let start = UInt64(words[1]) else { return nil }
+        return ProcessIdentity(pid: pid, start: start, bootID: String(words[2]))
     }
 
     /// Removes the mount, the grants and the files. It does nothing if they are gone. If the grants

@@ -74,6 +74,20 @@ extension GrantStore {
     }
 
     /// Records a change of a grant. The system's log gets it once it is on disk.
+    /// Returns the command that the view was last mounted for, or nil if that was for none, or the log no longer has it.
+    package func command(of view: ViewName) throws(GrantError) -> String? {
+        try read { (database) throws(GrantError) in
+            var command: String?
+            try database.query(
+                "SELECT detail FROM log WHERE kept = ? AND event = ? AND view = ? ORDER BY number DESC LIMIT 1",
+                [
+                    .integer(LogPartition.administration.rawValue), .text(LogEvent.mounted.rawValue), .blob(Array(view.description.utf8)),
+                ]
+            ) { (row) throws(GrantError) in command = RunEntries.command(of: view, in: row.text(0)) }
+            return command
+        }
+    }
+
     func log(_ event: LogEvent, _ grant: Grant, _ actor: Actor, _ detail: String = "", in database: Database) throws(GrantError) {
         let entry = LogEntry(
             time: GrantStore.now, event: event, actor: actor, view: grant.view, grant: grant.id, name: grant.name, detail: detail)

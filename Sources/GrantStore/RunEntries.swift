@@ -33,6 +33,10 @@ package struct RunEntries {
     /// Returns the command of a run whose view was mounted, or nil for other entries.
     package static func command(of entry: LogEntry) -> String? {
         guard entry.event == .mounted, let view = entry.view else { return nil }
-        return entry.detail.utf8.place(ofPart: "/\(view), for ".utf8).map { String(entry.detail[$0.upperBound...]) }
+        return command(of: view, in: entry.detail)
+    }
+
+    static func command(of view: ViewName, in detail: String) -> String? {
+        detail.utf8.place(ofPart: "/\(view), for ".utf8).map { String(detail[$0.upperBound...]) }
     }
 }

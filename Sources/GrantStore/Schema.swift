@@ -92,11 +92,11 @@ struct Schema: Sendable {
     /// Sets the options that belong to a connection and are not stored in the file.
     func configure(_ database: Database) throws(GrantError) {
         // mmap_size: a truncated file must be an error, not SIGBUS. trusted_schema,
-        // cell_size_check: the file may be damaged.
+        // cell_size_check: the file may be damaged. wal_autocheckpoint: the first process to open the store reads the whole log.
         try database.execute(
             """
             PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;
-            PRAGMA mmap_size = 0;
+            PRAGMA mmap_size = 0; PRAGMA wal_autocheckpoint = 250;
             """)
     }
 

@@ -90,14 +90,32 @@ public enum ProgramSearch {
         return access(own, X_OK) == 0 ? own : path(of: "fusermount3")
     }
 
+    /// The bubblewrap to run, which is neither a link to this program nor a script that starts it. Returns nil if there is none.
+    public static var bubblewrap: String? {
+        path(of: "bwrap") { candidate in
+            guard let resolved = realpath(candidate, nil) else { return false }
+            defer { free(resolved) }
+            if String(cString: resolved).split(separator: "/").last?.hasPrefix("grantfs") == true { return false }
+            guard let file = try? FileDescriptor.open(candidate.utf8, O_RDONLY | O_NONBLOCK) else { return true }
+            var buffer = [UInt8](repeating: 0, count: 4096)
+            let count = read(file.number, &buffer, buffer.count)
+            let text = buffer.prefix(max(0, count))
+            return !(text.starts(with: "#!".utf8) && text.place(ofPart: "grantfs".utf8) != nil)
+        }
+    }
+
     /// The first executable file of that name, as execvp(3) would find it. Returns nil if there is
     /// none.
-    public static func path(of program: String) -> String? {
+    public static func path(of program: String) -> String? { path(of: program) { _ in true } }
+
+    private static func path(of program: String, where isWanted: (String) -> Bool) -> String? {
         let path = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin"
         for directory in path.split(separator: ":", omittingEmptySubsequences: false) {
             let candidate = (directory.isEmpty ? "." : String(directory)) + "/" + program
             var status = stat()
-            if stat(candidate, &status) == 0, status.st_mode & S_IFMT == S_IFREG, access(candidate, X_OK) == 0 { return candidate }
+            if stat(candidate, &status) == 0, status.st_mode & S_IFMT == S_IFREG, access(candidate, X_OK) == 0, isWanted(candidate) {
+                return candidate
+            }
         }
         return nil
     }

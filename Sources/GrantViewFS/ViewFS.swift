@@ -126,9 +126,10 @@ public final class ViewFS: @unchecked Sendable {
     ///   - supervisor: Starts the next daemon when this one dies.
     ///   - nursery: A directory at the root in which each name leads to a directory, empty until
     ///     grants are shown in it.
+    ///   - fixed: A directory at the root that exists before any grant is shown in it.
     public init(
         cache: CacheMode, descriptorLimit: Int, audit: AuditTrail? = nil, holdsOpenings: Bool = true, generation: UInt32? = nil,
-        supervisor: Supervisor? = nil, nursery: GrantName? = nil
+        supervisor: Supervisor? = nil, nursery: GrantName? = nil, fixed: GrantName? = nil
     ) {
         self.generation = generation ?? UInt32.random(in: 1...UInt32(Int32.max))
         self.audit = audit
@@ -141,7 +142,7 @@ public final class ViewFS: @unchecked Sendable {
         (files, directories) = (OpenFiles(tree.shares, shared: chunks?.0), OpenDirectories(tree.shares, shared: chunks?.1))
         let (tree, files, directories) = (tree, files, directories)
         records = supervisor.flatMap { try? RecoveryRecords($0, tree, files, directories) }
-        names = VirtualDirectories(nursery: nursery)
+        names = VirtualDirectories(nursery: nursery, fixed: fixed)
         locks = LockTable(tree: tree, records: records, slots: Self.lockSlots)
         policy = CachePolicy(cache)
         hostWatch = HostWatch()

@@ -22,7 +22,7 @@ enum ServeMountCommand {
                 directory: StoreLocation.directory(explicit: arguments.bytes("store")), create: false, survivesPowerLoss: false)
         if let goes, !DaemonStart.mayGo(goes) { return 1 }
         let request = try MountRequest(arguments, parser)
-        let (shown, mountpoint) = (request.shown, request.mountpoint)
+        var (shown, mountpoint) = (request.shown, request.mountpoint)
         if case .mountpoints = shown, !arguments.has("mountpoints") { return try mountSeparately(request, arguments) }
 
         let temporary = try arguments.text("temporary")
@@ -32,6 +32,10 @@ enum ServeMountCommand {
             } else {
                 try GrantStore(directory: request.storeDirectory, create: true, survivesPowerLoss: temporary == nil)
             }
+        if arguments.has("bound"), let view = shown.onlyView {
+            let last = try store.grants(view: view).map(\.created).max()
+            shown = .bound(view, until: last ?? Instant(nanoseconds: .min))
+        }
         // Held until the mount answers or has failed.
         var turn: MountLock? = try mountpoint.lockForMounting(in: store)
         try mountpoint.prepare(for: shown, store: store, probe: .daemon, isTemporary: temporary != nil, below: try below(arguments)) {

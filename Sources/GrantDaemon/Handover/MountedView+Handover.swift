@@ -14,6 +14,7 @@ extension MountedView {
     func reasonAgainstHandover(_ state: State) -> String? {
         if state.isEnding { return "it is being unmounted" }
         if shown.onlyView == nil { return "it shows several views" }
+        if case .bound = shown { return "it is mounted for grantfs bwrap" }
         if let failure = state.failure { return "it refuses everything, because \(failure)" }
         if !state.shutUnrecorded.isEmpty { return "grants are shut that are not recorded as revoked" }
         if state.pendingWithdrawals.values.contains(where: { $0.contains { !$0.hasEnded } })

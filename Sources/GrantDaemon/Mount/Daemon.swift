@@ -134,10 +134,12 @@ enum Daemon {
         _ options: MountOptions, _ process: Process, _ audit: AuditTrail?, generation: UInt32? = nil, supervisor: Supervisor? = nil,
         of shown: ShownViews? = nil
     ) -> ViewFS {
-        ViewFS(
+        let isBound = if case .bound = shown { true } else { false }
+        return ViewFS(
             cache: options.cache, descriptorLimit: process.descriptorLimit, audit: audit,
             holdsOpenings: !InjectedFault.noOpenings.isPresent, generation: generation, supervisor: supervisor,
-            nursery: shown == .documents ? try? GrantName(entry: ShownViews.programsDirectory) : nil)
+            nursery: shown == .documents ? try? GrantName(entry: ShownViews.programsDirectory) : nil,
+            fixed: isBound ? try? GrantName(entry: ShownViews.addedDirectory) : nil)
     }
 
     static func makeClaims(_ mounted: MountedView) -> ClaimService {

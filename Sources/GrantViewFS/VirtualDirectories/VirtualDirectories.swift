@@ -61,8 +61,14 @@ public final class VirtualDirectories: Sendable {
     /// They are removed when the kernel forgets them, but a program decides how many it looks up.
     private static let maxInNursery = 4096
 
-    /// `nursery`: the name of the directory at the root in which each name leads to a directory.
-    init(nursery name: GrantName? = nil) {
+    /// `nursery`: the name of the directory at the root in which each name leads to a directory. `fixed`: the name of one that exists
+    /// before any grant is shown in it.
+    init(nursery name: GrantName? = nil, fixed: GrantName? = nil) {
+        if let fixed {
+            table.withLock { table in
+                if let id = table.make(fixed, in: root) { table.directories[id]?.isFixed = true }
+            }
+        }
         var made: UInt64?
         if let name {
             made = table.withLock { table in

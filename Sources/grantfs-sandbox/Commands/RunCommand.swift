@@ -152,7 +152,7 @@ enum RunCommand {
                 throw GrantError(
                     .alreadyExists, "“\(String(decoding: wish.path, as: UTF8.self))” is granted twice", advice: "leave one --grant out")
             }
-            let name = try distinct(proposal.name, from: chosen)
+            let name = try distinct(proposal.name, from: chosen.map(\.name))
             chosen.append((proposal, name, wish.access, proposal.bookmark.document == nil ? request.rules : .none))
         }
         try checkNesting(chosen)
@@ -186,7 +186,7 @@ enum RunCommand {
                 throw GrantError(.invalidDirectory, "the repository of “\(VisibleText.of(path))” was moved meanwhile")
             }
             try ObeyedFiles.check(repository, access: choice.access)
-            let name = try distinct(proposal.name, from: chosen)
+            let name = try distinct(proposal.name, from: chosen.map(\.name))
             chosen.append((proposal, name, choice.access, try ToolProtection.ofRepository()))
         }
         if isWanted, !isFound {
@@ -198,9 +198,9 @@ enum RunCommand {
     }
 
     /// Returns the name, with a number if it is taken.
-    private static func distinct(_ wanted: GrantName, from chosen: [Chosen]) throws(GrantError) -> GrantName {
+    static func distinct(_ wanted: GrantName, from chosen: [GrantName]) throws(GrantError) -> GrantName {
         var (name, number) = (wanted, 1)
-        while chosen.contains(where: { $0.name == name }) {
+        while chosen.contains(name) {
             number += 1
             name = try numbered(wanted, number)
         }
@@ -281,10 +281,10 @@ enum RunCommand {
     /// exists and is not yet served.
     static func mount(
         _ view: ViewName, _ temporary: TemporaryMount, _ store: GrantStore, isAudited: Bool,
-        for command: String? = nil, by daemon: BackgroundStart.Waiting? = nil, attached: () -> Void = {}
+        for command: String? = nil, by daemon: BackgroundStart.Waiting? = nil, isBound: Bool = false, attached: () -> Void = {}
     ) throws(GrantError) {
         let words = words(
-            view.description, temporary.file, store: store.directory, at: temporary.mountpoint, isAudited: isAudited)
+            view.description, temporary.file, store: store.directory, at: temporary.mountpoint, isAudited: isAudited, isBound: isBound)
         let program = try CompanionProgram.daemon.file()
         let status: Int32
         do throws(Errno) {
@@ -316,15 +316,17 @@ enum RunCommand {
     }
 
     /// The command line for the log, cut to a readable length.
-    private static func text(of words: [[UInt8]]) -> String {
+    static func text(of words: [[UInt8]]) -> String {
         VisibleText.cut(words.map { String(decoding: $0, as: UTF8.self) }.joined(separator: " "), to: 300)
     }
 
-    private static func words(
-        _ view: String, _ file: String, store: String, at mountpoint: String, isAudited: Bool
+    /// `isBound`: with the directories of `ShownViews.bound`, and with the filesystems that are mounted in the directories.
+    static func words(
+        _ view: String, _ file: String, store: String, at mountpoint: String, isAudited: Bool, isBound: Bool = false
     ) -> [[UInt8]] {
         let words =
             ["grantfs", "mount", "--store", store, "--temporary", file] + (isAudited ? ["-o", "audit"] : [])
+            + (isBound ? ["--bound", "-o", "submounts"] : [])
             + ["--", view, mountpoint]
         return words.map { Array($0.utf8) }
     }

@@ -6,13 +6,17 @@ import GrantSystem
 
 /// A program in its sandbox, of which bwrap is the process here. It ends with this value, unless `run` was called.
 final class SandboxProcess {
-    static let program = "bwrap"
     /// The first descriptor number that bwrap's arguments refer to, after its own descriptors.
     static let firstHanded: Int32 = 7
 
     /// Throws `.unsupported`, with the package to install, if bubblewrap is missing.
     static func requireProgram() throws(GrantError) {
-        if ProgramSearch.path(of: program) != nil { return }
+        _ = try bubblewrap()
+    }
+
+    /// Returns the path of bubblewrap. Throws as `requireProgram`.
+    static func bubblewrap() throws(GrantError) -> String {
+        if let path = ProgramSearch.bubblewrap { return path }
         throw GrantError(
             .unsupported, "no program can be run in a sandbox", cause: "there is no bwrap in PATH", advice: "install the package bubblewrap"
         )
@@ -41,6 +45,7 @@ final class SandboxProcess {
     ) throws(GrantError) {
         self.sandbox = sandbox
         program = command.first ?? []
+        let bubblewrap = try SandboxProcess.bubblewrap()
         do throws(Errno) {
             let pipe = try PipePair()
             let filter = try SandboxFilter.file(hasNetwork: sandbox.hasNetwork)
@@ -58,7 +63,7 @@ final class SandboxProcess {
             child = try SandboxStarter.start(hasNetwork: sandbox.hasNetwork) { () throws(Errno) in
                 // In a process group of its own: Ctrl-C is forwarded, and does not end bwrap, which would kill the program.
                 try ChildProcess.spawn(
-                    .path(SandboxProcess.program), arguments: words, environment: variables, inGroup: true, descriptors: descriptors)
+                    .path(bubblewrap), arguments: words, environment: variables, inGroup: true, descriptors: descriptors)
             }
             says = pipe.closeWriting()
             handed.close()

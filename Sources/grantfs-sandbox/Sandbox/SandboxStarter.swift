@@ -34,7 +34,7 @@ enum SandboxStarter {
     }
 
     private static var needsSetID: Bool {
-        guard geteuid() != 0, let path = ProgramSearch.path(of: SandboxProcess.program) else { return false }
+        guard geteuid() != 0, let path = ProgramSearch.bubblewrap else { return false }
         var status = stat()
         return stat(path, &status) == 0 && status.st_mode & S_ISUID != 0
     }

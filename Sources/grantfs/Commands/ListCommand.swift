@@ -29,14 +29,21 @@ enum ListCommand {
         }
         let forbidden = PolicyText.forbidden(store, grants ?? [])
         if arguments.wantsJSON {
-            try Terminal.print(JSON.array((grants ?? []).map { .object(JSON.grant($0) + [PolicyText.member($0, forbidden)]) }).text)
+            let commands = commands(grants ?? [], store)
+            let objects = (grants ?? []).map { grant in
+                JSON.object(
+                    JSON.grant(grant) + [
+                        PolicyText.member(grant, forbidden), ("command", commands[grant.grant.view].map { .string($0) } ?? .null),
+                    ])
+            }
+            try Terminal.print(JSON.array(objects).text)
             return 0
         }
         guard let store, let grants else {
             Terminal.note("there is no store in \(try arguments.storeDirectory()) yet: nothing is granted (grantfs grant DIR makes one)")
             return 0
         }
-        if !grants.isEmpty { try show(grants) }
+        if !grants.isEmpty { try show(grants, commands(grants, store)) }
         for grant in grants {
             guard let reason = grant.reason else { continue }
             Terminal.note("“\(grant.grant.name)” is unavailable: \(reason)")
@@ -64,13 +71,22 @@ enum ListCommand {
         return 0
     }
 
-    private static func show(_ grants: [GrantDescription]) throws(GrantError) {
+    /// Returns the commands of `grantfs run` and `grantfs bwrap` whose views these are.
+    private static func commands(_ grants: [GrantDescription], _ store: GrantStore?) -> [ViewName: String] {
+        var commands: [ViewName: String] = [:]
+        for view in Set(grants.map(\.grant.view)) where TemporaryMount.isLabel(view.description) {
+            commands[view] = (try? store?.command(of: view)) ?? nil
+        }
+        return commands
+    }
+
+    private static func show(_ grants: [GrantDescription], _ commands: [ViewName: String]) throws(GrantError) {
         let hasFleet = grants.contains { $0.grant.fleetActivation != nil }
         let hasRules = grants.contains { !$0.grant.rules.isEmpty }
         var table = Table(
             header: ["NAME", "VIEW", "ACCESS", "STATE", "EXPIRES"] + (hasFleet ? ["BY"] : []) + (hasRules ? ["RULES"] : []) + [
                 "ID", "PATH",
-            ])
+            ] + (commands.isEmpty ? [] : ["COMMAND"]))
         for grant in grants {
             table.add(
                 [
@@ -79,7 +95,8 @@ enum ListCommand {
                 ] + (hasFleet ? [grant.grant.fleetActivation == nil ? "this host" : "the fleet"] : [])
                     + (hasRules ? [grant.grant.rules.counts] : []) + [
                         String(grant.grant.id.description.prefix(12)), Terminal.visible(grant.path),
-                    ], shade(grant.state))
+                    ] + (commands.isEmpty ? [] : [VisibleText.cut(Terminal.visible(commands[grant.grant.view] ?? ""), to: 60)]),
+                shade(grant.state))
         }
         try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput)))
     }

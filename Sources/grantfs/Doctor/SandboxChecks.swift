@@ -5,7 +5,7 @@ import GrantSystem
 /// Checks whether `grantfs run` can work here.
 enum SandboxChecks {
     static func run() -> [Finding] {
-        guard let path = ProgramSearch.path(of: "bwrap") else {
+        guard let path = ProgramSearch.bubblewrap else {
             return [.note("bubblewrap", "without bubblewrap, grantfs run does not work", "install the package bubblewrap")]
         }
         // The namespaces of a sandbox, without contents.

@@ -1,0 +1,159 @@
+import Glibc
+import GrantAdministration
+import GrantModel
+import GrantSystem
+
+/// The binds of a command line of bubblewrap: which sources are granted, and which are shown as they are.
+struct BubblewrapBinds {
+    /// A bind whose source is granted, or lies in a granted directory.
+    struct Granted {
+        /// Its place among the options.
+        let index: Int
+        /// Canonical.
+        let source: [UInt8]
+        let isReadOnly: Bool
+        /// The device and inode of a source that is given by a descriptor.
+        var identity: (device: UInt64, inode: UInt64)?
+        /// That descriptor.
+        var descriptor: Int32?
+    }
+
+    private(set) var granted: [Granted] = []
+    /// The options whose source does not exist and need not.
+    private(set) var absent: Set<Int> = []
+    /// Binds as they are of directories that contain the store, and the store's path in the sandbox.
+    private(set) var showingStore: [(index: Int, place: [UInt8])] = []
+
+    private static let binds: Set = ["--bind", "--bind-try", "--dev-bind", "--dev-bind-try", "--ro-bind", "--ro-bind-try"]
+    private static let descriptorBinds: Set = ["--bind-fd", "--ro-bind-fd"]
+    private static let overlays: Set = ["--overlay", "--overlay-src"]
+
+    private let files = PersonalFiles()
+    /// The store's directory, canonical.
+    private let store: [UInt8]
+    private let table: MountTable
+
+    /// Looks at the mount table alone. `read` follows.
+    init(store: String) throws(GrantError) {
+        self.store = CanonicalPath.resolveWhatExists(Array(store.utf8))
+        do throws(Errno) {
+            table = try MountTable.current()
+        } catch {
+            throw GrantError(.system, "the mount table cannot be read", cause: error.description)
+        }
+    }
+
+    /// Returns how many binds may be granted, as far as the words tell.
+    func countCandidates(_ line: BubblewrapLine) -> Int {
+        line.options.count { option in
+            Self.descriptorBinds.contains(option.name)
+                || Self.binds.contains(option.name) && files.contain(CanonicalPath.plain(CanonicalPath.absolute(option.values[0])))
+        }
+    }
+
+    mutating func read(_ line: BubblewrapLine) throws(GrantError) {
+        for (index, option) in line.options.enumerated() {
+            if Self.binds.contains(option.name) { try addBind(option, index) }
+            if Self.descriptorBinds.contains(option.name) { try addDescriptor(option, index) }
+            if Self.overlays.contains(option.name) { try checkOverlay(option) }
+        }
+    }
+
+    private mutating func addBind(_ option: BubblewrapLine.Option, _ index: Int) throws(GrantError) {
+        let source: [UInt8]
+        do throws(Errno) {
+            source = try CanonicalPath.resolve(option.values[0])
+        } catch {
+            // It may appear until bubblewrap looks.
+            if error == Errno(ENOENT), option.name.hasSuffix("-try") {
+                absent.insert(index)
+                return
+            }
+            throw GrantError(.notFound, "bwrap: can't find source path \(VisibleText.of(option.values[0]))", cause: error.description)
+        }
+        try add(source, option.values[1], isReadOnly: option.name.hasPrefix("--ro-"), index)
+    }
+
+    private mutating func addDescriptor(_ option: BubblewrapLine.Option, _ index: Int) throws(GrantError) {
+        let number = try BubblewrapLine.descriptor(option.values[0], of: option.name)
+        var status = stat()
+        guard fstat(number, &status) == 0, let source = try? CanonicalPath.target(of: Array("/proc/self/fd/\(number)".utf8)) else {
+            throw GrantError(.usage, "bwrap: the file of descriptor \(number) cannot be examined")
+        }
+        let before = granted.count
+        try add(source, option.values[1], isReadOnly: option.name == "--ro-bind-fd", index)
+        if granted.count == before { return }
+        granted[before].descriptor = number
+        granted[before].identity = (UInt64(truncatingIfNeeded: status.st_dev), UInt64(truncatingIfNeeded: status.st_ino))
+    }
+
+    private mutating func add(_ source: [UInt8], _ place: [UInt8], isReadOnly: Bool, _ index: Int) throws(GrantError) {
+        let holdsStore = MountTable.path(store, isAtOrBelow: source)
+        // A proposal checks a source that is granted.
+        if !holdsStore, files.contain(source), isGrantable(source), !isGranted(source) {
+            granted.append(Granted(index: index, source: source, isReadOnly: isReadOnly))
+            return
+        }
+        if !holdsStore || !isReadOnly { try GrantAdministrator.checkShown(source, store: String(decoding: store, as: UTF8.self)) }
+        if holdsStore {
+            let rest = store.dropFirst(source == [0x2F] ? 0 : source.count)
+            showingStore.append((index, (place == [0x2F] ? [] : place) + rest))
+        }
+    }
+
+    /// A write to an overlay changes none of its sources, and a revocation would leave what the overlay has copied.
+    private func checkOverlay(_ option: BubblewrapLine.Option) throws(GrantError) {
+        let source = CanonicalPath.resolveWhatExists(option.values[0])
+        guard files.contain(source) || MountTable.path(store, isAtOrBelow: source) else { return }
+        throw GrantError(
+            .unsupported, "bwrap: “\(VisibleText.of(source))” cannot be revoked in an overlay", advice: "bind it, or use --no-grants")
+    }
+
+    /// Whether it is a directory or a regular file. A socket is of no use through a grant.
+    private func isGrantable(_ path: [UInt8]) -> Bool {
+        var status = stat()
+        guard withCString(path, { lstat($0, &status) }) == 0 else { return true }
+        return [S_IFDIR, S_IFREG].contains(status.st_mode & S_IFMT)
+    }
+
+    /// Whether it lies in a mount of grantfs, where it can be revoked already.
+    private func isGranted(_ path: [UInt8]) -> Bool { table.entry(holding: path)?.type == GrantAdministrator.filesystemType }
+
+    /// Whether this process is in a sandbox with binds of a view. The grants there are the outer session's.
+    var isInSandbox: Bool {
+        let isOwn = table.entries.contains { entry in
+            entry.type == GrantAdministrator.filesystemType && entry.root.starts(with: Array("/bound/".utf8))
+        }
+        return isOwn && !ownsAllUsers
+    }
+
+    /// Whether the user namespace is the machine's.
+    private var ownsAllUsers: Bool {
+        let words = File.line(of: "/proc/self/uid_map")?.split(separator: " ") ?? []
+        return words == ["0", "0", "4294967295"]
+    }
+}
+
+extension BubblewrapBinds {
+    /// A directory or file to grant.
+    struct Choice {
+        let source: [UInt8]
+        let access: Access
+    }
+
+    /// Returns what to grant. A source in a granted directory needs no grant of its own, unless it is for writing and that one is not.
+    var choices: [Choice] {
+        var chosen: [Choice] = []
+        for source in Set(granted.map(\.source)).sorted(by: { $0.lexicographicallyPrecedes($1) }) {
+            let isWritten = granted.contains { $0.source == source && !$0.isReadOnly }
+            if let above = Self.choice(holding: source, among: chosen), above.access == .readWrite || !isWritten { continue }
+            chosen.append(Choice(source: source, access: isWritten ? .readWrite : .readOnly))
+        }
+        return chosen
+    }
+
+    /// Returns the innermost choice that is or contains the path.
+    static func choice(holding path: [UInt8], among choices: [Choice]) -> Choice? {
+        choices.filter { MountTable.path(path, isAtOrBelow: $0.source) }.max { $0.source.count < $1.source.count }
+    }
+}
