@@ -90,7 +90,7 @@ private struct ParseState {
                 try parse(word, &rest)
                 if command?.takesOthersWords == true {
                     let own = words.dropLast(rest.count) + rest.prefix(1)
-                    wantsHelp = saysHelp || own.contains(Array("--help".utf8))
+                    wantsHelp = saysHelp || own.contains { $0 == Array("--help".utf8) || $0 == Array("-h".utf8) }
                     parsed.operands = Array(rest)
                     break
                 }

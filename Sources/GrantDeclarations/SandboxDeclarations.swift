@@ -19,6 +19,10 @@ extension CommandDeclaration {
                 "tool", aliases: ["profile"], value: "PROFILE",
                 help: "what a tool needs: cargo, go, node, python, git, or a profile of your own", isRepeatable: true),
             OptionDeclaration(
+                "config", value: "FILE",
+                help: "the settings of Anthropic's sandbox runtime (JSON), or Codex' permission profiles (TOML)"),
+            OptionDeclaration("config-profile", value: "NAME", help: "the profile of Codex, instead of the file's default_permissions"),
+            OptionDeclaration(
                 "audit", value: "FILE", help: "leave there what it has opened and changed through the grants, as JSON lines"),
             OptionDeclaration(
                 "snapshot", help: "copy first what it may write to: grantfs diff shows what it has changed, grantfs undo puts it back"),
@@ -34,7 +38,8 @@ extension CommandDeclaration {
             ),
             OptionDeclaration("network", help: "leave it the network"),
             OptionDeclaration(
-                "network-hosts", value: "HOST,…", help: "let it reach these hosts by a proxy and nothing else: example.org, *.pypi.org:443",
+                "network-hosts", value: "HOST,…",
+                help: "let it reach these hosts by a proxy and nothing else: example.org, *.pypi.org:443, !files.pypi.org",
                 isRepeatable: true),
             OptionDeclaration("env", value: "NAME[=VALUE]", help: "a variable for it, the caller's own without =VALUE", isRepeatable: true),
         ],

@@ -5,6 +5,8 @@ public struct SandboxProfile: Sendable {
     public struct Grant: Sendable {
         public let path: [UInt8]
         public let access: Access
+        /// Whether it is left out if it does not exist.
+        public var isOptional = false
     }
 
     public enum Network: Sendable, Equatable {
@@ -35,7 +37,10 @@ public struct SandboxProfile: Sendable {
         let reader = SandboxProfileReader(file: file, home: home)
         for (key, value) in try reader.items(of: bytes) {
             switch key {
-            case "grant": grants = try reader.list(value, key, example: "[[grant]]") { value throws(GrantError) in try reader.grant(value) }
+            case "grant":
+                grants = try reader.list(value, key, example: "[[grant]]") { value throws(GrantError) in
+                    try reader.grant(value, mayBeOptional: true)
+                }
             case "ro-bind": binds = try reader.list(value, key) { value throws(GrantError) in try reader.path(value, key) }
             case "path": searchPath = try reader.list(value, key) { value throws(GrantError) in try reader.path(value, key) }
             case "environment": environment = try reader.environment(value)
@@ -52,19 +57,22 @@ struct SandboxProfileReader: TOMLReading {
     let file: String
     let home: [UInt8]
 
-    func grant(_ value: TOMLValue) throws(GrantError) -> SandboxProfile.Grant {
+    func grant(_ value: TOMLValue, mayBeOptional: Bool = false) throws(GrantError) -> SandboxProfile.Grant {
         guard case .table(let items) = value.kind else { throw wrong(value, "a grant is a table", advice: "[[grant]]") }
         var path: [UInt8]?
-        var access = Access.readWrite
+        var (access, isOptional) = (Access.readWrite, false)
         for (key, item) in items {
             switch key {
             case "path": path = try self.path(item, key)
             case "access": access = try self.access(item, key)
-            default: throw unknown(key, item, among: ["path", "access"])
+            case "optional" where mayBeOptional:
+                guard case .boolean(let answer) = item.kind else { throw wrong(item, "“optional” is true or false") }
+                isOptional = answer
+            default: throw unknown(key, item, among: ["path", "access"] + (mayBeOptional ? ["optional"] : []))
             }
         }
         guard let path else { throw wrong(value, "the grant has no path", advice: "path = \"~/src\"") }
-        return SandboxProfile.Grant(path: path, access: access)
+        return SandboxProfile.Grant(path: path, access: access, isOptional: isOptional)
     }
 
     func environment(_ value: TOMLValue) throws(GrantError) -> [(name: String, value: [UInt8])] {

@@ -83,7 +83,9 @@ public enum ShownViews: Hashable, Sendable {
             self = .mountpoints(pattern)
         } else if text.hasPrefix(ShownViews.boundMark) {
             let words = text.dropFirst(ShownViews.boundMark.count).split(separator: "/", omittingEmptySubsequences: false)
-            guard words.count == 2, let time = Int64(String(words[0]), radix: 10), let view = try? ViewName(String(words[1])) else { return nil }
+            guard words.count == 2, let time = Int64(String(words[0]), radix: 10), let view = try? ViewName(String(words[1])) else {
+                return nil
+            }
             self = .bound(view, until: Instant(nanoseconds: time))
         } else if let view = ShownViews.formerlyMixed(text) {
             self = .one(view)

@@ -12,6 +12,8 @@ public struct HostRule: Sendable, Equatable {
         case address(NetworkAddress)
     }
 
+    /// Whether it begins with `!`: the host cannot be reached, at any port, even if another rule permits it.
+    let isDenied: Bool
     private let pattern: Pattern
     private let ports: [UInt16]
     /// As it was written.
@@ -20,6 +22,8 @@ public struct HostRule: Sendable, Equatable {
     /// Throws `.usage` if it cannot be parsed.
     public init(_ text: String) throws(GrantError) {
         self.text = text
+        isDenied = text.hasPrefix("!")
+        let text = isDenied ? String(text.dropFirst()) : text
         let isBelow = text.hasPrefix("*.")
         // Without a port, an IPv6 address needs no brackets.
         let alone: (host: TargetHost, port: UInt16?)? = NetworkAddress(text).map { (.address($0), nil) }
@@ -40,7 +44,8 @@ public struct HostRule: Sendable, Equatable {
 
     /// The name or address for which programs must use the proxy, or nil for a rule of subdomains.
     public var host: String? {
-        switch pattern {
+        if isDenied { return nil }
+        return switch pattern {
         case .name(let name): name
         case .below: nil
         case .address(let address): address.description
@@ -48,12 +53,16 @@ public struct HostRule: Sendable, Equatable {
     }
 
     /// Whether this rule names the loopback of this machine, by the name that every machine has for it.
-    func permitsLoopback(port: UInt16) -> Bool { pattern == .name("localhost") && ports.contains(port) }
+    func permitsLoopback(port: UInt16) -> Bool { !isDenied && pattern == .name("localhost") && ports.contains(port) }
 
     /// Whether a program may ask for this host and port.
     func permits(_ host: TargetHost, port: UInt16) -> Bool {
-        guard ports.contains(port) else { return false }
-        return switch (pattern, host) {
+        !isDenied && ports.contains(port) && names(host)
+    }
+
+    /// Whether the host is the rule's, at any port.
+    func names(_ host: TargetHost) -> Bool {
+        switch (pattern, host) {
         case (.name(let name), .name(let other)): name == other
         case (.below(let name), .name(let other)): other.hasSuffix("." + name)
         case (.address(let address), .address(let other)): address == other
@@ -66,7 +75,9 @@ public struct HostRule: Sendable, Equatable {
 struct HostPolicy: Sendable {
     let rules: [HostRule]
 
-    func permits(_ host: TargetHost, port: UInt16) -> Bool { rules.contains { $0.permits(host, port: port) } }
+    func permits(_ host: TargetHost, port: UInt16) -> Bool {
+        rules.contains { $0.permits(host, port: port) } && !rules.contains { $0.isDenied && $0.names(host) }
+    }
 
     /// Whether to connect to an address of a permitted host: it has to be global and not this machine's, or be listed itself.
     func permits(_ address: NetworkAddress, port: UInt16, own: Set<NetworkAddress>) -> Bool {

@@ -186,7 +186,9 @@ private func failure(_ text: String) -> GrantError? {
         arguments: CommandLineProgram.declaration.commands.map(\.name))
     func everyCommandHasHelpAndAStore(_ name: String) throws {
         let parser = ArgumentParser(program: CommandLineProgram.declaration)
-        for line in ["\(name) --help", "help \(name)", "--help \(name)", "\(name) -h", "\(name) --help --wrong", "\(name) a b c d --help"] {
+        let takesOthersWords = CommandLineProgram.declaration.command(named: name)?.takesOthersWords == true
+        let lines = ["\(name) --help", "help \(name)", "--help \(name)", "\(name) -h", "\(name) --help --wrong"]
+        for line in lines + (takesOthersWords ? [] : ["\(name) a b c d --help"]) {
             guard case .help(let command?) = try parser.parse(words(line)) else {
                 Issue.record("no help for \(line)")
                 continue

@@ -27,6 +27,18 @@ struct HostRuleTests {
     }
 
     @Test(
+        "A denied host is refused at every port, whatever other rules permit",
+        arguments: [
+            ("www.example.org", 443, true), ("evil.example.org", 443, false), ("EVIL.example.org.", 8443, false),
+            ("a.evil.example.org", 443, true), ("b.c.example.org", 443, false),
+        ] as [(String, UInt16, Bool)])
+    func denied(target: String, port: UInt16, answer: Bool) throws {
+        let rules = ["*.example.org", "evil.example.org:8443", "!evil.example.org", "!*.c.example.org", "!other.example.org"]
+        let policy = HostPolicy(rules: try rules.map { (text) throws(GrantError) in try HostRule(text) })
+        #expect(policy.permits(try #require(TargetHost(target)), port: port) == answer)
+    }
+
+    @Test(
         "A malformed host rule is refused",
         arguments: [
             "*", "*.", "", "a b", "example.org:0", "example.org:65536", "example.org:", "*.10.0.0.1", "exam_ple..org", "[::1", "fe80::1%lo",

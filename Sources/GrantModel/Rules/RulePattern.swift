@@ -55,7 +55,7 @@ public struct RulePattern: Hashable, Sendable {
     }
 
     /// A pattern that matches one path below the granted directory.
-    init(exactly path: [UInt8], isNegated: Bool = false) throws(GrantError) {
+    package init(exactly path: [UInt8], isNegated: Bool = false) throws(GrantError) {
         let special = Set("\\*?[ ".utf8)
         let escaped = path.flatMap { special.contains($0) ? [UInt8(ascii: "\\"), $0] : [$0] }
         try self.init((isNegated ? [UInt8(ascii: "!")] : []) + [Self.slash] + escaped)

@@ -47,7 +47,7 @@ final class BubblewrapProgram {
             _ = try ChildProcess.wait(child)
             return String(decoding: text, as: UTF8.self)
         } catch {
-            throw GrantError(.system, "\(path) cannot be asked for its options", cause: error.description)
+            throw GrantError(.system, "\(path) does not list its options", cause: error.description)
         }
     }
 

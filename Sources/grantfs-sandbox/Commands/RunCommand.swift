@@ -39,6 +39,11 @@ enum RunCommand {
                 .usage, "run: a snapshot is of directories, and “\(file.name)” is a file",
                 advice: "grant the directory it is in, or copy it")
         }
+        if request.grants.contains(where: { !$0.rules.isEmpty }), ["snapshot", "review", "undo"].contains(where: arguments.has) {
+            throw GrantError(
+                .usage, "run: a snapshot would copy what the configuration of --config denies",
+                advice: "run it without --snapshot, --review and --undo")
+        }
         let ending = try RunEnding(
             arguments, granted: choices.filter { $0.access == .readWrite }.map(\.proposal.bookmark.path), rules: request.rules)
         if arguments.has("audit"), choices.isEmpty {
@@ -153,7 +158,8 @@ enum RunCommand {
                     .alreadyExists, "“\(String(decoding: wish.path, as: UTF8.self))” is granted twice", advice: "leave one --grant out")
             }
             let name = try distinct(proposal.name, from: chosen.map(\.name))
-            chosen.append((proposal, name, wish.access, proposal.bookmark.document == nil ? request.rules : .none))
+            let rules = try request.rules.followed(by: wish.rules)
+            chosen.append((proposal, name, wish.access, proposal.bookmark.document == nil ? rules : .none))
         }
         try checkNesting(chosen)
         return chosen

@@ -13,6 +13,8 @@ struct SandboxRequest {
         let path: [UInt8]
         let access: Access
         var isOfTool = false
+        /// More rules of this directory.
+        var rules = GrantRules.none
     }
 
     private(set) var grants: [Wish] = []
@@ -45,6 +47,11 @@ struct SandboxRequest {
             throw GrantError(.usage, "run: --network allows the whole network", advice: "use only --network or --network-hosts")
         }
         for name in arguments.options["tool"] ?? [] { try add(try SandboxProfiles.profile(named: name)) }
+        if let file = arguments.bytes("config") {
+            try add(try ConfiguredGrants(file, profile: arguments.text("config-profile")))
+        } else if arguments.has("config-profile") {
+            throw GrantError(.usage, "run: --config-profile is for --config")
+        }
         // A list on the command line overrides profiles. Otherwise the widest of several profiles
         // applies.
         if isBounded { hasNetwork = false }
@@ -57,8 +64,21 @@ struct SandboxRequest {
         variables += try SandboxRequest.variables(arguments.options["env"] ?? [])
     }
 
+    private mutating func add(_ configuration: ConfiguredGrants) throws(GrantError) {
+        grants += configuration.grants.map { Wish(path: $0.path, access: $0.access, rules: $0.rules) }
+        if configuration.hasNetwork { hasNetwork = true }
+        for host in configuration.hosts { hosts.append(try HostRule(host)) }
+    }
+
     private mutating func add(_ profile: SandboxProfile) throws(GrantError) {
-        grants += profile.grants.map { Wish(path: $0.path, access: $0.access, isOfTool: true) }
+        for grant in profile.grants {
+            var status = stat()
+            if grant.isOptional, withCString(grant.path, { lstat($0, &status) }) != 0, errno == ENOENT {
+                Terminal.note("there is no “\(VisibleText.of(grant.path))”: make it to keep what the program writes there")
+                continue
+            }
+            grants.append(Wish(path: grant.path, access: grant.access, isOfTool: true))
+        }
         for path in profile.binds {
             do throws(GrantError) {
                 toolBinds.append(try SandboxBind(path))

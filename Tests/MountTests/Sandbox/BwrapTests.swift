@@ -21,7 +21,7 @@ extension MountTests {
             try makeFiles()
         }
 
-        /// Makes the directories of `sandbox-probes.sh` anew.
+        /// Makes the directories of `sandbox-probes.sh` again.
         private func makeFiles() throws {
             try Command.shell(
                 """

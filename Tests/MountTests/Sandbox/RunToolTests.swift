@@ -138,7 +138,7 @@ extension MountTests {
             let names = try FileManager.default.contentsOfDirectory(
                 atPath: URL(fileURLWithPath: Programs.grantfs).deletingLastPathComponent().deletingLastPathComponent().path
                     + "/share/grantfs/profiles")
-            #expect(names.sorted() == ["cargo", "git", "go", "node", "python"])
+            #expect(names.sorted() == ["cargo", "claude", "codex", "gemini", "git", "go", "node", "opencode", "python"])
             for name in names { #expect(try run("true", "--tool", name).status == 0, "\(name)") }
         }
     }
