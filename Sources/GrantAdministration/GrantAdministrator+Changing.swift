@@ -80,6 +80,10 @@ extension GrantAdministrator {
         expecting expected: Grant?, _ timeout: Double, _ progress: ((CoordinationProgress) -> Void)?, _ recorded: (() -> Void)?
     ) throws(GrantError) -> GrantChange {
         try requireOwn([grant], "changed")
+        var rules = rules
+        let isBound = if rules == nil { false } else { try self.isBound(grant.view) }
+        if isBound, let change = rules { rules = try change.added(to: grant.rules) }
+        let expected = isBound ? expected ?? grant : expected
         // Before the policy and the disk are asked.
         if let rules { _ = try rules.result(of: grant) }
         if try widens(grant, access: access, expires: expires, rules: rules), let judge = try judge() {
@@ -91,5 +95,24 @@ extension GrantAdministrator {
             expecting: expected, by: actor)
         recorded?()
         return try broadcast([changed], timeout, progress: progress)[0]
+    }
+
+    /// Whether the view is that of `grantfs bwrap`, whose rules stand for options of its command line.
+    private func isBound(_ view: ViewName) throws(GrantError) -> Bool {
+        let mounts = try store.mounts(view: view)
+        return mounts.contains { if case .bound = $0.shown { true } else { false } }
+    }
+}
+
+extension RuleChange {
+    /// Returns the change that adds these patterns to a grant's. Throws `.usage` if they would take some back.
+    fileprivate func added(to rules: GrantRules) throws(GrantError) -> RuleChange {
+        if [hide, protect, only].contains(where: { $0?.isEmpty == true }) {
+            throw GrantError(
+                .usage, "the rules of this grant cannot be removed", cause: "they stand for options of bubblewrap's command line",
+                advice: "start the program again with other options")
+        }
+        return RuleChange(
+            try rules.narrowed(by: GrantRules(hide: hide ?? [], protect: protect ?? [], only: only ?? [])))
     }
 }

@@ -24,23 +24,24 @@ struct BubblewrapBinds {
     /// Binds as they are of directories that contain the store, and the store's path in the sandbox.
     private(set) var showingStore: [(index: Int, place: [UInt8])] = []
 
-    private static let binds: Set = ["--bind", "--bind-try", "--dev-bind", "--dev-bind-try", "--ro-bind", "--ro-bind-try"]
-    private static let descriptorBinds: Set = ["--bind-fd", "--ro-bind-fd"]
+    static let binds: Set = ["--bind", "--bind-try", "--dev-bind", "--dev-bind-try", "--ro-bind", "--ro-bind-try"]
+    static let descriptorBinds: Set = ["--bind-fd", "--ro-bind-fd"]
     private static let overlays: Set = ["--overlay", "--overlay-src"]
 
     private let files = PersonalFiles()
-    /// The store's directory, canonical.
-    private let store: [UInt8]
+    private let stores: StorePlaces
+    /// Binds as they are: canonical sources, and whether other programs of the person may replace them.
+    private var plain: [(index: Int, source: [UInt8], isPersonal: Bool)] = []
     private let table: MountTable
 
     /// Looks at the mount table alone. `read` follows.
     init(store: String) throws(GrantError) {
-        self.store = CanonicalPath.resolveWhatExists(Array(store.utf8))
         do throws(Errno) {
             table = try MountTable.current()
         } catch {
             throw GrantError(.system, "the mount table cannot be read", cause: error.description)
         }
+        stores = StorePlaces(CanonicalPath.resolveWhatExists(Array(store.utf8)), in: table)
     }
 
     /// Returns how many binds may be granted, as far as the words tell.
@@ -88,23 +89,23 @@ struct BubblewrapBinds {
     }
 
     private mutating func add(_ source: [UInt8], _ place: [UInt8], isReadOnly: Bool, _ index: Int) throws(GrantError) {
-        let holdsStore = MountTable.path(store, isAtOrBelow: source)
+        let shown = stores.below(source)
         // A proposal checks a source that is granted.
-        if !holdsStore, files.contain(source), isGrantable(source), !isGranted(source) {
+        if shown.isEmpty, files.contain(source), isGrantable(source), !isGranted(source) {
             granted.append(Granted(index: index, source: source, isReadOnly: isReadOnly))
             return
         }
-        if !holdsStore || !isReadOnly { try GrantAdministrator.checkShown(source, store: String(decoding: store, as: UTF8.self)) }
-        if holdsStore {
-            let rest = store.dropFirst(source == [0x2F] ? 0 : source.count)
-            showingStore.append((index, (place == [0x2F] ? [] : place) + rest))
+        if shown.isEmpty || shown.contains([]) || !isReadOnly {
+            try GrantAdministrator.checkShown(source, store: String(decoding: stores.store, as: UTF8.self))
         }
+        for rest in shown { showingStore.append((index, (place == [0x2F] ? [] : place) + rest)) }
+        plain.append((index, source, files.contain(source)))
     }
 
     /// A write to an overlay changes none of its sources, and a revocation would leave what the overlay has copied.
     private func checkOverlay(_ option: BubblewrapLine.Option) throws(GrantError) {
         let source = CanonicalPath.resolveWhatExists(option.values[0])
-        guard files.contain(source) || MountTable.path(store, isAtOrBelow: source) else { return }
+        guard files.contain(source) || !stores.below(source).isEmpty else { return }
         throw GrantError(
             .unsupported, "bwrap: “\(VisibleText.of(source))” cannot be revoked in an overlay", advice: "bind it, or use --no-grants")
     }
@@ -119,12 +120,38 @@ struct BubblewrapBinds {
     /// Whether it lies in a mount of grantfs, where it can be revoked already.
     private func isGranted(_ path: [UInt8]) -> Bool { table.entry(holding: path)?.type == GrantAdministrator.filesystemType }
 
-    /// Whether this process is in a sandbox with binds of a view. The grants there are the outer session's.
+    /// Whether the store exists. Otherwise bubblewrap would have to make its directory.
+    var hasStore: Bool { stores.exists }
+
+    /// Whether this process is in a sandbox of this command, which covers the store. The grants there are the outer session's.
     var isInSandbox: Bool {
-        let isOwn = table.entries.contains { entry in
+        let isCovered = table.entry(mountpoint: stores.store).map { $0.type == "tmpfs" && $0.options.split(separator: ",").contains("ro") }
+        let isBound = table.entries.contains { entry in
             entry.type == GrantAdministrator.filesystemType && entry.root.starts(with: Array("/bound/".utf8))
         }
-        return isOwn && !ownsAllUsers
+        return (isCovered == true || isBound) && !ownsAllUsers
+    }
+
+    /// Drops binds without a source, and passes the canonical sources of binds as they are: between this look and bubblewrap's, a link may
+    /// come to lead elsewhere. A source that programs may replace is passed as a descriptor, where that is possible.
+    func prepare(_ arguments: inout BubblewrapArguments, _ bubblewrap: BubblewrapProgram) throws(GrantError) {
+        arguments.drop(absent)
+        InjectedFault.stop(at: "binding")
+        for (index, source, isPersonal) in plain {
+            let option = arguments.option(index)
+            guard Self.binds.contains(option.name) else { continue }
+            let name = option.name.hasPrefix("--ro-") ? "--ro-bind-fd" : "--bind-fd"
+            if isPersonal, !option.name.hasPrefix("--dev-"), try bubblewrap.valueCount(of: name) != nil {
+                do throws(Errno) {
+                    let number = try arguments.hand(try FileDescriptor.open(source, OpenFlags.path | O_NOFOLLOW))
+                    arguments.replace(index, with: [Array(name.utf8), Array("\(number)".utf8), option.values[1]])
+                } catch {
+                    throw GrantError(.notFound, "bwrap: can't find source path \(VisibleText.of(source))", cause: error.description)
+                }
+            } else {
+                arguments.replace(index, with: [Array(option.name.utf8), source, option.values[1]])
+            }
+        }
     }
 
     /// Whether the user namespace is the machine's.
@@ -146,10 +173,23 @@ extension BubblewrapBinds {
         var chosen: [Choice] = []
         for source in Set(granted.map(\.source)).sorted(by: { $0.lexicographicallyPrecedes($1) }) {
             let isWritten = granted.contains { $0.source == source && !$0.isReadOnly }
-            if let above = Self.choice(holding: source, among: chosen), above.access == .readWrite || !isWritten { continue }
+            if let above = Self.choice(holding: source, among: chosen), above.access == .readWrite || !isWritten,
+                !isWritten || !isProtected(source, below: above)
+            {
+                continue
+            }
             chosen.append(Choice(source: source, access: isWritten ? .readWrite : .readOnly))
         }
         return chosen
+    }
+
+    /// Whether a bind for reading, which becomes a rule, lies between a choice and the source.
+    private func isProtected(_ source: [UInt8], below choice: Choice) -> Bool {
+        granted.contains { other in
+            ![source, choice.source].contains(other.source) && MountTable.path(source, isAtOrBelow: other.source)
+                && MountTable.path(other.source, isAtOrBelow: choice.source)
+                && !granted.contains { $0.source == other.source && !$0.isReadOnly }
+        }
     }
 
     /// Returns the innermost choice that is or contains the path.

@@ -28,18 +28,25 @@ struct BubblewrapSession {
 
     /// Grants, mounts, and becomes bubblewrap. Nothing is left if it throws.
     func become(_ bubblewrap: BubblewrapProgram, _ variables: [[UInt8]]) throws(GrantError) -> Never {
+        let covers = try BubblewrapCovers(line, binds)
         let grants = try grants()
         for bind in binds.granted { try check(bind) }
+        var choices: [GrantAdministrator.Choice] = []
         let store = try GrantStore(directory: daemon.store, create: true, survivesPowerLoss: false)
         TemporaryMount.sweep(store)
         let administrator = GrantAdministrator.command(store)
         let mount = try TemporaryMount.create(in: store, hasOwnView: true, label: daemon.label)
         do throws(GrantError) {
             let view = try ParsedArguments.view(named: daemon.label)
-            _ = try administrator.grant(
-                grants.map { GrantAdministrator.Choice($0.proposal, name: $0.name, view: view, access: $0.choice.access) })
+            for grant in grants {
+                choices.append(
+                    GrantAdministrator.Choice(
+                        grant.proposal, name: grant.name, view: view, access: grant.choice.access, rules: try covers.rules(of: grant.choice)
+                    ))
+            }
+            _ = try administrator.grant(choices)
             let start = { () throws(GrantError) in
-                let (words, descriptors) = try words(grants, at: Array(mount.mountpoint.utf8), bubblewrap)
+                let (words, descriptors) = try words(grants, covers, at: Array(mount.mountpoint.utf8), bubblewrap)
                 for number in binds.granted.compactMap(\.descriptor) { BubblewrapLine.closeInherited(number) }
                 try mount.keepThroughExec()
                 try bubblewrap.become(words, variables, descriptors)
@@ -92,13 +99,12 @@ struct BubblewrapSession {
 
     /// Returns bubblewrap's words, and the descriptors that they name.
     private func words(
-        _ grants: [Grant], at mountpoint: [UInt8], _ bubblewrap: BubblewrapProgram
+        _ grants: [Grant], _ covers: BubblewrapCovers, at mountpoint: [UInt8], _ bubblewrap: BubblewrapProgram
     ) throws(GrantError) -> (words: [[UInt8]], descriptors: [Int32]) {
         var arguments = BubblewrapArguments(line)
-        var descriptors: [Int32] = []
-        arguments.drop(binds.absent)
-        InjectedFault.stop(at: "binding")
-        for bind in binds.granted {
+        try binds.prepare(&arguments, bubblewrap)
+        arguments.drop(covers.replaced)
+        for bind in binds.granted where !covers.replaced.contains(bind.index) {
             guard let choice = BubblewrapBinds.choice(holding: bind.source, among: choices),
                 let grant = grants.first(where: { $0.choice.source == choice.source }), let place = line.options[bind.index].values.last
             else { continue }
@@ -108,8 +114,7 @@ struct BubblewrapSession {
             if below.isEmpty {
                 arguments.replace(bind.index, with: [Array(option.utf8), root, place])
             } else if try bubblewrap.valueCount(of: option + "-fd") != nil {
-                let number = try open(Array(below), in: root, arguments)
-                descriptors.append(number)
+                let number = try open(Array(below), in: root, &arguments)
                 arguments.replace(bind.index, with: [Array("\(option)-fd".utf8), Array("\(number)".utf8), place])
             } else {
                 arguments.replace(bind.index, with: [Array(option.utf8), CanonicalPath.join(root, Array(below)), place])
@@ -122,16 +127,15 @@ struct BubblewrapSession {
         }
         if let index = placeForAdded(added) { arguments.add([Array("--bind".utf8), added, added], after: index) }
         for (index, place) in binds.showingStore { arguments.add([Array("--remount-ro".utf8), place], after: index) }
-        let (words, file) = try arguments.words(command: line.command)
-        return (words, descriptors + file)
+        return try arguments.words(command: line.command)
     }
 
     /// Opens a file in a granted directory: a link that has taken its place by now is not followed, and bubblewrap compares the file
     /// that it binds with the descriptor's.
-    private func open(_ path: [UInt8], in root: [UInt8], _ arguments: BubblewrapArguments) throws(GrantError) -> Int32 {
+    private func open(_ path: [UInt8], in root: [UInt8], _ arguments: inout BubblewrapArguments) throws(GrantError) -> Int32 {
         do throws(Errno) {
             let top = try FileDescriptor.open(root, OpenFlags.path | O_DIRECTORY)
-            return try arguments.high(try FileDescriptor.openBeneath(top.number, path, OpenFlags.path))
+            return try arguments.hand(try FileDescriptor.openBeneath(top.number, path, OpenFlags.path))
         } catch {
             throw GrantError(
                 .notFound, "bwrap: can't find source path \(VisibleText.of(path)) in a granted directory", cause: error.description)

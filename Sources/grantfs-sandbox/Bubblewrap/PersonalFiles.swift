@@ -14,6 +14,8 @@ struct PersonalFiles {
     ].map { Array($0.utf8) }
     private static let media = Array("/run/media".utf8)
     private static let temporary = ["/tmp", "/var/tmp"].map { Array($0.utf8) }
+    /// The directories of /tmp with the sockets of displays. A program can choose owner and mode of its own directories, but not these names.
+    private static let shared = [".X11-unix", ".ICE-unix", ".XIM-unix", ".font-unix", ".Test-unix"].map { Array($0.utf8) }
 
     init() {
         let named = [SandboxEnvironment.value(of: "HOME"), getpwuid(geteuid()).map { Array(String(cString: $0.pointee.pw_dir).utf8) }]
@@ -26,17 +28,9 @@ struct PersonalFiles {
         if path == [0x2F] { return false }
         if homes.contains(where: { MountTable.path(path, isAtOrBelow: $0) }) { return true }
         if let above = Self.temporary.first(where: { $0 != path && MountTable.path(path, isAtOrBelow: $0) }) {
-            return !isShared(path, in: above)
+            return !Self.shared.contains { $0.elementsEqual(path.dropFirst(above.count + 1).prefix { $0 != 0x2F }) }
         }
         if path != Self.media, MountTable.path(path, isAtOrBelow: Self.media) { return true }
         return !Self.system.contains { MountTable.path(path, isAtOrBelow: $0) }
-    }
-
-    /// Whether the entry of /tmp with the path is itself for all users, as the directory with the sockets of displays.
-    private func isShared(_ path: [UInt8], in shared: [UInt8]) -> Bool {
-        let name = path.dropFirst(shared.count + 1).prefix { $0 != 0x2F }
-        var status = stat()
-        guard withCString(CanonicalPath.join(shared, Array(name)), { lstat($0, &status) }) == 0 else { return false }
-        return status.st_mode & S_ISVTX != 0
     }
 }

@@ -29,10 +29,15 @@ enum BwrapCommand {
         // A source in another one is passed as a descriptor, where that is possible.
         if candidates > 1 { bubblewrap.readHelp() }
         let daemon = candidates > 0 ? BubblewrapDaemon(line, store: directory) : nil
-        try binds.read(line)
-        if let daemon, !binds.granted.isEmpty { try BubblewrapSession(line, binds, daemon).become(bubblewrap, variables) }
+        if !binds.isInSandbox { try binds.read(line) }
+        if !binds.granted.isEmpty {
+            // A link can lead from a directory of the system to a person's files.
+            let daemon = daemon ?? BubblewrapDaemon(line, store: directory)
+            try BubblewrapSession(line, binds, daemon).become(bubblewrap, variables)
+        }
         var plain = BubblewrapArguments(line)
-        plain.drop(binds.absent)
+        try binds.prepare(&plain, bubblewrap)
+        for (index, place) in binds.showingStore where binds.hasStore { plain.add(BubblewrapArguments.cover(place), after: index) }
         let (words, descriptors) = try plain.words(command: line.command)
         try bubblewrap.become(words, variables, descriptors)
     }

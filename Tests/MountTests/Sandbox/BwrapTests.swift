@@ -232,12 +232,96 @@ extension MountTests {
             try requireNothingLeft()
         }
 
-        @Test("The store is not shown, and no directory with it is bound for writing")
+        @Test("What the command line protects or hides in a directory stays so")
+        func covers() throws {
+            let script = """
+                echo ready
+                while read -r line; do
+                    cat "$1/secret/key" "$1/denied" "$1/file" 2>/dev/null | tr '\\n' ' '
+                    if echo more 2>/dev/null >> "$1/.git/config"; then echo writes; else echo reads; fi
+                done
+                """
+            let program = try Child([link] + agentsWords + ["--", "bash", "-c", script, "bash", work], environment: fixture.environment)
+            try program.expect("ready")
+            program.send("look")
+            try program.expect("content reads")
+            // The kernel forgets all names, and with them each mount in the mount.
+            try fixture.grantfs("set", "work", "--hide", "file").orThrow()
+            program.send("look")
+            try program.expect("reads")
+            #expect(try fixture.grantfs("list", "work", "--json").text.contains("/secret"))
+            for words in [["--no-rules"], ["--hide", ""], ["--hide", "!/secret"]] {
+                let output = try fixture.grantfs(["set", "work"] + words)
+                #expect(output.status == 2, "\(words): \(output)")
+            }
+            try fixture.grantfs("set", "work", "--read-only").orThrow()
+            try fixture.grantfs("set", "work", "--access", "rw").orThrow()
+            program.send("look")
+            try program.expect("reads")
+            program.closeInput()
+            #expect(program.wait() == 0)
+        }
+
+        @Test("A mount that hides contents of a granted directory by others is refused")
+        func covering() throws {
+            for words in [
+                ["--ro-bind", other + "/file", work + "/file"], ["--bind", other, work + "/secret"], ["--bind", other, work + "/out"],
+                ["--tmpfs", work + "/secret", "--bind", other, work + "/secret/other"], ["--tmpfs", work + "/out"],
+            ] {
+                let output = try bwrap(["--ro-bind", "/", "/", "--bind", work, work] + words + ["--", "true"])
+                #expect(output.status == 1 && output.errors.contains("cannot be covered"), "\(output)")
+            }
+            try Command.shell("mkdir '\(work)/empty'").orThrow()
+            let output = try bwrap([
+                "--ro-bind", "/", "/", "--bind", work, work, "--bind", other, work + "/empty", "--", "ls", work + "/empty",
+            ])
+            #expect(output.lines == ["file"], "\(output)")
+            // A directory for writing in one for reading.
+            let inner = try bwrap(
+                ["--ro-bind", "/", "/", "--bind", work, work, "--ro-bind", work + "/.git", work + "/.git"]
+                    + ["--bind", work + "/.git/hooks", work + "/.git/hooks", "--"]
+                    + ["sh", "-c", "cd '\(work)/.git'; echo x > hooks/new && echo wrote; echo x 2>/dev/null > new || echo refused"])
+            #expect(inner.lines == ["wrote", "refused"], "\(inner)")
+            try requireNothingLeft()
+        }
+
+        @Test("A source that leads to a person's files by way of the system's is a grant")
+        func indirect() throws {
+            let words = ["--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib"]
+            let end = ["--symlink", "usr/lib64", "/lib64", "--", "stat", "-f", "-c", "%T", "/x"]
+            for source in ["/proc/self/cwd/source/work", "/proc/self/root\(work)"] {
+                let output = try Command.run(
+                    ["env", "-C", fixture.base, link] + words + ["--bind", source, "/x"] + end, environment: fixture.environment, within: 60
+                )
+                #expect(output.text.contains("fuse"), "\(source): \(output)")
+            }
+            // Owner and mode are a program's choice.
+            #expect(chmod(fixture.base, 0o1755) == 0)
+            let output = try bwrap(words + ["--bind", work, "/x"] + end)
+            #expect(output.text.contains("fuse"), "\(output)")
+        }
+
+        @Test("A link to the system's files that leads elsewhere by then is not followed", .enabled(if: geteuid() == 0, "needs root"))
+        func replacedLink() throws {
+            #expect(symlink("/usr/share", work + "/place") == 0)
+            let stops = try StopPoints(fixture)
+            stops.arm("binding")
+            let program = try Child(
+                [Programs.grantfsWithFaults, "bwrap", "--ro-bind", "/", "/", "--ro-bind", "\(work)/place", "/mnt", "--", "ls", "/mnt"],
+                environment: fixture.environment, separateErrors: true)
+            try stops.awaitStop("binding")
+            try Command.shell("ln -sfn '\(other)' '\(work)/place'").orThrow()
+            stops.goOn("binding")
+            let output = try #require(program.collected(within: 30))
+            #expect(String(decoding: output.output, as: UTF8.self).contains("doc\n"), "\(output)")
+        }
+
+        @Test("The store is not shown, and no directory with it is bound for writing", .enabled(if: geteuid() == 0, "needs root"))
         func store() throws {
             _ = try fixture.grant(other, name: "other", view: "standing")
             for words in [
                 ["--bind", "/", "/"], ["--dev-bind", "/", "/"], ["--bind-try", "/tmp", "/tmp"], ["--bind", fixture.base, "/mnt"],
-                ["--bind", fixture.store, "/mnt"], ["--ro-bind", "\(fixture.store)/run", "/mnt"],
+                ["--bind", fixture.store, "/mnt"], ["--ro-bind", "\(fixture.store)/run", "/mnt"], ["--ro-bind", fixture.store, "/mnt"],
             ] {
                 let output = try bwrap(["--ro-bind", "/", "/", "--bind", work, work] + words + ["--", "true"])
                 #expect(output.status == 1 && output.errors.contains("store"), "\(output)")
@@ -249,6 +333,15 @@ extension MountTests {
                 let output = try bwrap(words + ["--bind", work, work, "--", "bash", "-c", script, "bash", place + fixture.store])
                 #expect(output.lines.first == (place.isEmpty ? "4" : "1"), "\(output)")
                 #expect(!output.text.contains("work") && !output.text.contains("writable"), "\(output)")
+            }
+            // Without a grant of its own as well, and where another mount shows the store.
+            let alias = try fixture.directory("alias")
+            try Command.run(["mount", "--bind", fixture.store, alias]).orThrow()
+            defer { umount2(alias, Int32(MNT_DETACH)) }
+            for bound in [[], ["--bind", work, work]] {
+                let output = try bwrap(
+                    ["--ro-bind", "/", "/"] + bound + ["--", "sh", "-c", "cat '\(fixture.store)/key' '\(alias)/key' | wc -c"])
+                #expect(output.lines == ["0"], "\(output)")
             }
             try fixture.wait(until: "only the standing grant is left") { try fixture.list().map(\.view) == ["standing"] }
         }
