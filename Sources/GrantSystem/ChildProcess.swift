@@ -100,7 +100,8 @@ public enum ProgramSearch {
             var buffer = [UInt8](repeating: 0, count: 4096)
             let count = read(file.number, &buffer, buffer.count)
             let text = buffer.prefix(max(0, count))
-            return !(text.starts(with: "#!".utf8) && text.place(ofPart: "grantfs".utf8) != nil)
+            let starts = ["bwrap --link", "grantfs bwrap", "grantfs-sandbox bwrap"].contains { text.place(ofPart: $0.utf8) != nil }
+            return !(text.starts(with: "#!".utf8) && starts)
         }
     }
 
