@@ -82,7 +82,12 @@ class Trial:
             return [program.stdout.readline().strip() for _ in range(2)]
 
         assert ask() == ["open", "content"]
-        grants = json.loads(self.grantfs("list", "--json"))
+        # The daemon logs the command once the mount answers, and bubblewrap starts before that.
+        deadline = time.monotonic() + 10
+        while True:
+            grants = json.loads(self.grantfs("list", "--json"))
+            if all(grant["command"] for grant in grants) or time.monotonic() > deadline:
+                break
         assert "work" in [grant["name"] for grant in grants] and all(grant["command"] for grant in grants), grants
         self.grantfs("revoke", "work", "--yes")
         refused = ask()

@@ -157,7 +157,8 @@ extension MountTests {
             try program.expect("yes yes yes yes yes yes writes")
             let grants = try fixture.list()
             #expect(grants.map(\.name).sorted() == ["other", "work"])
-            #expect(try fixture.grantfs("list").text.contains("bash -c exec 3<"))
+            // The daemon logs the command once the mount answers, and bubblewrap starts before that.
+            try fixture.wait(until: "the list has the command") { try fixture.grantfs("list").text.contains("bash -c exec 3<") }
 
             try fixture.grantfs("set", "work", "--read-only").orThrow()
             program.send("look")
