@@ -56,7 +56,7 @@ enum SystemCalls {
     private static let signals = words(
         """
         rt_sigaction rt_sigprocmask rt_sigreturn rt_sigtimedwait rt_sigpending rt_sigsuspend sigaltstack restart_syscall kill
-        tgkill tkill
+        tgkill tkill pidfd_open
         """)
 
     /// Capabilities can be lowered and raised again within the permitted set, never gained.

@@ -31,13 +31,23 @@ extension MountTests {
             ).orThrow()
         }
 
-        private func bwrap(_ words: [String], by program: String? = nil, input: String? = nil) throws -> Output {
-            try Command.run([program ?? link] + words, environment: fixture.environment, input: input, within: 60)
+        /// Runs it, again if a mount of another test ended while bubblewrap bound `/`, which is an error to it.
+        private func bwrap(_ words: [String], by program: String? = nil) throws -> Output {
+            while true {
+                let output = try Command.run([program ?? link] + words, environment: fixture.environment, within: 60)
+                if output.status != 1 || !output.errors.contains("Unable to apply mount flags") { return output }
+                try makeFiles()
+            }
         }
 
-        /// What agents pass: everything for reading, a workspace for writing, and exceptions in it.
+        /// The system for reading. `/` has the mounts of other tests.
+        private let system =
+            ["--ro-bind", "/usr", "/usr", "--ro-bind", "/etc", "/etc", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib"]
+            + ["--symlink", "usr/lib64", "/lib64", "--dev", "/dev", "--proc", "/proc"]
+
+        /// What agents pass: all files for reading, a workspace for writing, and exceptions in it.
         private var agentsWords: [String] {
-            ["--new-session", "--die-with-parent", "--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+            ["--new-session", "--die-with-parent", "--unshare-all"] + system + ["--ro-bind", fixture.base, fixture.base]
                 + ["--bind", work, work, "--ro-bind", "\(work)/.git", "\(work)/.git", "--tmpfs", "\(work)/secret"]
                 + ["--ro-bind", "/dev/null", "\(work)/denied"]
         }
@@ -88,7 +98,8 @@ extension MountTests {
             let script = """
                 import json, os, signal, subprocess, sys, time
                 bwrap, work = sys.argv[1:]
-                base = ['--ro-bind', '/', '/', '--dev', '/dev', '--proc', '/proc', '--bind', work, work]
+                base = ['--ro-bind', '/usr', '/usr', '--ro-bind', '/etc', '/etc', '--symlink', 'usr/bin', '/bin', '--symlink', 'usr/lib', '/lib',
+                    '--symlink', 'usr/lib64', '/lib64', '--dev', '/dev', '--proc', '/proc', '--bind', work, work]
                 def run(words, command, **options):
                     return subprocess.run([bwrap] + words + ['--'] + command, capture_output=True, text=True, **options)
                 def pipe(text=None):
@@ -114,7 +125,7 @@ extension MountTests {
                 data = pipe(b'data')[0]
                 print('data', run(base + ['--ro-bind-data', str(data), work + '/data'], ['cat', work + '/data'], pass_fds=[data]).stdout)
                 held = os.open(work, os.O_PATH)
-                print('bind-fd', run(base[:7] + ['--tmpfs', '/mnt', '--bind-fd', str(held), '/mnt'], ['sh', '-c', 'ls /mnt; ls /proc/self/fd | wc -l'], pass_fds=[held]).stdout)
+                print('bind-fd', run(base[:-3] + ['--tmpfs', '/mnt', '--bind-fd', str(held), '/mnt'], ['sh', '-c', 'ls /mnt; ls /proc/self/fd | wc -l'], pass_fds=[held]).stdout)
                 for number in (signal.SIGTERM, signal.SIGINT):
                     program = subprocess.Popen([bwrap] + base + ['sh', '-c', 'echo ready; read x'], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
                     program.stdout.readline()
@@ -144,8 +155,8 @@ extension MountTests {
                     for file in "$1/file" /proc/self/fd/3 config "$1/.git/config" /mnt/elsewhere/file "$2/file"; do
                         if cat "$file" >/dev/null 2>&1; then printf 'yes '; else printf 'no '; fi
                     done
-                    if echo more 2>/dev/null > "$1/new"; then echo writes; else echo reads; fi
                     ls "$3" > "$2/seen" 2>&1 || true
+                    if echo more 2>/dev/null > "$1/new"; then echo writes; else echo reads; fi
                 done
                 """
             let words = agentsWords + ["--bind", other, other, "--tmpfs", "/mnt", "--ro-bind", work, "/mnt/elsewhere"]
@@ -288,17 +299,17 @@ extension MountTests {
 
         @Test("A source that leads to a person's files by way of the system's is a grant")
         func indirect() throws {
-            let words = ["--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib"]
-            let end = ["--symlink", "usr/lib64", "/lib64", "--", "stat", "-f", "-c", "%T", "/x"]
+            let end = ["--", "stat", "-f", "-c", "%T", "/x"]
             for source in ["/proc/self/cwd/source/work", "/proc/self/root\(work)"] {
                 let output = try Command.run(
-                    ["env", "-C", fixture.base, link] + words + ["--bind", source, "/x"] + end, environment: fixture.environment, within: 60
+                    ["env", "-C", fixture.base, link] + system + ["--bind", source, "/x"] + end, environment: fixture.environment,
+                    within: 60
                 )
                 #expect(output.text.contains("fuse"), "\(source): \(output)")
             }
             // Owner and mode are a program's choice.
             #expect(chmod(fixture.base, 0o1755) == 0)
-            let output = try bwrap(words + ["--bind", work, "/x"] + end)
+            let output = try bwrap(system + ["--bind", work, "/x"] + end)
             #expect(output.text.contains("fuse"), "\(output)")
         }
 
@@ -308,7 +319,7 @@ extension MountTests {
             let stops = try StopPoints(fixture)
             stops.arm("binding")
             let program = try Child(
-                [Programs.grantfsWithFaults, "bwrap", "--ro-bind", "/", "/", "--ro-bind", "\(work)/place", "/mnt", "--", "ls", "/mnt"],
+                [Programs.grantfsWithFaults, "bwrap"] + system + ["--ro-bind", "\(work)/place", "/mnt", "--", "ls", "/mnt"],
                 environment: fixture.environment, separateErrors: true)
             try stops.awaitStop("binding")
             try Command.shell("ln -sfn '\(other)' '\(work)/place'").orThrow()
@@ -350,7 +361,8 @@ extension MountTests {
         @Test("A program in a sandbox can use bubblewrap itself, and gets no grants")
         func nested() throws {
             let inner = [link, "--ro-bind", "/", "/", "--dev", "/dev", "--bind", work, work, "--", "cat", "\(work)/file"]
-            let output = try bwrap(agentsWords + ["--unshare-user", "--"] + inner)
+            let all = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-all", "--bind", work, work]
+            let output = try bwrap(all + ["--"] + inner)
             #expect(output.lines == ["content"], "\(output)")
             // Nor does grantfs take itself for bubblewrap, or a script that starts it.
             let script = try fixture.directory("scripts") + "/bwrap"
@@ -407,7 +419,7 @@ extension MountTests {
             let fixture = try MountFixture(owner: user)
             let work = try fixture.source("work")
             let program = Programs.grantfs(for: user)
-            let words = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-all", "--bind", work, work, "--"]
+            let words = system + ["--unshare-all", "--bind", work, work, "--"]
             let output = try Command.run(
                 [program, "bwrap"] + words + ["sh", "-c", "echo x > '\(work)/new'; stat -f -c %T '\(work)'; ls '\(work)'"], as: user,
                 environment: fixture.environment, within: 60)
