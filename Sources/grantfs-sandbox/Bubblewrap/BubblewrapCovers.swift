@@ -19,7 +19,11 @@ struct BubblewrapCovers {
     ])
     private static let changes: Set = ["--remount-ro", "--chmod", "--dir", "--file", "--symlink"]
 
+    /// Directories of the kernel's, which hide nothing of a person's.
+    private static let ofKernel: Set = ["--proc", "--dev", "--mqueue"]
+
     init(_ line: BubblewrapLine, _ binds: BubblewrapBinds) throws(GrantError) {
+        let readOnly = line.options.filter { $0.name == "--remount-ro" }.compactMap { $0.values.last.map { CanonicalPath.plain($0) } }
         var mounted: [(index: Int, place: [UInt8])] = []
         let granted = Dictionary(binds.granted.map { ($0.index, $0) }, uniquingKeysWith: { $1 })
         for (index, option) in line.options.enumerated() where !binds.absent.contains(index) {
@@ -32,8 +36,13 @@ struct BubblewrapCovers {
                         // Nothing of it is seen any more.
                         replaced.insert(outer.index)
                     } else {
-                        let below = place.dropFirst(outer.place.count).drop { $0 == 0x2F }
-                        try cover(CanonicalPath.join(bind.source, Array(below)), in: bind, option, granted[index], index)
+                        let below = Array(place.dropFirst(outer.place.count).drop { $0 == 0x2F })
+                        let isRoot = outer.place == [0x2F]
+                        let cover = Cover(
+                            index: index, option: option, path: CanonicalPath.join(bind.source, below), outer: bind.source,
+                            source: granted[index]?.source, isReadOnly: granted[index]?.isReadOnly == true || readOnly.contains(place),
+                            mayHide: isRoot && granted[index] == nil && BubblewrapBinds.binds.contains(option.name))
+                        try add(cover)
                     }
                 } else if replaced.contains(outer.index), granted[outer.index] == nil {
                     guard place == outer.place, option.name == "--remount-ro" || option.name == "--chmod" else {
@@ -46,22 +55,33 @@ struct BubblewrapCovers {
         }
     }
 
-    /// - Parameter path: The covered path outside, in the granted source.
-    private mutating func cover(
-        _ path: [UInt8], in bind: BubblewrapBinds.Granted, _ option: BubblewrapLine.Option, _ source: BubblewrapBinds.Granted?, _ index: Int
-    ) throws(GrantError) {
-        let resolved = CanonicalPath.resolveWhatExists(path)
-        let paths = [resolved, (try? CanonicalPath.resolveAbove(path)) ?? path]
-        guard paths.allSatisfy({ $0 != bind.source && MountTable.path($0, isAtOrBelow: bind.source) }) else {
-            throw Self.refusal(path, "a link leads out of the granted directory")
+    /// A mount at a path in a granted directory.
+    private struct Cover {
+        let index: Int
+        let option: BubblewrapLine.Option
+        /// The covered path outside, and the directory around it that is bound.
+        let path: [UInt8]
+        let outer: [UInt8]
+        /// The source, if that is granted.
+        let source: [UInt8]?
+        let isReadOnly: Bool
+        /// Whether it is a file of the system in a directory that is the root.
+        let mayHide: Bool
+    }
+
+    private mutating func add(_ cover: Cover) throws(GrantError) {
+        let resolved = CanonicalPath.resolveWhatExists(cover.path)
+        let paths = [resolved, (try? CanonicalPath.resolveAbove(cover.path)) ?? cover.path]
+        guard paths.allSatisfy({ $0 != cover.outer && MountTable.path($0, isAtOrBelow: cover.outer) }) else {
+            throw Self.refusal(cover.path, "a link leads out of the granted directory")
         }
-        if source?.source == resolved {
-            if source?.isReadOnly == true { protected += paths }
-        } else if option.name == "--tmpfs" || option.isOfNull {
+        if cover.source == resolved {
+            if cover.isReadOnly { protected += paths }
+        } else if cover.option.isOfNull || cover.option.name == "--tmpfs" && (cover.isReadOnly || !Self.isEmpty(resolved)) {
             hidden += paths
-            replaced.insert(index)
-        } else if !Self.isEmpty(resolved) {
-            throw Self.refusal(path, "it would be visible again when the kernel removes the mount, and is not empty")
+            replaced.insert(cover.index)
+        } else if !Self.isEmpty(resolved), !cover.mayHide, !Self.ofKernel.contains(cover.option.name) {
+            throw Self.refusal(cover.path, "it would be visible again when the kernel removes the mount, and is not empty")
         }
     }
 

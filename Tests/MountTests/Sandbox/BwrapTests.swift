@@ -288,6 +288,29 @@ extension MountTests {
                 "--ro-bind", "/", "/", "--bind", work, work, "--bind", other, work + "/empty", "--", "ls", work + "/empty",
             ])
             #expect(output.lines == ["file"], "\(output)")
+            // One without contents needs no rule: it is a place to write to, or one where nothing can be made.
+            let script = "cd '\(work)'; for at in empty missing none; do echo x 2>/dev/null > $at/x; cat $at/x 2>/dev/null || echo no; done"
+            let scratch = try bwrap(
+                ["--ro-bind", "/", "/", "--dev", "/dev", "--bind", work, work, "--tmpfs", work + "/empty", "--tmpfs", work + "/missing"]
+                    + ["--perms", "555", "--tmpfs", work + "/none", "--remount-ro", work + "/none", "--", "sh", "-c", script])
+            #expect(scratch.lines == ["x", "x", "no"], "\(scratch)")
+            #expect(try FileManager.default.contentsOfDirectory(atPath: work + "/empty").isEmpty)
+            let program = try Child(
+                [link] + system + ["--bind", work, work, "--bind", work + "/.git", work + "/.git", "--remount-ro", work + "/.git"]
+                    + ["--", "sh", "-c", "echo ready; read x"], environment: fixture.environment)
+            try program.expect("ready")
+            #expect(try fixture.grantfs("list", "work", "--json").text.contains("\"protect\":[\"/.git\"]"))
+            program.kill()
+            // A root of its own.
+            try Command.shell(
+                "cd '\(fixture.base)/source'; mkdir -p root/usr root/etc root/tmp root/proc root/dev; echo x > root/etc/hostname"
+            ).orThrow()
+            let root = fixture.base + "/source/root"
+            let own = try bwrap(
+                ["--bind", root, "/", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib"]
+                    + ["--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
+                    + ["--ro-bind", "/etc/hostname", "/etc/hostname", "--", "sh", "-c", "echo x > /tmp/x; cat /tmp/x; stat -f -c %T /"])
+            #expect(own.lines.first == "x" && own.lines.last?.contains("fuse") == true, "\(own)")
             // A directory for writing in one for reading.
             let inner = try bwrap(
                 ["--ro-bind", "/", "/", "--bind", work, work, "--ro-bind", work + "/.git", work + "/.git"]
