@@ -120,6 +120,11 @@ struct BubblewrapBinds {
     /// Whether it lies in a mount of grantfs, where it can be revoked already.
     private func isGranted(_ path: [UInt8]) -> Bool { table.entry(holding: path)?.type == GrantAdministrator.filesystemType }
 
+    /// Returns the canonical source of a bind, or nil for other options.
+    func source(of index: Int) -> [UInt8]? {
+        granted.first { $0.index == index }?.source ?? plain.first { $0.index == index }?.source
+    }
+
     /// Whether the store exists. Otherwise bubblewrap would have to make its directory.
     var hasStore: Bool { stores.exists }
 

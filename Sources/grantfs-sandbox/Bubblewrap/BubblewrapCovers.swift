@@ -22,30 +22,43 @@ struct BubblewrapCovers {
     /// Directories of the kernel's, which hide nothing of a person's.
     private static let ofKernel: Set = ["--proc", "--dev", "--mqueue"]
 
+    /// Paths outside of inner binds for writing, and of mounts that hide nothing, by their options.
+    private var writable: [Int: [[UInt8]]] = [:]
+    private var scratch: [Int: [[UInt8]]] = [:]
+
+    /// The mounts so far, with their places in the sandbox.
+    private typealias Mounted = [(index: Int, place: [UInt8])]
+
     init(_ line: BubblewrapLine, _ binds: BubblewrapBinds) throws(GrantError) {
-        let readOnly = line.options.filter { $0.name == "--remount-ro" }.compactMap { $0.values.last.map { CanonicalPath.plain($0) } }
-        var mounted: [(index: Int, place: [UInt8])] = []
+        var mounted: Mounted = []
         let granted = Dictionary(binds.granted.map { ($0.index, $0) }, uniquingKeysWith: { $1 })
         for (index, option) in line.options.enumerated() where !binds.absent.contains(index) {
             let isMount = Self.mounts.contains(option.name)
             guard isMount || Self.changes.contains(option.name), let word = option.values.last else { continue }
-            let place = CanonicalPath.plain(word)
+            // To bubblewrap a relative path begins at the root.
+            let place = try Self.landing(CanonicalPath.plain([0x2F] + word), mounted, binds)
             if let outer = mounted.last(where: { MountTable.path(place, isAtOrBelow: $0.place) }) {
-                if let bind = granted[outer.index], isMount {
+                if isMount, let bind = granted[outer.index] {
                     if place == outer.place {
                         // Nothing of it is seen any more.
                         replaced.insert(outer.index)
                     } else {
                         let below = Array(place.dropFirst(outer.place.count).drop { $0 == 0x2F })
-                        let isRoot = outer.place == [0x2F]
+                        let isOfSystem = granted[index] == nil && BubblewrapBinds.binds.contains(option.name)
                         let cover = Cover(
                             index: index, option: option, path: CanonicalPath.join(bind.source, below), outer: bind.source,
-                            source: granted[index]?.source, isReadOnly: granted[index]?.isReadOnly == true || readOnly.contains(place),
-                            mayHide: isRoot && granted[index] == nil && BubblewrapBinds.binds.contains(option.name))
+                            source: granted[index]?.source, isReadOnly: granted[index]?.isReadOnly == true,
+                            mayHide: outer.place == [0x2F] && isOfSystem)
                         try add(cover)
                     }
+                } else if option.name == "--remount-ro", place == outer.place, let paths = writable[outer.index] {
+                    protected += paths
+                } else if option.name == "--remount-ro", place == outer.place, let paths = scratch[outer.index] {
+                    // Nothing can be made there.
+                    hidden += paths
+                    replaced.formUnion([outer.index, index])
                 } else if replaced.contains(outer.index), granted[outer.index] == nil {
-                    guard place == outer.place, option.name == "--remount-ro" || option.name == "--chmod" else {
+                    guard !isMount, place == outer.place else {
                         throw Self.refusal(place, "the directory around it is hidden by another option")
                     }
                     replaced.insert(index)
@@ -53,6 +66,24 @@ struct BubblewrapCovers {
             }
             if isMount { mounted.append((index, place)) }
         }
+    }
+
+    /// Returns the place at which the kernel mounts, which follows links in the directories that are bound so far.
+    private static func landing(_ place: [UInt8], _ mounted: Mounted, _ binds: BubblewrapBinds) throws(GrantError) -> [UInt8] {
+        var place = place
+        for _ in 0..<40 {
+            guard let outer = mounted.last(where: { MountTable.path(place, isAtOrBelow: $0.place) }), place != outer.place,
+                let source = binds.source(of: outer.index)
+            else { return place }
+            let below = place.dropFirst(outer.place.count).drop { $0 == 0x2F }
+            let path = CanonicalPath.join(source, Array(below))
+            let resolved = CanonicalPath.resolveWhatExists(path)
+            if resolved == path { return place }
+            guard MountTable.path(resolved, isAtOrBelow: source) else { throw refusal(place, "a link leads out of the bound directory") }
+            let rest = Array(resolved.dropFirst(source == [0x2F] ? 0 : source.count).drop { $0 == 0x2F })
+            place = rest.isEmpty ? outer.place : CanonicalPath.join(outer.place, rest)
+        }
+        throw refusal(place, "there are too many links")
     }
 
     /// A mount at a path in a granted directory.
@@ -76,10 +107,12 @@ struct BubblewrapCovers {
             throw Self.refusal(cover.path, "a link leads out of the granted directory")
         }
         if cover.source == resolved {
-            if cover.isReadOnly { protected += paths }
-        } else if cover.option.isOfNull || cover.option.name == "--tmpfs" && (cover.isReadOnly || !Self.isEmpty(resolved)) {
+            if cover.isReadOnly { protected += paths } else { writable[cover.index] = paths }
+        } else if cover.option.isOfNull || cover.option.name == "--tmpfs" && !Self.isEmpty(resolved) {
             hidden += paths
             replaced.insert(cover.index)
+        } else if cover.option.name == "--tmpfs" {
+            scratch[cover.index] = paths
         } else if !Self.isEmpty(resolved), !cover.mayHide, !Self.ofKernel.contains(cover.option.name) {
             throw Self.refusal(cover.path, "it would be visible again when the kernel removes the mount, and is not empty")
         }

@@ -147,7 +147,7 @@ struct BubblewrapSession {
     private func placeForAdded(_ path: [UInt8]) -> Int? {
         var found: Int? = -1
         for (index, option) in line.options.enumerated() {
-            guard let place = option.values.last, MountTable.path(path, isAtOrBelow: CanonicalPath.plain(place)) else { continue }
+            guard let place = option.values.last, MountTable.path(path, isAtOrBelow: CanonicalPath.plain([0x2F] + place)) else { continue }
             switch option.name {
             case "--tmpfs": found = index
             case "--bind", "--bind-try", "--dev-bind", "--dev-bind-try", "--ro-bind", "--ro-bind-try", "--bind-fd", "--ro-bind-fd",

@@ -301,6 +301,15 @@ extension MountTests {
             try program.expect("ready")
             #expect(try fixture.grantfs("list", "work", "--json").text.contains("\"protect\":[\"/.git\"]"))
             program.kill()
+            try requireNothingLeft()
+            // Other spellings of a place, and a link that leads to it.
+            #expect(symlink("work", fixture.base + "/source/alias") == 0)
+            for place in [String(work.dropFirst()), "/" + work + "/./", fixture.base + "/source/alias"] {
+                let hidden = try bwrap(
+                    system + ["--ro-bind", fixture.base, fixture.base, "--bind", work, work, "--tmpfs", place + "/secret", "--"]
+                        + ["cat", "/proc/self/mountinfo", "\(work)/file", "\(work)/secret/key"])
+                #expect(hidden.lines.last == "content" && !hidden.text.contains("work/secret"), "\(place): \(hidden)")
+            }
             // A root of its own.
             try Command.shell(
                 "cd '\(fixture.base)/source'; mkdir -p root/usr root/etc root/tmp root/proc root/dev; echo x > root/etc/hostname"
