@@ -17,6 +17,10 @@ struct ConfiguredGrants {
     /// The words of `--network-hosts`.
     private(set) var hosts: [String] = []
     private(set) var hasNetwork = false
+    private let hidden: [Place]
+    private let unwritable: [Place]
+    /// The configuration's own file, canonical.
+    private var file: [UInt8]?
 
     private struct Place {
         /// Canonical as far as it exists.
@@ -46,7 +50,9 @@ struct ConfiguredGrants {
         }
         try self.init(configuration)
         // It decides what later programs may do.
-        if let own = try? CanonicalPath.resolve(word) { try protect(own) }
+        guard let own = try? CanonicalPath.resolve(word) else { return }
+        self.file = own
+        try protect(own)
     }
 
     private init(_ configuration: SandboxConfiguration) throws(GrantError) {
@@ -55,27 +61,42 @@ struct ConfiguredGrants {
         case .all: hasNetwork = true
         case .hosts(let hosts): self.hosts = hosts
         }
-        let hidden = try Self.places(configuration.hidden, mayBePattern: true)
-        let unwritable = try Self.places(configuration.unwritable, mayBePattern: true)
+        hidden = try Self.places(configuration.hidden, mayBePattern: true)
+        unwritable = try Self.places(configuration.unwritable, mayBePattern: true)
         let writable = try Self.existing(configuration.writable)
         let readable = try Self.existing(configuration.readable).filter { place in
             !writable.contains { MountTable.path(place.path, isAtOrBelow: $0.path) }
         }
+        let unprotected = try configuration.unprotected.map { (text) throws(GrantError) in try RulePattern(Array(text.utf8)) }
         for (places, access) in [(writable, Access.readWrite), (readable, .readOnly)] {
             for place in places {
                 // Another item contains it, with the same access.
                 let isInside = places.contains { $0.path != place.path && MountTable.path(place.path, isAtOrBelow: $0.path) }
                 if isInside || grants.contains(where: { $0.path == place.path }) { continue }
-                let unprotected = try configuration.unprotected.map { (text) throws(GrantError) in try RulePattern(Array(text.utf8)) }
-                let protect = access == .readWrite ? try Self.patterns(of: unwritable, in: place) : []
-                var rules = try GrantRules(hide: try Self.patterns(of: hidden, in: place), protect: protect + unprotected)
+                var rules = try self.rules(of: place, access)
                 if configuration.protectsTools, access == .readWrite {
-                    rules = try ToolProtection.added(to: rules)
+                    rules = try ToolProtection.added(to: rules.followed(by: GrantRules(protect: unprotected)))
                     try ToolProtection.requireOutside(place.path, beside: rules)
                 }
                 grants.append(Granted(path: place.path, access: access, rules: rules))
             }
         }
+    }
+
+    /// Returns the rules that the configuration's denials are in a directory that another option grants.
+    func rules(of directory: [UInt8], _ access: Access, grantedBy option: String) throws(GrantError) -> GrantRules {
+        let path = CanonicalPath.resolveWhatExists(directory)
+        let written = SandboxConfiguration.Place(VisibleText.of(directory), option)
+        var rules = try self.rules(of: Place(path: path, pattern: nil, written: written), access)
+        if access == .readWrite, let file, file != path, MountTable.path(file, isAtOrBelow: path) {
+            rules = try rules.followed(by: GrantRules(protect: [RulePattern(exactly: Self.relative(file, to: path))]))
+        }
+        return rules
+    }
+
+    private func rules(of place: Place, _ access: Access) throws(GrantError) -> GrantRules {
+        try GrantRules(
+            hide: Self.patterns(of: hidden, in: place), protect: access == .readWrite ? Self.patterns(of: unwritable, in: place) : [])
     }
 
     /// Adds a rule that protects a file.

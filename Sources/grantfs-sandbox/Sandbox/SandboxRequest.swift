@@ -47,27 +47,34 @@ struct SandboxRequest {
             throw GrantError(.usage, "run: --network allows the whole network", advice: "use only --network or --network-hosts")
         }
         for name in arguments.options["tool"] ?? [] { try add(try SandboxProfiles.profile(named: name)) }
+        var configuration: ConfiguredGrants?
         if let file = arguments.bytes("config") {
-            try add(try ConfiguredGrants(file, profile: arguments.text("config-profile")))
+            configuration = try ConfiguredGrants(file, profile: arguments.text("config-profile"))
         } else if arguments.has("config-profile") {
             throw GrantError(.usage, "run: --config-profile is for --config")
+        }
+        if let configuration {
+            if configuration.hasNetwork { hasNetwork = true }
+            for host in configuration.hosts { hosts.append(try HostRule(host)) }
         }
         // A list on the command line overrides profiles. Otherwise the widest of several profiles
         // applies.
         if isBounded { hasNetwork = false }
         if hasNetwork { hosts = [] }
         grants += try SandboxRequest.wishes(arguments)
+        if let configuration {
+            // What it denies holds in every directory.
+            for index in grants.indices {
+                let option = grants[index].isOfTool ? "--tool" : "--grant"
+                grants[index].rules = try configuration.rules(of: grants[index].path, grants[index].access, grantedBy: option)
+            }
+            grants += configuration.grants.map { Wish(path: $0.path, access: $0.access, rules: $0.rules) }
+        }
         if !grants.isEmpty, arguments.has("view") {
             throw GrantError(.usage, "run: --grant makes a view of its own", advice: "leave --view out, or use grantfs grant --view")
         }
         for word in arguments.options["ro-bind"] ?? [] { binds.append(try SandboxBind(word)) }
         variables += try SandboxRequest.variables(arguments.options["env"] ?? [])
-    }
-
-    private mutating func add(_ configuration: ConfiguredGrants) throws(GrantError) {
-        grants += configuration.grants.map { Wish(path: $0.path, access: $0.access, rules: $0.rules) }
-        if configuration.hasNetwork { hasNetwork = true }
-        for host in configuration.hosts { hosts.append(try HostRule(host)) }
     }
 
     private mutating func add(_ profile: SandboxProfile) throws(GrantError) {

@@ -57,6 +57,13 @@ extension MountTests {
             #expect(output.errors.contains("filesystem.allowWrite: there is no “\(work)/none”"), "\(output)")
             let reading = try run(["--config", path], "cat '\(other)/file'; : 2>/dev/null > '\(other)/new' || echo refused")
             #expect(reading.lines == ["other", "refused"], "\(reading)")
+            // What it denies holds in a directory of another option too.
+            let around = try run([
+                "--config", try configuration(#"{"filesystem": {"denyRead": ["WORK/secret"]}}"#, "around"), "--grant", work,
+            ])
+            #expect(around.lines.first == "read: a .env sub/.env .git/config", "\(around)")
+            let denied = try run(["--config", try configuration(#"{"filesystem": {"denyRead": ["WORK"]}}"#, "denied"), "--grant", work])
+            #expect(denied.status == 1 && denied.errors.contains("filesystem.denyRead"), "\(denied)")
             // What it says about hosts can be replaced.
             #expect(try run(["--config", path, "--network"], "env | grep -c ^https_proxy").status != 2)
         }
