@@ -180,13 +180,14 @@ extension CodexPermissions.Merged {
                 if path.split(separator: "/").contains("..") || path.hasPrefix("/") {
                     throw GrantError(.invalidFile, "\(reader.file): “\(path)” leads out of the workspace")
                 }
-                add(path == "." ? root : "\(root)/\(path)", access, path, reader, &result)
-                // Codex keeps these from being written, as they decide what it does later.
-                guard path == ".", access == .write else { continue }
-                for name in [".git", ".codex", ".agents"] {
-                    let isNamed = inRoots.contains { $0.path == name && $0.access == .write }
-                    if !isNamed { result.unwritable.append(.init("\(root)/\(name)", "\(reader.file): \(name)")) }
-                }
+                let names = path.split(separator: "/").filter { $0 != "." }
+                add(([root] + names.map(String.init)).joined(separator: "/"), access, path, reader, &result)
+            }
+        }
+        // Codex keeps these from being written, because they decide what it does later.
+        for place in result.writable {
+            for name in [".git", ".codex", ".agents"] where !result.writable.contains(where: { $0.path == "\(place.path)/\(name)" }) {
+                result.readOnlyParts.append(.init("\(place.path)/\(name)", place.key))
             }
         }
         let (allowed, denied) = (domains.filter(\.isAllowed), domains.filter { !$0.isAllowed })
@@ -212,7 +213,9 @@ extension CodexPermissions.Merged {
     ) {
         let place = SandboxConfiguration.Place(path, "\(reader.file): \(key)")
         switch access {
-        case .read: result.readable.append(place)
+        case .read:
+            result.readable.append(place)
+            result.readOnlyParts.append(place)
         case .write: result.writable.append(place)
         case .deny, .none: result.hidden.append(place)
         }

@@ -25,6 +25,8 @@ package struct SandboxConfiguration: Sendable {
     /// They win over `writable` and `readable`.
     package var hidden: [Place] = []
     package var unwritable: [Place] = []
+    /// Read-only if they lie in a writable directory, and otherwise nothing.
+    package var readOnlyParts: [Place] = []
     package var network = Network.unknown
     /// Whether files that other programs execute are protected (`ToolProtection`).
     package var protectsTools = false
@@ -35,7 +37,7 @@ package struct SandboxConfiguration: Sendable {
 
     /// The words for the allowed domains, with the denied ones.
     package static func hosts(allowed: [String], denied: [String]) -> Network {
-        let hosts = allowed.filter { !denied.contains($0) }
-        return hosts.isEmpty ? .none : .hosts(hosts + denied.map { "!" + $0 })
+        let hosts = allowed.filter { !denied.contains($0) } + denied.map { "!" + $0 }
+        return hosts.isEmpty ? .none : .hosts(hosts)
     }
 }

@@ -81,7 +81,8 @@ struct HostPolicy: Sendable {
 
     /// Whether to connect to an address of a permitted host: it has to be global and not this machine's, or be listed itself.
     func permits(_ address: NetworkAddress, port: UInt16, own: Set<NetworkAddress>) -> Bool {
-        permits(.address(address), port: port) || (address.isGlobal && !own.contains(address))
+        if rules.contains(where: { $0.isDenied && $0.names(.address(address)) }) { return false }
+        return permits(.address(address), port: port) || (address.isGlobal && !own.contains(address))
             || (address.isLoopback && rules.contains { $0.permitsLoopback(port: port) })
     }
 }

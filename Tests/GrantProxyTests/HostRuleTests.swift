@@ -38,6 +38,17 @@ struct HostRuleTests {
         #expect(policy.permits(try #require(TargetHost(target)), port: port) == answer)
     }
 
+    @Test("A denied address is not reached by a name")
+    func deniedAddress() throws {
+        let rules = try ["localhost:80", "example.org", "!127.0.0.1", "!93.184.216.34"].map { (text) throws(GrantError) in
+            try HostRule(text)
+        }
+        let policy = HostPolicy(rules: rules)
+        for (text, isPermitted) in [("127.0.0.1", false), ("::1", true), ("93.184.216.34", false), ("93.184.216.35", true)] {
+            #expect(policy.permits(try #require(NetworkAddress(text)), port: 80, own: []) == isPermitted, "\(text)")
+        }
+    }
+
     @Test(
         "A malformed host rule is refused",
         arguments: [

@@ -9,6 +9,13 @@ struct BubblewrapArguments {
     private var added: [Int: [[UInt8]]] = [:]
     private var handed: [Int32] = []
 
+    /// The options whose first value is a descriptor.
+    private static let ofDescriptors: Set = [
+        "--userns", "--userns2", "--pidns", "--sync-fd", "--file", "--bind-data", "--ro-bind-data", "--bind-fd", "--ro-bind-fd",
+        "--seccomp",
+        "--add-seccomp-fd", "--block-fd", "--userns-block-fd", "--info-fd", "--json-status-fd",
+    ]
+
     init(_ line: BubblewrapLine) { options = line.options }
 
     /// Leaves options out, and the modifiers before each.
@@ -60,7 +67,8 @@ struct BubblewrapArguments {
 
     /// Returns a number above those that the options name: one that is not open there would be another file.
     private func high(_ file: consuming FileDescriptor) throws(Errno) -> Int32 {
-        let named = options.flatMap(\.values).compactMap { Int32(String(decoding: $0, as: UTF8.self)) }.filter { $0 < 1 << 20 }
+        let named = options.filter { Self.ofDescriptors.contains($0.name) }.compactMap(\.values.first)
+            .compactMap { Int32(String(decoding: $0, as: UTF8.self)) }.filter { $0 < 1 << 20 }
         return try Errno.check(fcntl(file.number, F_DUPFD_CLOEXEC, max(9, named.max() ?? 0) + 1))
     }
 }

@@ -31,47 +31,59 @@ struct BubblewrapCovers {
 
     init(_ line: BubblewrapLine, _ binds: BubblewrapBinds) throws(GrantError) {
         var mounted: Mounted = []
+        var links: [(place: [UInt8], target: [UInt8])] = []
         let granted = Dictionary(binds.granted.map { ($0.index, $0) }, uniquingKeysWith: { $1 })
         for (index, option) in line.options.enumerated() where !binds.absent.contains(index) {
             let isMount = Self.mounts.contains(option.name)
             guard isMount || Self.changes.contains(option.name), let word = option.values.last else { continue }
             // To bubblewrap a relative path begins at the root.
-            let place = try Self.landing(CanonicalPath.plain([0x2F] + word), mounted, binds)
-            if let outer = mounted.last(where: { MountTable.path(place, isAtOrBelow: $0.place) }) {
-                if isMount, let bind = granted[outer.index] {
-                    if place == outer.place {
-                        // Nothing of it is seen any more.
-                        replaced.insert(outer.index)
-                    } else {
-                        let below = Array(place.dropFirst(outer.place.count).drop { $0 == 0x2F })
-                        let isOfSystem = granted[index] == nil && BubblewrapBinds.binds.contains(option.name)
-                        let cover = Cover(
+            let place = try Self.landing(CanonicalPath.plain([0x2F] + word), mounted, links, binds)
+            if option.name == "--symlink" { links.append((place, option.values[0])) }
+            let outer = mounted.last { MountTable.path(place, isAtOrBelow: $0.place) }
+            if let outer, replaced.contains(outer.index), granted[outer.index] == nil {
+                guard !isMount, place == outer.place else {
+                    throw Self.refusal(place, "the directory around it is hidden by another option")
+                }
+                replaced.insert(index)
+                continue
+            }
+            if isMount {
+                // Nothing of a bind at the same place is seen any more.
+                if let outer, outer.place == place, granted[outer.index] != nil { replaced.insert(outer.index) }
+                let around = mounted.last { $0.place != place && MountTable.path(place, isAtOrBelow: $0.place) }
+                if let around, let bind = granted[around.index] {
+                    let below = Array(place.dropFirst(around.place.count).drop { $0 == 0x2F })
+                    let isOfSystem =
+                        granted[index] == nil && BubblewrapBinds.binds.contains(option.name) || Self.ofKernel.contains(option.name)
+                    try add(
+                        Cover(
                             index: index, option: option, path: CanonicalPath.join(bind.source, below), outer: bind.source,
                             source: granted[index]?.source, isReadOnly: granted[index]?.isReadOnly == true,
-                            mayHide: outer.place == [0x2F] && isOfSystem)
-                        try add(cover)
-                    }
-                } else if option.name == "--remount-ro", place == outer.place, let paths = writable[outer.index] {
-                    protected += paths
-                } else if option.name == "--remount-ro", place == outer.place, let paths = scratch[outer.index] {
+                            mayHide: around.place == [0x2F] && isOfSystem))
+                }
+                mounted.append((index, place))
+            } else if let outer, option.name == "--remount-ro", place == outer.place {
+                if let paths = writable[outer.index] { protected += paths }
+                if let paths = scratch[outer.index] {
                     // Nothing can be made there.
                     hidden += paths
                     replaced.formUnion([outer.index, index])
-                } else if replaced.contains(outer.index), granted[outer.index] == nil {
-                    guard !isMount, place == outer.place else {
-                        throw Self.refusal(place, "the directory around it is hidden by another option")
-                    }
-                    replaced.insert(index)
                 }
             }
-            if isMount { mounted.append((index, place)) }
         }
     }
 
     /// Returns the place at which the kernel mounts, which follows links in the directories that are bound so far.
-    private static func landing(_ place: [UInt8], _ mounted: Mounted, _ binds: BubblewrapBinds) throws(GrantError) -> [UInt8] {
+    private static func landing(
+        _ place: [UInt8], _ mounted: Mounted, _ links: [(place: [UInt8], target: [UInt8])], _ binds: BubblewrapBinds
+    ) throws(GrantError) -> [UInt8] {
         var place = place
         for _ in 0..<40 {
+            if let link = links.last(where: { MountTable.path(place, isAtOrBelow: $0.place) }) {
+                let target = link.target.first == 0x2F ? link.target : CanonicalPath.join(CanonicalPath.parent(of: link.place), link.target)
+                place = CanonicalPath.plain(target + place.dropFirst(link.place.count))
+                continue
+            }
             guard let outer = mounted.last(where: { MountTable.path(place, isAtOrBelow: $0.place) }), place != outer.place,
                 let source = binds.source(of: outer.index)
             else { return place }
@@ -113,7 +125,7 @@ struct BubblewrapCovers {
             replaced.insert(cover.index)
         } else if cover.option.name == "--tmpfs" {
             scratch[cover.index] = paths
-        } else if !Self.isEmpty(resolved), !cover.mayHide, !Self.ofKernel.contains(cover.option.name) {
+        } else if !Self.isEmpty(resolved), !cover.mayHide {
             throw Self.refusal(cover.path, "it would be visible again when the kernel removes the mount, and is not empty")
         }
     }

@@ -71,6 +71,9 @@ struct SandboxRuntimeFile {
 
     private func members(_ value: JSON, _ key: String) throws(GrantError) -> [(String, JSON)] {
         guard case .object(let members) = value else { throw wrong("\(key) is not an object") }
+        for (index, member) in members.enumerated() where members[..<index].contains(where: { $0.0 == member.0 }) {
+            throw wrong("“\(member.0)” is there twice in \(key)")
+        }
         return members
     }
 

@@ -302,6 +302,31 @@ extension MountTests {
             #expect(try fixture.grantfs("list", "work", "--json").text.contains("\"protect\":[\"/.git\"]"))
             program.kill()
             try requireNothingLeft()
+            // The last of several options at a place counts.
+            for (words, rule) in [
+                (["--bind", work + "/.git", work + "/.git", "--ro-bind", work + "/.git", work + "/.git"], "\"protect\":[\"/.git\"]"),
+                (["--bind", work + "/secret", work + "/secret", "--tmpfs", work + "/secret"], "\"hide\":[\"/secret\"]"),
+                (
+                    ["--tmpfs", "/mnt", "--bind", work, "/mnt/q", "--symlink", "q", "/mnt/l", "--tmpfs", "/mnt/l/secret"],
+                    "\"hide\":[\"/secret\"]"
+                ),
+            ] {
+                let program = try Child(
+                    [link] + system + ["--bind", work, work] + words + ["--", "sh", "-c", "echo ready; read x"],
+                    environment: fixture.environment)
+                try program.expect("ready")
+                #expect(try fixture.grantfs("list", "work", "--json").text.contains(rule), "\(words)")
+                program.kill()
+                try requireNothingLeft()
+            }
+            #expect(
+                try bwrap(system + ["--bind", work, work, "--proc", work + "/secret", "--", "true"]).errors.contains("cannot be covered"))
+            // A number is not a descriptor unless the option takes one.
+            let bound = try Command.run(
+                ["sh", "-c", "ulimit -n 1024; exec \"$@\"", "sh", link] + system
+                    + ["--bind", work, work, "--setenv", "PORT", "3128", "--size", "65536", "--tmpfs", "/mnt", "--", "printenv", "PORT"],
+                environment: fixture.environment, within: 60)
+            #expect(bound.lines == ["3128"], "\(bound)")
             // Other spellings of a place, and a link that leads to it.
             #expect(symlink("work", fixture.base + "/source/alias") == 0)
             for place in [String(work.dropFirst()), "/" + work + "/./", fixture.base + "/source/alias"] {

@@ -102,6 +102,59 @@ extension MountTests {
             #expect(base.lines.first == "read: a .env sub/.env .git/config out", "\(base)")
         }
 
+        @Test(
+            "A denial holds in every directory that contains it",
+            arguments: [
+                (#"{"filesystem": {"allowWrite": ["WORK"], "denyRead": ["BASE/**/work/.env", "WORK/.en?/"]}}"#, [".env"], [".git/config"]),
+                (#"{"filesystem": {"allowWrite": ["WORK"], "denyRead": ["/**/secret/*"]}}"#, ["secret/key"], [".git/config"]),
+                (#"{"filesystem": {"allowWrite": ["WORK/sub", "WORK"], "denyRead": ["**/sub/.env"]}}"#, ["sub/.env"], [".git/config"]),
+                (
+                    #"{"filesystem": {"allowWrite": ["WORK"], "denyWrite": ["WORK/.git/config"], "allowGitConfig": true}}"#, [],
+                    [".git/config", ".git/hooks/new"]
+                ),
+                (
+                    #"{"filesystem": {"allowWrite": ["WORK"], "denyWrite": ["BASE/**/sub/**"], "allowGitConfig": true}}"#, [],
+                    ["sub/new", ".git/hooks/new"]
+                ),
+                (
+                    "default_permissions = \"x\"\n[permissions.x.filesystem.\":workspace_roots\"]\n\"./\" = \"write\"\nsub = \"read\"", [],
+                    ["sub/new", ".git/config"]
+                ),
+                (
+                    "default_permissions = \"x\"\n[permissions.x.filesystem]\n\"WORK\" = \"write\"\n\"WORK/sub\" = \"read\"", [],
+                    ["sub/new", ".git/config"]
+                ),
+            ] as [(String, [String], [String])])
+        func denials(_ text: String, _ unread: [String], _ unwritten: [String]) throws {
+            let path = try configuration(text.replacingOccurrences(of: "BASE", with: fixture.base))
+            let output = try run(["--config", path])
+            let (read, written) = (output.lines.first ?? "", output.lines.dropFirst().first ?? "")
+            #expect(read.contains(" a") && written.contains(" a"), "\(output)")
+            for file in unread { #expect(!read.contains(" \(file)"), "\(output)") }
+            for file in unwritten { #expect(!(written + " ").contains(" \(file) "), "\(output)") }
+        }
+
+        @Test("The file of `--config` cannot be changed by way of links either")
+        func linkedFile() throws {
+            _ = try configuration(#"{"filesystem": {"allowWrite": ["WORK"]}}"#, "source/other/settings.json")
+            try Command.shell("cd '\(work)'; ln -s ../other/settings.json l.json; ln -s ../other od").orThrow()
+            for name in ["l.json", "od/settings.json"] {
+                let output = try run(["--config", "\(work)/\(name)"], "for link in l.json od; do rm -f $link && echo removed $link; done")
+                let kept = name.split(separator: "/")[0]
+                #expect(!output.text.contains("removed \(kept)") && output.text.contains("removed"), "\(output)")
+                try Command.shell("cd '\(work)'; ln -sf ../other/settings.json l.json; ln -sfn ../other od").orThrow()
+            }
+            try Command.shell("ln '\(other)/settings.json' '\(work)/hard.json'").orThrow()
+            let hard = try run(["--config", "\(work)/hard.json"])
+            #expect(hard.status == 1 && hard.errors.contains("several names"), "\(hard)")
+            let itself = try run([
+                "--config",
+                try configuration(
+                    #"{"filesystem": {"allowWrite": ["BASE/c.json"]}}"#.replacingOccurrences(of: "BASE", with: fixture.base), "c.json"),
+            ])
+            #expect(itself.status == 2 && itself.errors.contains("--config names it"), "\(itself)")
+        }
+
         @Test("The file of `--config` cannot be changed by the program")
         func ownFile() throws {
             let path = try configuration(#"{"filesystem": {"allowWrite": ["WORK"]}}"#, "source/work/settings.json")
@@ -121,6 +174,11 @@ extension MountTests {
                 ("{\"filesystem\": {\"allowWrite\": [\"WORK\"], \"denyRead\": [\"WORK/..\"]}}", "filesystem.denyRead"),
                 ("{\"filesystem\": {\"allowWrite\": [\"WORK\"], \"denyWrite\": [\"WORK\"]}}", "filesystem.denyWrite"),
                 ("{\"filesystem\": {\"allowWrite\": [\"/\"]}}", "store"), ("{\"network\": {\"allowedDomains\": [\"*\"]}}", "invalid host"),
+                ("{\"filesystem\": {\"allowWrite\": [\"WORK\"], \"denyRead\": [\"WORK/**\", \"**/work/**\"]}}", "filesystem.denyRead"),
+                ("{\"filesystem\": {\"allowWrite\": [\"WORK/a\"], \"denyRead\": [\"**/a\"]}}", "filesystem.denyRead"),
+                ("{\"filesystem\": {\"allowWrite\": [\"WORK\"], \"denyRead\": [\"WORK/**key\"]}}", "name of its own"),
+                ("{\"filesystem\": {\"denyRead\": [\"/etc/passwd\"]}}", "shows the system"),
+                ("{\"ripgrep\": {}, \"ripgrep\": {}}", "twice"),
                 ("{\"network\": {\"allowUnixSockets\": [\"/run/x\"]}}", "network.allowUnixSockets"), ("x =", "not TOML"),
                 ("a = 1", "selects no permission profile"), ("default_permissions = \"x\"", "no permission profile “x”"),
                 ("default_permissions = \":danger-full-access\"", "danger-full-access"),
