@@ -29,14 +29,7 @@ enum ListCommand {
         }
         let forbidden = PolicyText.forbidden(store, grants ?? [])
         if arguments.wantsJSON {
-            let commands = commands(grants ?? [], store)
-            let objects = (grants ?? []).map { grant in
-                JSON.object(
-                    JSON.grant(grant) + [
-                        PolicyText.member(grant, forbidden), ("command", commands[grant.grant.view].map { .string($0) } ?? .null),
-                    ])
-            }
-            try Terminal.print(JSON.array(objects).text)
+            try Terminal.print(JSON.array(json(grants ?? [], forbidden, store)).text)
             return 0
         }
         guard let store, let grants else {
@@ -63,12 +56,20 @@ enum ListCommand {
         let described = administrator.describe(try administrator.select(selectors, view: view))[0]
         let forbidden = PolicyText.forbidden(store, [described])
         if arguments.wantsJSON {
-            try Terminal.print(JSON.array([.object(JSON.grant(described) + [PolicyText.member(described, forbidden)])]).text)
+            try Terminal.print(JSON.array(json([described], forbidden, store)).text)
             return 0
         }
         try GrantDetails(described).printAll(store)
         PolicyText.note(forbidden, [described])
         return 0
+    }
+
+    private static func json(_ grants: [GrantDescription], _ forbidden: PolicyText.Forbidden, _ store: GrantStore?) -> [JSON] {
+        let commands = commands(grants, store)
+        return grants.map { grant in
+            let command = commands[grant.grant.view].map { JSON.string($0) } ?? .null
+            return .object(JSON.grant(grant) + [PolicyText.member(grant, forbidden), ("command", command)])
+        }
     }
 
     /// Returns the commands of `grantfs run` and `grantfs bwrap` whose views these are.
