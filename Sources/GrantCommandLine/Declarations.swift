@@ -83,7 +83,7 @@ package struct CommandDeclaration: Sendable {
     package let isHidden: Bool
     /// Whether the words after `--` are another program's command line: `ParsedArguments.trailing`.
     package let takesCommand: Bool
-    /// Whether the words after its name are another program's, which only `--help` as the first of them is not.
+    /// Whether the words after its name belong to another program, except `--help` as the first of them.
     package let takesOthersWords: Bool
     /// A command with subcommands has neither operands nor options of its own.
     package let subcommands: [CommandDeclaration]

@@ -29,7 +29,7 @@ package struct MountRequest {
                 OptionDeclaration("sloppy", help: "pass over unknown mount options", isHidden: true),
                 OptionDeclaration("fake", help: "check everything and mount nothing", isHidden: true),
                 OptionDeclaration("temporary", value: "FILE", help: "the file of a mount that ends with another command", isHidden: true),
-                OptionDeclaration("bound", help: "apart from later grants, for a sandbox that binds those of now", isHidden: true),
+                OptionDeclaration("bound", help: "later grants in a directory of their own, for grantfs bwrap", isHidden: true),
                 OptionDeclaration("ready-fd", value: "N", help: "where to say that the mount answers", isHidden: true),
                 OptionDeclaration("go-fd", value: "N", help: "tells when to mount", isHidden: true),
                 OptionDeclaration("look-fd", value: "N", help: "names directories to inspect before that", isHidden: true),

@@ -12,8 +12,7 @@ struct BubblewrapArguments {
     /// The options whose first value is a descriptor.
     private static let ofDescriptors: Set = [
         "--userns", "--userns2", "--pidns", "--sync-fd", "--file", "--bind-data", "--ro-bind-data", "--bind-fd", "--ro-bind-fd",
-        "--seccomp",
-        "--add-seccomp-fd", "--block-fd", "--userns-block-fd", "--info-fd", "--json-status-fd",
+        "--seccomp", "--add-seccomp-fd", "--block-fd", "--userns-block-fd", "--info-fd", "--json-status-fd",
     ]
 
     init(_ line: BubblewrapLine) { options = line.options }

@@ -65,7 +65,7 @@ struct BubblewrapBinds {
         do throws(Errno) {
             source = try CanonicalPath.resolve(option.values[0])
         } catch {
-            // It may appear until bubblewrap looks.
+            // It may exist by the time bubblewrap looks.
             if error == Errno(ENOENT), option.name.hasSuffix("-try") {
                 absent.insert(index)
                 return

@@ -45,7 +45,7 @@ struct BubblewrapSession {
                     ))
             }
             _ = try administrator.grant(choices)
-            let start = { () throws(GrantError) in
+            let start = { () throws(GrantError) -> Never in
                 let (words, descriptors) = try words(grants, covers, at: Array(mount.mountpoint.utf8), bubblewrap)
                 for number in binds.granted.compactMap(\.descriptor) { BubblewrapLine.closeInherited(number) }
                 try mount.keepThroughExec()
@@ -64,8 +64,6 @@ struct BubblewrapSession {
             try? RunCommand.end(mount, store, daemon.waiting)
             throw error
         }
-        // `start` returns only by throwing.
-        fatalError()
     }
 
     /// bubblewrap looks at the sources too, so a filesystem that hangs holds up both.
