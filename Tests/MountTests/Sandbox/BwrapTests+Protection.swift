@@ -162,6 +162,22 @@ extension MountTests.BwrapTests {
         #expect(String(decoding: output.output, as: UTF8.self).contains("doc\n"), "\(output)")
     }
 
+    @Test("A socket whose name becomes a link is not bound", .enabled(if: geteuid() == 0, "needs root"))
+    func replacedSocket() throws {
+        try Command.run(["python3", "-c", "import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])", work + "/socket"])
+            .orThrow()
+        let stops = try StopPoints(fixture)
+        stops.arm("binding")
+        let program = try Child(
+            [Programs.grantfsWithFaults, "bwrap"] + system + ["--bind", work + "/socket", "/place", "--", "cat", "/place"],
+            environment: fixture.environment, separateErrors: true)
+        try stops.awaitStop("binding")
+        try Command.shell("ln -sfn '\(other)/file' '\(work)/socket'").orThrow()
+        stops.goOn("binding")
+        let output = try #require(program.collected(within: 30))
+        #expect(output.output.isEmpty && program.wait() != 0, "\(output)")
+    }
+
     @Test("The store is not shown, and no directory with it is bound for writing", .enabled(if: geteuid() == 0, "needs root"))
     func store() throws {
         _ = try fixture.grant(other, name: "other", view: "standing")
