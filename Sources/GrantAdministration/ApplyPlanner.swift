@@ -124,7 +124,7 @@ public struct ApplyPlanner: Sendable {
             guard existing.bookmark.path == CanonicalPath.plain(item.path) || isElsewhere(existing) else { throw error }
         }
         var change = ApplyPlan.Change()
-        if existing.access != item.access { change.access = item.access }
+        if existing.access != item.access || existing.isOffered { change.access = item.access }
         if existing.coordination != item.coordination { change.coordination = item.coordination }
         if existing.rules != item.rules {
             if existing.bookmark.document != nil { throw ApplyPlanner.rulesOfFile(item) }

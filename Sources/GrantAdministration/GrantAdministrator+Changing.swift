@@ -89,7 +89,7 @@ extension GrantAdministrator {
         if try widens(grant, access: access, expires: expires, rules: rules), let judge = try judge() {
             try judge.require(describe([grant])[0].path, view: grant.view, access: access ?? grant.access, by: actor)
         }
-        if let access, access != grant.access { try ObeyedFiles.check(describe([grant])[0].path, access: access) }
+        if let access, access != grant.access || grant.isOffered { try ObeyedFiles.check(describe([grant])[0].path, access: access) }
         let changed = try store.update(
             grant.id, access: access, name: name, expires: expires, coordination: coordination, rules: rules,
             expecting: expected, by: actor)

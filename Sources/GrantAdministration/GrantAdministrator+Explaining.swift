@@ -11,7 +11,7 @@ public struct PathExplanation: Sendable {
         case protected
         /// A rule hides it.
         case hidden
-        /// The grant is not active, or its directory is not found.
+        /// The grant is not active, or only offered, or its directory is not found.
         case unavailable
     }
 
@@ -25,7 +25,7 @@ public struct PathExplanation: Sendable {
     public let permitting: GrantRules?
 
     public var verdict: Verdict {
-        if described.state != .active { return .unavailable }
+        if described.state != .active || described.grant.isOffered { return .unavailable }
         if let decision { return decision.isHidden ? .hidden : described.grant.access == .readOnly ? .readOnly : .protected }
         return described.grant.access == .readOnly ? .readOnly : .readWrite
     }

@@ -12,6 +12,14 @@ extension GrantAdministrator {
         let mountDevice: DeviceNumber
         /// The tag that the directory has already.
         let tag: DirectoryTag?
+
+        /// Throws `.usage` for a file, which cannot be offered.
+        package func requireOfferable() throws(GrantError) {
+            if bookmark.document == nil { return }
+            throw GrantError(
+                .usage, "“\(VisibleText.of(bookmark.path))” is a file, and only directories can be offered",
+                advice: "offer the directory it is in, or grant the file")
+        }
     }
 
     /// The cause of `propose`'s error if the path is not a directory.
@@ -83,6 +91,8 @@ extension GrantAdministrator {
         public var isTagged: Bool
         public var coordination: Coordination
         public var rules: GrantRules
+        /// Whether a person allows it later: see `Grant.isOffered`.
+        package var isOffered = false
 
         public init(
             _ proposal: Proposal, name: GrantName, view: ViewName, access: Access, expires: Instant? = nil, isTagged: Bool = false,
@@ -116,10 +126,11 @@ extension GrantAdministrator {
                     bookmark.tag = try tag(choice.proposal)
                     if bookmark.tag != choice.proposal.tag { tagged.append(choice.proposal) }
                 }
-                grants.append(
-                    Grant(
-                        id: .random(), view: choice.view, name: choice.name, bookmark: bookmark, access: choice.access, created: now,
-                        expires: choice.expires, coordination: choice.coordination, rules: choice.rules))
+                var grant = Grant(
+                    id: .random(), view: choice.view, name: choice.name, bookmark: bookmark, access: choice.access, created: now,
+                    expires: choice.expires, coordination: choice.coordination, rules: choice.rules)
+                grant.isOffered = choice.isOffered
+                grants.append(grant)
             }
             try store.insert(grants, by: actor)
         } catch {
@@ -147,6 +158,11 @@ extension GrantAdministrator {
         let state = grant.state(at: GrantAdministrator.now)
         guard state == .active else {
             throw refusal("it is of this directory, and \(state.rawValue)", "grantfs restore\(which) makes it active again")
+        }
+        guard grant.isOffered == choice.isOffered else {
+            throw refusal(
+                "it is of this directory, and \(grant.isOffered ? "only offered" : "not only offered")",
+                grant.isOffered ? "grantfs set\(which) --access \(choice.access.rawValue) allows it" : "revoke it and remove it first")
         }
         guard grant.access == choice.access else {
             throw refusal(

@@ -19,7 +19,7 @@ extension GrantAdministrator {
     /// Whether the change gives more than before, or for longer. Throws as `RuleChange.result`.
     func widens(_ grant: Grant, access: Access?, expires: Instant??, rules: RuleChange?) throws(GrantError) -> Bool {
         if let rules, try !rules.result(of: grant).narrows(grant.rules) { return true }
-        if access == .readWrite, grant.access == .readOnly { return true }
+        if let access, grant.isOffered || (access == .readWrite && grant.access == .readOnly) { return true }
         guard let expires, let before = grant.expires else { return false }
         return expires.map { $0 > before } ?? true
     }

@@ -72,7 +72,7 @@ extension GrantAdministrator {
                     record: record, status: counts.status, unresponsiveReason: nil, holders: held, unseen: unseen, counts: counts)
             case .success(.failed(let reason)), .failure(.unresponsive(let reason)):
                 return MountReport(record: record, status: nil, unresponsiveReason: reason, holders: held, unseen: unseen)
-            case .success(.done), .success(.applied), .success(.located), .success(.progress), .success(.waits):
+            case .success(.done), .success(.applied), .success(.located), .success(.progress), .success(.waits), .success(.questions):
                 return MountReport(
                     record: record, status: nil, unresponsiveReason: "its daemon answered something else", holders: held, unseen: unseen)
             }

@@ -14,7 +14,7 @@ extension JSON {
                 ("kind", .string(grant.bookmark.document == nil ? "directory" : "document")),
                 ("asDirectory", .bool(grant.bookmark.document?.form == .directory)),
                 ("created", time(grant.created)), ("expires", time(grant.expires)), ("coordination", .string(grant.coordination.rawValue)),
-                ("fleet", .bool(grant.fleetActivation != nil)),
+                ("fleet", .bool(grant.fleetActivation != nil)), ("offered", .bool(grant.isOffered)),
                 rules(grant.rules),
             ]
     }

@@ -25,6 +25,9 @@ public enum ControlRequest: Sendable, Equatable {
     case progress(grants: [GrantID])
     /// The claimants for which the claims of this claimant wait. Answered with `waits`.
     case waits(claimant: GrantID)
+    /// Programs that use an offered directory for the first time, as soon as there is a question after this number. Answered with
+    /// `questions`. As long as this is requested again and again, such programs wait.
+    case questions(after: UInt64, timeoutMilliseconds: UInt32)
     /// Answered with `done`, by a daemon that is able to answer.
     case ping
     /// Unmount and end.
@@ -53,9 +56,23 @@ public enum ControlReply: Sendable, Equatable {
     case progress([GrantProgress])
     /// Whether the claimant holds a claim in the mount, and which claimants it waits for.
     case waits(holds: Bool, [ClaimBlock])
+    case questions([OfferQuestion])
     /// The request failed. The text is for people.
     case failed(String)
     case done
+}
+
+/// A program waits for the answer whether it may use an offered directory.
+public struct OfferQuestion: Sendable, Equatable {
+    /// Ascending in a mount.
+    public var number: UInt64
+    public var grant: GrantID
+    /// The thread that was first, in the daemon's process namespace.
+    public var thread: Int32
+
+    public init(number: UInt64, grant: GrantID, thread: Int32) {
+        (self.number, self.grant, self.thread) = (number, grant, thread)
+    }
 }
 
 /// The outcome of a change to one grant, in one mount.

@@ -36,6 +36,7 @@ extension ControlReply: WireMessage {
         WireCase(6, progress) { if case .progress(let grants) = $0 { grants } else { nil } },
         WireCase(7, waits) { if case .waits(let holds, let blocks) = $0 { (holds, blocks) } else { nil } },
         WireCase(16, metrics) { if case .metrics(let metrics) = $0 { metrics } else { nil } },
+        WireCase(17, questions) { if case .questions(let questions) = $0 { questions } else { nil } },
     ]
 }
 
@@ -83,6 +84,10 @@ private struct BlockedOutcome: WireRecord {
 
 extension GrantPlace: WireRecord {
     package static let fields = WireFields(GrantPlace.init(grant:path:)) { ($0.grant, $0.path) }
+}
+
+extension OfferQuestion: WireRecord {
+    package static let fields = WireFields(OfferQuestion.init(number:grant:thread:)) { ($0.number, $0.grant, $0.thread) }
 }
 
 extension ClaimBlock: WireRecord {

@@ -18,5 +18,8 @@ extension ControlRequest: WireMessage {
         WireCase(10, waits) { if case .waits(let claimant) = $0 { claimant } else { nil } },
         WireCase(11, .handOver),
         WireCase(16, .metrics),
+        WireCase(17, { .questions(after: $0, timeoutMilliseconds: $1) }) {
+            if case .questions(let last, let time) = $0 { (last, time) } else { nil }
+        },
     ]
 }

@@ -198,6 +198,29 @@ public final class Coordinator: @unchecked Sendable {
         }
     }
 
+    /// Whether a person has yet to allow the scope.
+    public func isOffered(_ scope: ScopeID) -> Bool {
+        gate(scope).pointee.refusals.load(ordering: .sequentiallyConsistent) & Refusals.offer.rawValue != 0
+    }
+
+    /// Opens the gate of an offered scope except for `refusals`. Returns false if it is not offered any more.
+    public func admit(_ scope: ScopeID, refusing refusals: Refusals) -> Bool {
+        let gate = gate(scope)
+        var old = gate.pointee.refusals.load(ordering: .sequentiallyConsistent)
+        while old & Refusals.offer.rawValue != 0 {
+            let (done, seen) = gate.pointee.refusals.compareExchange(
+                expected: old, desired: old & Refusals.slowPath.rawValue | refusals.rawValue, ordering: .sequentiallyConsistent)
+            if done { return true }
+            old = seen
+        }
+        return false
+    }
+
+    /// Makes an offered scope a refused one: from now on `admit` does nothing.
+    public func endOffer(_ scope: ScopeID) {
+        gate(scope).pointee.refusals.bitwiseAnd(~Refusals.offer.rawValue, ordering: .sequentiallyConsistent)
+    }
+
     /// Sets whether claims are held in a scope.
     public func setClaimed(_ scope: ScopeID, _ isClaimed: Bool) {
         let gate = gate(scope)

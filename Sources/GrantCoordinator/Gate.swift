@@ -40,8 +40,8 @@ public enum Entry: UInt32, Sendable {
 
 /// The entries that a gate refuses.
 ///
-/// The set only grows, except for a widening of access, and for claims and congestion, which begin
-/// and end.
+/// The set only grows, except for a widening of access, for an offer that is allowed, and for claims
+/// and congestion, which begin and end.
 public struct Refusals: OptionSet, Sendable {
     public let rawValue: UInt32
     public init(rawValue: UInt32) { self.rawValue = rawValue }
@@ -56,6 +56,8 @@ public struct Refusals: OptionSet, Sendable {
     /// There are so many of them inside, here or for one user, that others could be left without a
     /// worker.
     public static let congested = Refusals(rawValue: 16)
+    /// Refused because a person has yet to allow it (`offered`), and not because it was revoked.
+    static let offer = Refusals(rawValue: 32)
     /// Bits that divert operations to a slow path and refuse none.
     static let slowPath: Refusals = [.claimed, .congested]
 
@@ -67,6 +69,8 @@ public struct Refusals: OptionSet, Sendable {
     public static let readOnly: Refusals = [.write, .cacheWrite]
     /// Revoked, while earlier cached changes are still written back.
     public static let flushing: Refusals = [.read, .write]
+    /// A person has yet to allow it.
+    public static let offered: Refusals = [.shut, .offer]
     /// Revoked.
     public static let shut: Refusals = [.read, .write, .cacheWrite]
 }

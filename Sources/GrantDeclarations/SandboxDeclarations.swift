@@ -11,6 +11,12 @@ extension CommandDeclaration {
                 help:
                     "a view for this program alone, of this directory or file, at its own path too, :ro to read",
                 isRepeatable: true),
+            OptionDeclaration(
+                "offer", value: "DIR[:ro]",
+                help: "a directory of which the program sees only the name, until it uses it and a person allows that", isRepeatable: true),
+            OptionDeclaration(
+                "ask", value: "HOW", help: "where the person is asked about offered directories (default with --offer: terminal)",
+                choices: ["terminal", "desktop"]),
             OptionDeclaration("at", value: "PATH", help: "where the program finds the view, and there alone (default: /grants)"),
             OptionDeclaration(
                 "ro-bind", value: "PATH", help: "a directory or file to read, at its own path, which cannot be revoked",
@@ -51,6 +57,9 @@ extension CommandDeclaration {
                 + "it, and /grants/NAME is that directory.",
             RuleOptions.note + " A file of --grant has no rules.",
             RuleOptions.toolsNote,
+            "The first use of an offered directory is a question: once (for the process that uses it), for this session, for 30 minutes, to read "
+                + "only, or never. The program waits meanwhile, for five minutes at most. grantfs set NAME --access and revoke answer "
+                + "as well. With --ask and a mounted --view, the directories of grantfs grant --offer are asked about.",
             "A mounted view is at its mountpoint as well, unless --at names its place.",
             "With --grant the view and its grants exist as long as the program does. list shows them, and revoke "
                 + "withdraws them meanwhile.",

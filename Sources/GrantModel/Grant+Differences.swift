@@ -17,6 +17,7 @@ extension Grant {
                 (access, expires, coordination), access == new.access ? nil : new.access,
                 expires == new.expires ? nil : .some(new.expires), coordination == new.coordination ? nil : new.coordination)
             + rules.differences(to: new.rules)
+            + (isOffered == new.isOffered ? [] : [isOffered ? "offered → allowed" : "allowed → offered"])
     }
 
     /// Returns the same as `differences(to:)`, for some of a grant's properties. Properties whose

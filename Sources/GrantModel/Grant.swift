@@ -74,6 +74,8 @@ public struct Grant: Sendable {
     public var fleetActivation: Int64?
     /// Names below the directory that are hidden, protected, or alone visible.
     public var rules: GrantRules
+    /// Whether a person has yet to allow it: mounts show its name, and everything below is refused.
+    package var isOffered = false
 
     public init(
         id: GrantID, view: ViewName, name: GrantName, bookmark: Bookmark, access: Access, state: RecordedState = .active,

@@ -138,7 +138,8 @@ package struct ChangeBroadcast: Sendable {
             let blocking = BlockingProcesses(outcomes, of: record, until: Clock.deadline(seconds: 1))
             return .outcomes(outcomes, milliseconds: elapsed(), blocking: blocking, ended: ended)
         case .success(.failed(let reason)): return .none(reason: reason, milliseconds: elapsed())
-        case .success(.done), .success(.status), .success(.located), .success(.metrics), .success(.progress), .success(.waits):
+        case .success(.done), .success(.status), .success(.located), .success(.metrics), .success(.progress), .success(.waits),
+            .success(.questions):
             return .none(reason: "its daemon answered something else", milliseconds: elapsed())
         case .failure(.dead): return .dead
         case .failure(.unresponsive(let reason)): return .none(reason: reason, milliseconds: elapsed())

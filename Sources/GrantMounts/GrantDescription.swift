@@ -15,6 +15,12 @@ public struct GrantDescription: Sendable {
     /// Whether the filesystem does not answer, so that nothing is known.
     public let isUnresponsive: Bool
 
+    /// Whether a person has yet to allow it. Its state is then `active`.
+    package var isOffered: Bool { grant.isOffered && state == .active }
+
+    /// The state for people.
+    package var shownState: String { isOffered ? "offered" : state.rawValue }
+
     /// Whether the bookmark's recorded path no longer leads to the directory.
     public var isStale: Bool {
         switch finding {

@@ -58,7 +58,8 @@ extension GrantStore {
                 try add(grant, in: database)
                 let path = String(decoding: grant.bookmark.path, as: UTF8.self)
                 let rules = grant.rules.lines.map { ", \($0.name) \($0.patterns)" }.joined()
-                try log(.granted, grant, actor, "\(grant.access.rawValue) \(path)\(rules)", in: database)
+                let offered = grant.isOffered ? "offered " : ""
+                try log(.granted, grant, actor, "\(offered)\(grant.access.rawValue) \(path)\(rules)", in: database)
             }
         }
     }
@@ -114,7 +115,7 @@ extension GrantStore {
 
     /// Makes the grants active again and removes expiries that have passed.
     ///
-    /// A grant that was not active gets a new activation.
+    /// A grant that was not active gets a new activation, and is no longer only offered.
     ///
     /// - Parameters:
     ///   - renewed: Grants that get a new activation even if they are active: a mount has shut
@@ -140,6 +141,7 @@ extension GrantStore {
                         }
                     }
                     grant.state = .active
+                    grant.isOffered = false
                     if let expires = grant.expires, expires <= now { grant.expires = nil }
                     grant.activation &+= 1
                     try save(grant, in: database)
@@ -164,7 +166,7 @@ extension GrantStore {
 
     /// Changes a grant.
     ///
-    /// A later expiry does not make an expired grant active. `restore` does that.
+    /// A later expiry does not make an expired grant active. `restore` does that. An access allows an offered grant.
     ///
     /// - Parameters:
     ///   - expires: nil keeps the expiry, `.some(nil)` removes it.
@@ -184,7 +186,7 @@ extension GrantStore {
                     .storeUnavailable, "“\(grant.name)” is not changed", cause: "another program has changed it at the same time",
                     advice: "look at it again")
             }
-            if let access { grant.access = access }
+            if let access { (grant.access, grant.isOffered) = (access, false) }
             if let name, name != grant.name {
                 try requireFree(name, in: grant.view, database)
                 grant.name = name

@@ -6,7 +6,7 @@ import GrantModel
 /// damaged, or comes from another store fails the check and is not a grant.
 extension GrantStore {
     static let columns =
-        "id, view, name, access, state, created, expires, activation, bookmark, seal, coordination, fleet_activation, cache, rules"
+        "id, view, name, access, state, created, expires, activation, bookmark, seal, coordination, fleet_activation, cache, rules, offered"
 
     /// Computes the seal of a row.
     ///
@@ -38,6 +38,7 @@ extension GrantStore {
             writer.write("rules")
             writer.write(grant.rules.encoded)
         }
+        if grant.isOffered { writer.write("offered") }
         return Int64(bitPattern: seal.hash(writer.bytes))
     }
 
@@ -48,6 +49,7 @@ extension GrantStore {
             .text(grant.state.rawValue), .integer(grant.created.nanoseconds), Value(grant.expires?.nanoseconds),
             .integer(grant.activation), .blob(bookmark), .integer(sealed(grant, bookmark: bookmark)), .text(grant.coordination.rawValue),
             Value(grant.fleetActivation), .null, grant.rules.isEmpty ? .null : .blob(grant.rules.encoded),
+            grant.isOffered ? .integer(1) : .null,
         ]
     }
 
@@ -63,11 +65,12 @@ extension GrantStore {
             throw StoreFailure.damaged(database.path, "the record of grant \(id): its rules make no sense")
         }
         do throws(Bookmark.DecodingFlaw) {
-            let grant = Grant(
+            var grant = Grant(
                 id: id, view: view, name: name, bookmark: try Bookmark(encoded: bytes), access: access, state: state,
                 created: Instant(nanoseconds: row.integer(5)), expires: row.optionalInteger(6).map { Instant(nanoseconds: $0) },
                 activation: row.integer(7), coordination: coordination,
                 fleetActivation: row.optionalInteger(11), rules: rules)
+            grant.isOffered = !row.isNull(14)
             if row.integer(9) == sealed(grant, bookmark: bytes, formerCache: formerCache) { return grant }
             flaw = "its seal does not fit: it was changed by something else than grantfs, or comes from another store"
         } catch {
@@ -96,7 +99,7 @@ extension GrantStore {
         try database.query(
             """
             UPDATE grants SET view = ?2, name = ?3, access = ?4, state = ?5, created = ?6, expires = ?7, activation = ?8,
-            bookmark = ?9, seal = ?10, coordination = ?11, fleet_activation = ?12, cache = ?13, rules = ?14 WHERE id = ?1
+            bookmark = ?9, seal = ?10, coordination = ?11, fleet_activation = ?12, cache = ?13, rules = ?14, offered = ?15 WHERE id = ?1
             """, values(of: grant))
     }
 

@@ -87,6 +87,9 @@ struct Schema: Sendable {
         """
         ALTER TABLE grants ADD COLUMN rules BLOB;
         """,
+        """
+        ALTER TABLE grants ADD COLUMN offered INTEGER;
+        """,
     ])
 
     /// Sets the options that belong to a connection and are not stored in the file.

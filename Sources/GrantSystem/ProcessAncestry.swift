@@ -20,7 +20,7 @@ public enum ProcessAncestry {
     }
 
     /// The process of a thread. Returns nil if it has ended or is not visible.
-    static func process(ofThread thread: Int32) -> Int32? {
+    package static func process(ofThread thread: Int32) -> Int32? {
         guard thread > 0, let text = try? File.contents(of: Array("/proc/\(thread)/status".utf8)) else { return nil }
         return field("Tgid:", text)
     }

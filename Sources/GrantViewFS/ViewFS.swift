@@ -22,6 +22,8 @@ public final class ViewFS: @unchecked Sendable {
     let locks: LockTable
     let waiting = ClaimWaitQueue()
     let claimInvalidator = ClaimInvalidator()
+    /// The offered scopes, and the requests that wait for a person's answer.
+    public let offers = OfferQueue()
     let workerQuota = WorkerQuota()
     let leases = LeaseWaitQueue()
     let closeQueue = CloseQueue()
@@ -148,6 +150,7 @@ public final class ViewFS: @unchecked Sendable {
         hostWatch = HostWatch()
         oplocks = cache == .shared && holdsOpenings ? try? Oplocks(writers: locks.refreshers) : nil
         waiting.view = self
+        offers.view = self
         workerQuota.view = self
         leases.view = self
         closeQueue.view = self
@@ -240,8 +243,9 @@ public final class ViewFS: @unchecked Sendable {
 
     private var sessionCallbacks: (interrupted: @Sendable (UInt64) -> Void, poll: @Sendable () -> Bool) {
         (
-            { [waiting, workerQuota, leases, refusedReadThrottle] unique in
+            { [waiting, offers, workerQuota, leases, refusedReadThrottle] unique in
                 waiting.cancel(unique)
+                offers.cancel(unique)
                 workerQuota.cancel(unique)
                 leases.cancel(unique)
                 refusedReadThrottle.cancel(unique)

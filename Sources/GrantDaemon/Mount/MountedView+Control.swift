@@ -24,6 +24,7 @@ struct MountControl: ControlHandler {
         case .locate(let grants): .located(mounted.places(of: grants))
         case .progress(let grants): .progress(mounted.progress(of: grants))
         case .waits(let claimant): mounted.claims?.waits(of: claimant) ?? .waits(holds: false, [])
+        case .questions(let last, let timeout): .questions(mounted.questions(after: last, timeoutMilliseconds: Int(truncatingIfNeeded: timeout)))
         case .ping: .done
         // Only where there is no room for one: otherwise the server has made it.
         case .session: .failed("too many are connected")
@@ -101,6 +102,20 @@ extension MountedView {
     func places(of grants: [GrantID]) -> [GrantPlace] {
         let scopes = state.withLock { state in grants.compactMap { id in state.grants[id]?.scope.map { (id, $0) } } }
         return scopes.compactMap { id, scope in files.path(of: scope).map { GrantPlace(grant: id, path: $0) } }
+    }
+
+    /// Waits for programs that use an offered directory for the first time.
+    func questions(after last: UInt64, timeoutMilliseconds: Int) -> [OfferQuestion] {
+        // Short, so that a handover does not wait for it long.
+        let patience = min(timeoutMilliseconds, 2_000)
+        let asked = files.offers.questions(after: last, until: Clock.monotonic + Int64(truncatingIfNeeded: patience) &* 1_000_000)
+        let grants = state.withLock { state in
+            Dictionary(
+                state.grants.compactMap { id, live in live.scope.map { ($0.id.rawValue, id) } }, uniquingKeysWith: { first, _ in first })
+        }
+        return asked.compactMap { question in
+            grants[question.scope].map { OfferQuestion(number: question.number, grant: $0, thread: question.thread) }
+        }
     }
 
     /// Whether a path of the host lies in a grant that is withdrawn.

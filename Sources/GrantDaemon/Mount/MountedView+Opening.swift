@@ -117,7 +117,8 @@ extension MountedView {
             scope = opening.withLock { _ in
                 try? files.makeScope(
                     for: grant.id, activation: grant.activation, readOnly: grant.access == .readOnly,
-                    directory: FileDescriptor(owning: number), crossesMounts: options.submounts, rules: grant.rules)
+                    directory: FileDescriptor(owning: number), crossesMounts: options.submounts, rules: grant.rules,
+                    isOffered: grant.isOffered)
             }
         }
         let (isShown, task) = state.withLock { state -> (Bool, (() -> Void)?) in
@@ -129,6 +130,7 @@ extension MountedView {
                 !state.isRefusing && !state.isEnding && live.scope == nil && live.released == nil && live.recorded == .active
                 && live.grant.activation == grant.activation
                 && live.grant.name == grant.name && live.grant.access == grant.access && live.grant.rules == grant.rules
+                && live.grant.isOffered == grant.isOffered
             guard let scope, isStillMeant else {
                 state.grants[grant.id]?.finding = finding
                 return (false, discard(scope, &state))

@@ -29,6 +29,7 @@ extension MountedView {
                 logDenials()
                 lost = sayLostWorkers(since: lost)
                 checkPendingWithdrawals()
+                files.offers.expire()
                 reapClosed()
                 endWorkplaces()
                 files.trim()

@@ -184,7 +184,10 @@ final class MountedView: @unchecked Sendable {
                 if let scope = live.scope { files.names.set(live.path, .open(scope)) }
             }
             // A name that was refused stays refused until its directory is open again, or found to be gone: never unknown in between.
-            if let scope = live.scope, recorded != .active || scope.activation != grant.activation || fence.hasShut(scope) {
+            if let scope = live.scope,
+                recorded != .active || scope.activation != grant.activation || fence.hasShut(scope)
+                    || (grant.isOffered && !files.isOffered(scope))
+            {
                 live.scope = nil
                 files.names.set(live.path, .refused(grant.id))
                 isChanged = true
@@ -194,7 +197,9 @@ final class MountedView: @unchecked Sendable {
                 if case .refused = files.names.place(live.path) {} else { isChanged = true }
                 files.names.set(live.path, .refused(grant.id))
             }
-            if let scope = live.scope, grant.access != live.grant.access {
+            if let scope = live.scope, files.isOffered(scope) {
+                if !grant.isOffered { tasks.append(admit(scope, grant, &state)) }
+            } else if let scope = live.scope, grant.access != live.grant.access {
                 tasks.append(change(scope, to: grant.access, of: grant.id, &state))
             }
             if let scope = live.scope, scope.isRuled, files.rules(of: scope) != grant.rules {
@@ -239,6 +244,19 @@ final class MountedView: @unchecked Sendable {
                 let outcome = files.finishRules(of: scope, patience: 2_000)
                 if outcome.isConfirmed { return pending.end(outcome) }
                 pending.note(outcome) { files.finishRules(of: scope, patience: 0) }
+            }
+        }
+    }
+
+    /// Opens an offered scope that a person has allowed. Returns the work, to be run without the lock.
+    private func admit(_ scope: Scope, _ grant: Grant, _ state: inout State) -> () -> Void {
+        let pending = PendingWithdrawal(of: scope)
+        state.note(pending, of: grant.id)
+        let files = files
+        return {
+            _ = BackgroundTask {
+                files.admit(scope, readOnly: grant.access == .readOnly)
+                pending.end(.done)
             }
         }
     }

@@ -177,7 +177,7 @@ extension ViewFS {
             (closing.isReleased, closing.isEmpty) = (isReleased, isEmpty)
             if isClosed { closing.outcome = .done }
         }
-        try records?.add(scope, next: coordinator.nextScope, isShut: refusals.contains(.read))
+        try records?.add(scope, next: coordinator.nextScope, isShut: refusals.contains(.read), isOffered: refusals.contains(.offered))
         coordinator.takeOver(
             ScopeCounts(operations: try state.take(), readBytes: try state.take(), writtenBytes: try state.take()), of: id)
         return scope

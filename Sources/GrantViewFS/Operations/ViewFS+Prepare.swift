@@ -178,6 +178,7 @@ extension ViewFS {
     ///
     /// `node`: the node whose data is requested. 0 if the request is not about data.
     func refuse(_ request: consuming Request, _ verdict: Verdict, scope: UInt32, readOf node: UInt64 = 0) {
+        if verdict == .revoked, coordinator.isOffered(ScopeID(rawValue: scope)) { return meetOffer(request, scope) }
         countDenial(request.caller, in: scope)
         // It installs nothing, but pages stay locked until it is processed.
         lastCalls.record(request.caller.pid, in: scope)

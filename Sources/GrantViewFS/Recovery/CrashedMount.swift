@@ -48,7 +48,7 @@ public struct CrashedMount {
         chunks.forEach { _, record in
             let grant = GrantID(high: record.pointee.grant.high, low: record.pointee.grant.low)
             // Of two scopes of one grant the later one counts.
-            let isMeant = record.pointee.withdrawal == .none && isLive(grant, record.pointee.activation)
+            let isMeant = record.pointee.isLive && isLive(grant, record.pointee.activation)
             if isMeant { live.append(record.pointee) } else { closed.append(record.pointee) }
         }
         live.sort { $0.scope > $1.scope }
@@ -58,7 +58,7 @@ public struct CrashedMount {
         live.removeAll { closedNumbers.contains($0.scope) }
         self.live = live.map { (GrantID(high: $0.grant.high, low: $0.grant.low), $0.isReadOnly) }
         closedCount = closed.count
-        for place in closed.indices where closed[place].withdrawal == .none { closed[place].withdrawal = .begun }
+        for place in closed.indices where closed[place].isLive { closed[place].withdrawal = .begun }
         scopes = live + closed
     }
 
@@ -156,9 +156,12 @@ extension LockedRange {
 }
 
 extension RecoveryRecords.ScopeRecord {
+    /// Whether no withdrawal had begun.
+    fileprivate var isLive: Bool { withdrawal == .none || withdrawal == .offered }
+
     fileprivate var left: CrashedScope {
         CrashedScope(
-            scope: scope, base: withdrawal != .none || base < 0 ? nil : base, opensByHandle: opensByHandle, crossesMounts: crossesMounts,
+            scope: scope, base: !isLive || base < 0 ? nil : base, opensByHandle: opensByHandle, crossesMounts: crossesMounts,
             usesCallerGroups: usesCallerGroups, root: rootNode, rootKey: rootKey)
     }
 
@@ -167,6 +170,7 @@ extension RecoveryRecords.ScopeRecord {
         case .none: isReadOnly ? .readOnly : .none
         case .begun: .flushing
         case .done: .shut
+        case .offered: .offered
         }
     }
 

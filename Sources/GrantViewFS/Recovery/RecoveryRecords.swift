@@ -43,6 +43,8 @@ public final class RecoveryRecords: LockRecorder {
         /// The withdrawal has begun and is not complete.
         case begun
         case done
+        /// A person has yet to allow the scope.
+        case offered
     }
 
     private let scopeChunks: SharedChunks
@@ -71,8 +73,8 @@ public final class RecoveryRecords: LockRecorder {
 
     /// Adds a scope, before it is shown. Throws ENOMEM if there is no room.
     ///
-    /// `isShut`: it is already being withdrawn.
-    func add(_ scope: Scope, next: UInt32, isShut: Bool = false) throws(Errno) {
+    /// `isShut`: it is already being withdrawn. `isOffered`: a person has yet to allow it.
+    func add(_ scope: Scope, next: UInt32, isShut: Bool = false, isOffered: Bool = false) throws(Errno) {
         guard let root = scope.nodes.rootKey else { throw Errno(EINVAL) }
         let record = ScopeRecord(
             scope: scope.id.rawValue, base: scope.nodes.baseNumber, grant: (scope.grant.high, scope.grant.low),
@@ -80,7 +82,7 @@ public final class RecoveryRecords: LockRecorder {
             rootStatus: scope.rootStatus, mount: scope.mount ?? 0, opensByHandle: scope.nodes.opensByHandle,
             crossesMounts: scope.nodes.crossesMounts, usesCallerGroups: scope.nodes.usesCallerGroups, isLocal: scope.isLocal,
             isMoveTold: scope.isMoveTold, isReadOnly: scope.wantsReadOnly.load(ordering: .acquiring),
-            withdrawal: scope.isClosed.load(ordering: .acquiring) ? .done : isShut ? .begun : .none,
+            withdrawal: scope.isClosed.load(ordering: .acquiring) ? .done : isOffered ? .offered : isShut ? .begun : .none,
             isReleased: scope.closing.withLock { $0.isReleased })
         // The number first: it is never used twice.
         supervisor.page.pointee.next_scope = max(supervisor.page.pointee.next_scope, next)
@@ -88,7 +90,7 @@ public final class RecoveryRecords: LockRecorder {
         numbers.withLock { $0[scope.id.rawValue] = id }
     }
 
-    /// Records the progress of a full withdrawal.
+    /// Records the progress of a full withdrawal, or that an offered scope was allowed.
     func update(_ withdrawal: Withdrawal, of scope: ScopeID) {
         let id = numbers.withLock { $0[scope.rawValue] }
         if let id { scopes.find(id)?.pointee.withdrawal = withdrawal }

@@ -33,6 +33,8 @@ extension ViewFS {
     /// is called for the first.
     public func shut(_ scope: Scope, _ withdrawal: Withdrawal) {
         if withdrawal == .writing { scope.wantsReadOnly.store(true, ordering: .releasing) }
+        // The gate of an offered scope is shut already, and nobody may open it from now on.
+        if withdrawal == .all { coordinator.endOffer(scope.id) }
         coordinator.close(scope.id, withdrawal == .all ? .flushing : .narrowing)
         if withdrawal == .all { records?.update(.begun, of: scope.id) }
     }
@@ -109,6 +111,7 @@ extension ViewFS {
         defer { refusedReadThrottle.withdrawals.wrappingSubtract(1, ordering: .relaxed) }
         if withdrawal == .all { _ = locks.refuse(scope.id) }
         waiting.end(scope.id, withdrawal)
+        if withdrawal == .all { offers.refuse(scope) }
 
         // 1. Operations inside end by themselves, or are answered in their workers' place. First,
         //    because the steps below wait for READs and WRITEs.

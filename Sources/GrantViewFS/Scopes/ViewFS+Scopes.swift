@@ -26,13 +26,14 @@ extension ViewFS {
     ///   - document: For a grant of one file. `descriptor` is then the file's directory on the
     ///     host. If the view shows a directory, it is that directory's workplace.
     ///   - rules: Of the grant. A document has none.
+    ///   - isOffered: Whether a person has yet to allow it (`OfferQueue`).
     public func makeScope(
         for grant: GrantID, activation: Int64, readOnly: Bool, directory descriptor: consuming FileDescriptor, crossesMounts: Bool,
-        document: DocumentPlace? = nil, rules: GrantRules = .none
+        document: DocumentPlace? = nil, rules: GrantRules = .none, isOffered: Bool = false
     ) throws(Errno) -> Scope {
         let status = try descriptor.status()
         guard status.st.st_mode & S_IFMT == S_IFDIR else { throw Errno(ENOTDIR) }
-        guard let id = coordinator.makeScope(refusing: readOnly ? .readOnly : .none) else { throw Errno(ENOSPC) }
+        guard let id = coordinator.makeScope(refusing: isOffered ? .offered : readOnly ? .readOnly : .none) else { throw Errno(ENOSPC) }
         // Before the descriptor is consumed.
         audit?.register(id.rawValue, of: grant)
         var number: UInt64 = 0
@@ -63,7 +64,7 @@ extension ViewFS {
         let scope = Scope(
             id: id, grant: grant, activation: activation, nodes: nodes, rootNode: root, rootStatus: status,
             mount: hasNumber ? number : nil, isLocal: kind.isLocal, isMoveTold: isMoveTold, readOnly: readOnly)
-        try records?.add(scope, next: coordinator.nextScope)
+        try records?.add(scope, next: coordinator.nextScope, isOffered: isOffered)
         return scope
     }
 

@@ -63,7 +63,12 @@ extension ViewFS {
     /// file has its name by now.
     private func replyRoot(of scope: Scope, _ request: consuming Request) {
         let slot = request.worker.pointee.slot
-        let verdict = coordinator.enter(scope.id, for: .closing, slot: slot)
+        var verdict = coordinator.enter(scope.id, for: .closing, slot: slot)
+        // The name of an offered directory is visible.
+        if verdict == .revoked, coordinator.isOffered(scope.id) {
+            _ = coordinator.forceEnter(scope.id, slot: slot)
+            verdict = .enter
+        }
         guard verdict.isInside else { return refuse(request, verdict, scope: scope.id.rawValue) }
         if scope.isFile {
             if verdict == .congested, workerQuota.exceedsQuota(request, in: scope.id.rawValue) {

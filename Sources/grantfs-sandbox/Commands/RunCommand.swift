@@ -45,7 +45,7 @@ enum RunCommand {
                 advice: "run it without --snapshot, --review and --undo")
         }
         let ending = try RunEnding(
-            arguments, granted: choices.filter { $0.access == .readWrite }.map(\.proposal.bookmark.path), rules: request.rules)
+            arguments, granted: choices.filter { $0.access == .readWrite && !$0.isOffered }.map(\.proposal.bookmark.path), rules: request.rules)
         if arguments.has("audit"), choices.isEmpty {
             throw GrantError(.usage, "run: --audit needs --grant", advice: "mount the view with -o audit, and see grantfs log")
         }
@@ -58,6 +58,7 @@ enum RunCommand {
         let administrator = GrantAdministrator.command(store)
         for bind in layout.binds { try administrator.checkShown(bind.source) }
         if arguments.has("view") { try administrator.requireKnown(view) }
+        let asking = try OfferAsking.Means(arguments, hasOffers: choices.contains(where: \.isOffered), ending != nil)
         var refused: (refused: [Refusal], others: Int) = ([], 0)
         typealias Started = (program: SandboxProcess, proxy: SandboxProxy?)
         let start = { (mountpoint: [UInt8]) throws(GrantError) -> Started in
@@ -66,7 +67,10 @@ enum RunCommand {
                 view: mountpoint, layout: layout, request: request, current: try? CanonicalPath.resolve(Array(".".utf8)))
             return (try SandboxProcess(sandbox, command: arguments.operands, system, proxy), proxy)
         }
-        let run = { (started: Started) throws(GrantError) in
+        let run = { (started: Started, shown: ViewName) throws(GrantError) in
+            let questions = asking.map { OfferAsking($0, about: shown, store, started.program.terminal) }
+            questions?.begin()
+            defer { questions?.end() }
             let status = try started.program.run()
             if let proxy = started.proxy {
                 refused = proxy.end()
@@ -79,7 +83,7 @@ enum RunCommand {
             let place = if let live { live } else { try administrator.temporaryMountpoint(of: view) }
             if let place { layout.show(mountpoint: place) }
         }
-        if let live { return try run(try start(live)) }
+        if let live { return try run(try start(live), view) }
         let audit: SandboxAudit? =
             if let file = arguments.bytes("audit") {
                 try SandboxAudit(file, granted: choices.map(\.proposal.bookmark.path), store)
@@ -107,7 +111,7 @@ enum RunCommand {
             }
             if let failure { throw failure }
             let program = if let started { started } else { try start(mountpoint) }
-            let status = try run(program)
+            let status = try run(program, shown)
             started = nil
             try audit?.write(shown, store, refused: refused.refused)
             try end(temporary, store, daemon)
@@ -136,7 +140,9 @@ enum RunCommand {
         Terminal.note("\(count == 1 ? "1 operation was" : "\(count) operations were") refused\(place): see grantfs log --view \(view)")
     }
 
-    private typealias Chosen = (proposal: GrantAdministrator.Proposal, name: GrantName, access: Access, rules: GrantRules)
+    private typealias Chosen = (
+        proposal: GrantAdministrator.Proposal, name: GrantName, access: Access, rules: GrantRules, isOffered: Bool
+    )
 
     /// Returns what to grant, each under a distinct name: directories with the same last name get a number.
     private static func proposals(
@@ -147,6 +153,7 @@ enum RunCommand {
             // A writable file is shown in a directory of its own, because most programs save by replacing the file.
             let proposal = try GrantAdministrator.propose(
                 directory: wish.path, name: nil, store: store, document: wish.access == .readOnly ? .file : .directory, probe: probe)
+            if wish.isOffered { try proposal.requireOfferable() }
             try ObeyedFiles.check(proposal.bookmark.path, access: wish.access)
             // A tool's own directories are what it needs.
             if wish.access == .readWrite, !wish.isOfTool, proposal.bookmark.document == nil {
@@ -159,7 +166,7 @@ enum RunCommand {
             }
             let name = try distinct(proposal.name, from: chosen.map(\.name))
             let rules = try request.rules.followed(by: wish.rules)
-            chosen.append((proposal, name, wish.access, proposal.bookmark.document == nil ? rules : .none))
+            chosen.append((proposal, name, wish.access, proposal.bookmark.document == nil ? rules : .none, wish.isOffered))
         }
         try checkNesting(chosen)
         return chosen
@@ -193,7 +200,7 @@ enum RunCommand {
             }
             try ObeyedFiles.check(repository, access: choice.access)
             let name = try distinct(proposal.name, from: chosen.map(\.name))
-            chosen.append((proposal, name, choice.access, try ToolProtection.ofRepository()))
+            chosen.append((proposal, name, choice.access, try ToolProtection.ofRepository(), choice.isOffered))
         }
         if isWanted, !isFound {
             throw GrantError(
@@ -225,6 +232,18 @@ enum RunCommand {
     /// Throws `.usage` if a grant gives less than one around it: the program would change its files
     /// by the outer path.
     private static func checkNesting(_ chosen: [Chosen]) throws(GrantError) {
+        for offered in chosen where offered.isOffered {
+            let path = offered.proposal.bookmark.path
+            let other = chosen.first { other in
+                let place = other.proposal.bookmark.path
+                return place != path && (MountTable.path(place, isAtOrBelow: path) || MountTable.path(path, isAtOrBelow: place))
+            }
+            guard let other else { continue }
+            throw GrantError(
+                .usage, "“\(VisibleText.of(path))” cannot be offered",
+                cause: "of it and “\(VisibleText.of(other.proposal.bookmark.path))” one lies in the other",
+                advice: "grant or offer the outer one alone")
+        }
         for inner in chosen where inner.access == .readOnly {
             let path = inner.proposal.bookmark.path
             let outer = chosen.first {
@@ -276,8 +295,11 @@ enum RunCommand {
         if choices.isEmpty { return nil }
         let view = try ParsedArguments.view(named: temporary.label)
         _ = try administrator.grant(
-            choices.map {
-                GrantAdministrator.Choice($0.proposal, name: $0.name, view: view, access: $0.access, rules: $0.rules)
+            choices.map { chosen in
+                var choice = GrantAdministrator.Choice(
+                    chosen.proposal, name: chosen.name, view: view, access: chosen.access, rules: chosen.rules)
+                choice.isOffered = chosen.isOffered
+                return choice
             })
         return view
     }

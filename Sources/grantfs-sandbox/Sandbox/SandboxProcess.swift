@@ -33,7 +33,7 @@ final class SandboxProcess {
     private let child: Int32
     private let says: FileDescriptor
     private let barrier: SandboxBarrier
-    private let terminal: SandboxTerminal?
+    let terminal: SandboxTerminal?
     private let sandbox: Sandbox
     private let program: [UInt8]
     private var hasEnded = false

@@ -13,6 +13,8 @@ struct SandboxRequest {
         let path: [UInt8]
         let access: Access
         var isOfTool = false
+        /// Whether a person is asked when it is used.
+        var isOffered = false
         /// More rules of this directory.
         var rules = GrantRules.none
     }
@@ -71,7 +73,7 @@ struct SandboxRequest {
             grants += configuration.grants.map { Wish(path: $0.path, access: $0.access, rules: $0.rules) }
         }
         if !grants.isEmpty, arguments.has("view") {
-            throw GrantError(.usage, "run: --grant makes a view of its own", advice: "leave --view out, or use grantfs grant --view")
+            throw GrantError(.usage, "run: --grant and --offer make a view of their own", advice: "leave --view out, or use grantfs grant --view")
         }
         for word in arguments.options["ro-bind"] ?? [] { binds.append(try SandboxBind(word)) }
         variables += try SandboxRequest.variables(arguments.options["env"] ?? [])
@@ -111,6 +113,11 @@ struct SandboxRequest {
             let (path, access) = try arguments.marked(given, isLiteral: true)
             if path.isEmpty { throw GrantError(.usage, "the value of --grant is empty") }
             wishes.append(Wish(path: path, access: access))
+        }
+        for given in arguments.options["offer"] ?? [] {
+            let (path, access) = try arguments.marked(given, isLiteral: true)
+            if path.isEmpty { throw GrantError(.usage, "the value of --offer is empty") }
+            wishes.append(Wish(path: path, access: access, isOffered: true))
         }
         return wishes
     }

@@ -18,6 +18,12 @@ final class SandboxTerminal: Sendable {
     private let handingOn: Lock<Int32?>
     private let watching: Int32
     private let hasHandedOn = Semaphore()
+    /// The keys for a question, or nil if there is none.
+    private let answering = Lock<[UInt8]?>(nil)
+    private let hasKeys = Semaphore()
+    private let isWithdrawn = Lock(false)
+    /// Held during a question: the program can neither change nor imitate it.
+    private let showing = Lock(())
     /// The last of the program's output has been shown.
     private let isShown = Semaphore()
 
@@ -55,22 +61,23 @@ final class SandboxTerminal: Sendable {
             if let number { close(number) }
             number = nil
         }
-        let (outer, screen, shown) = (outer, screen, isShown)
+        let (outer, screen, shown, showing) = (outer, screen, isShown, showing)
         // Without threads nothing is copied, and the end of the program does not wait for them.
         if !startTyping() { hasHandedOn.post() }
         guard
-            let showing = try? WorkerThread.start(
+            let thread = try? WorkerThread.start(
                 "showing",
                 {
-                    SandboxTerminal.copy(from: outer, to: screen)
+                    SandboxTerminal.copy(from: outer) { bytes in showing.withLock { _ in SandboxTerminal.write(bytes, to: screen) } }
                     shown.post()
                 })
         else { return shown.post() }
-        showing.detach()
+        thread.detach()
     }
 
     /// Ends copying after the program's end: shows the remaining output, and restores the caller's terminal.
     func end() {
+        withdrawQuestion()
         handingOn.withLock { number in
             if let number { close(number) }
             number = nil
@@ -87,8 +94,17 @@ final class SandboxTerminal: Sendable {
         cfmakeraw(&raw)
         tcsetattr(STDIN_FILENO, TCSADRAIN, &raw)
         let (outer, watching, handedOn) = (outer, watching, hasHandedOn)
-        let typing = try? WorkerThread.start("typing") {
-            SandboxTerminal.copy(from: STDIN_FILENO, to: outer, until: watching)
+        let typing = try? WorkerThread.start("typing") { [answering, hasKeys] in
+            SandboxTerminal.copy(from: STDIN_FILENO, until: watching) { bytes in
+                let isAnswer = answering.withLock { keys in
+                    if keys == nil { return false }
+                    keys? += bytes
+                    return true
+                }
+                if !isAnswer { return SandboxTerminal.write(bytes, to: outer) }
+                hasKeys.post()
+                return true
+            }
             handedOn.post()
         }
         typing?.detach()
@@ -104,8 +120,81 @@ final class SandboxTerminal: Sendable {
         return group > 1 ? group : nil
     }
 
-    /// Copies until the source ends, or the descriptor `end` hangs up.
-    private static func copy(from source: Int32, to target: Int32, until end: Int32 = -1) {
+    // MARK: questions
+
+    /// Whether keys can answer a question: the program was started in the foreground.
+    var takesKeys: Bool { before != nil }
+
+    /// How long keys do not count: they were meant for the program.
+    private static let reading = InjectedFault.readingSeconds.number.map { Int64($0) * 1_000_000_000 } ?? 1_000_000_000
+
+    /// Puts a question to the person in place of the program's output, which waits meanwhile. Returns the answer that `answer` reads
+    /// from a line, or nil if it is withdrawn, or `isOver` before. `isOver` is called twice a second.
+    func ask<Answer>(
+        _ question: String, again choices: String, isOver: () -> Bool, _ answer: (String) -> Answer?
+    ) -> Answer? {
+        showing.withLock { _ in
+            let result = askWithKeys(question, choices, isOver, answer)
+            answering.withLock { $0 = nil }
+            // A program that draws the whole screen draws it again.
+            if let group { kill(-group, SIGWINCH) }
+            return result
+        }
+    }
+
+    private func askWithKeys<Answer>(
+        _ question: String, _ choices: String, _ isOver: () -> Bool, _ answer: (String) -> Answer?
+    ) -> Answer? {
+        // The terminal is in raw mode.
+        let say = { [screen] (text: String) in
+            _ = SandboxTerminal.write(Array(text.utf8.flatMap { $0 == 0x0A ? [0x0D, 0x0A] : [$0] }), to: screen)
+        }
+        say("\n\(question)\n\(choices)")
+        let begin = Clock.monotonic + Self.reading
+        answering.withLock { $0 = [] }
+        var line: [UInt8] = []
+        while true {
+            _ = hasKeys.wait(until: Clock.monotonic + 500_000_000)
+            if isWithdrawn.withLock({ $0 }) || isOver() {
+                say("\ngrantfs: the question is withdrawn\n")
+                return nil
+            }
+            let keys = answering.withLock { keys in
+                defer { keys = [] }
+                return keys ?? []
+            }
+            if Clock.monotonic < begin { continue }
+            for key in keys {
+                switch key {
+                case 0x0D, 0x0A:
+                    say("\n")
+                    if let answer = answer(String(decoding: line, as: UTF8.self)) { return answer }
+                    line = []
+                    say(choices)
+                case 0x03, 0x04: line = []
+                case 0x08, 0x7F:
+                    if line.isEmpty { continue }
+                    line.removeLast()
+                    say("\u{8} \u{8}")
+                case 0x20..<0x7F where line.count < 60:
+                    line.append(key)
+                    say(String(UnicodeScalar(key)))
+                default: continue
+                }
+            }
+        }
+    }
+
+    /// Ends a question that is open. There is none afterwards.
+    func withdrawQuestion() {
+        isWithdrawn.withLock { $0 = true }
+        hasKeys.post()
+    }
+
+    // MARK: copying
+
+    /// Copies until the source ends, the descriptor `end` hangs up, or `take` returns false.
+    private static func copy(from source: Int32, until end: Int32 = -1, _ take: ([UInt8]) -> Bool) {
         var buffer = [UInt8](repeating: 0, count: 16384)
         while true {
             if end >= 0 {
@@ -118,14 +207,19 @@ final class SandboxTerminal: Sendable {
             }
             let count = read(source, &buffer, buffer.count)
             if count < 0, errno == EINTR { continue }
-            guard count > 0 else { return }
-            var rest = buffer[..<count]
-            while !rest.isEmpty {
-                let written = rest.withUnsafeBytes { write(target, $0.baseAddress, $0.count) }
-                if written < 0, errno == EINTR { continue }
-                guard written > 0 else { return }
-                rest = rest.dropFirst(written)
-            }
+            guard count > 0, take(Array(buffer[..<count])) else { return }
         }
+    }
+
+    /// Returns false if the target takes no more.
+    private static func write(_ bytes: [UInt8], to target: Int32) -> Bool {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let written = rest.withUnsafeBytes { Glibc.write(target, $0.baseAddress, $0.count) }
+            if written < 0, errno == EINTR { continue }
+            guard written > 0 else { return false }
+            rest = rest.dropFirst(written)
+        }
+        return true
     }
 }

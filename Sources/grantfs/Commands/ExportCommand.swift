@@ -15,7 +15,7 @@ enum ExportCommand {
         // Views of single commands are never declared.
         let passing = store.map { TemporaryMount.views(of: $0) } ?? []
         let all = try (store?.grants(view: view) ?? []).filter { !passing.contains($0.view) }
-        let active = all.filter { $0.state(at: now) == .active }
+        let active = all.filter { $0.state(at: now) == .active && !$0.isOffered }
         let empty = Set(all.map(\.view)).union(view.map { [$0] } ?? []).subtracting(active.map(\.view))
         try Terminal.print(GrantFileText.of(active, views: empty.sorted { $0.description < $1.description }), terminator: "")
         if active.isEmpty { Terminal.note("nothing is granted") }

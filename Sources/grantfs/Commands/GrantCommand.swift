@@ -65,10 +65,12 @@ enum GrantCommand {
                 throw GrantError(
                     .usage, "two of the directories are called “\(proposal.name)”", advice: "grant one of them by itself, with --name")
             }
-            choices.append(
-                GrantAdministrator.Choice(
-                    proposal, name: proposal.name, view: view, access: access,
-                    expires: expires, isTagged: arguments.has("tag"), rules: rules))
+            var choice = GrantAdministrator.Choice(
+                proposal, name: proposal.name, view: view, access: access,
+                expires: expires, isTagged: arguments.has("tag"), rules: rules)
+            choice.isOffered = arguments.has("offer")
+            if choice.isOffered { try proposal.requireOfferable() }
+            choices.append(choice)
         }
         return choices
     }

@@ -13,7 +13,7 @@ struct GrantDetails {
 
     /// The grant, where its bookmark points, and what it needs.
     func printRepair() throws(GrantError) {
-        var rows = identity + [("access", grant.access.rawValue), ("state", described.state.rawValue), bookmark]
+        var rows = identity + [("access", grant.access.rawValue), ("state", described.shownState), bookmark]
         rows += [("created", Timestamp.local(grant.created)), expiry]
         if let need = RepairProposal(described)?.need { rows.append(("needs", RepairCommand.text(need))) }
         try Table.print(rows: rows)
@@ -23,7 +23,7 @@ struct GrantDetails {
     func printAll(_ store: GrantStore) throws(GrantError) {
         let (granted, changed) = try history(in: store)
         var rows = identity + [("kind", grant.bookmark.document == nil ? "directory" : "document"), ("access", grant.access.rawValue)]
-        rows += [("claims", grant.coordination.rawValue), ("state", described.state.rawValue + since(changed)), bookmark]
+        rows += [("claims", grant.coordination.rawValue), ("state", described.shownState + since(changed)), bookmark]
         let actor = grant.fleetActivation == nil ? granted?.actor.description : "the fleet"
         rows += [("created", Timestamp.local(grant.created) + (actor.map { " by \(Terminal.visible($0))" } ?? "")), expiry]
         for list in grant.rules.lists { rows += list.patterns.map { (list.name, Terminal.visible($0.description)) } }

@@ -131,6 +131,6 @@ enum ListCommand {
 
     /// The state, with remarks about the bookmark.
     static func state(_ grant: GrantDescription) -> String {
-        grant.finding == .ok ? grant.state.rawValue : "\(grant.state.rawValue) (\(grant.finding.rawValue))"
+        grant.finding == .ok ? grant.shownState : "\(grant.shownState) (\(grant.finding.rawValue))"
     }
 }

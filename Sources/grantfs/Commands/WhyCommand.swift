@@ -71,7 +71,7 @@ private struct WhyText {
         case .unavailable:
             described.state == .unavailable
                 ? "unavailable: \(Terminal.visible(described.reason ?? "its directory is not found"))"
-                : "\(described.state.rawValue), everything fails with EACCES"
+                : "\(described.shownState), everything fails with EACCES"
         }
     }
 
@@ -92,6 +92,7 @@ private struct WhyText {
         case .protected, .hidden:
             guard let decision = explanation.decision, let rules = explanation.permitting else { return nil }
             return "grantfs set \(selector)" + patterns(decision, in: rules)
+        case .unavailable where described.isOffered: return "grantfs set \(selector) --access \(described.grant.access.rawValue)"
         case .unavailable: return described.state == .unavailable ? "grantfs repair \(id)" : "grantfs restore \(selector)"
         }
     }

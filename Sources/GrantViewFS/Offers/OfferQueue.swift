@@ -1,0 +1,166 @@
+import GrantCoordinator
+import GrantFUSE
+import Glibc
+import GrantModel
+import GrantSystem
+import GrantViewTree
+
+/// Requests in offered scopes, which wait without a worker for a person's answer.
+///
+/// The gate of an offered scope refuses everything, so a request that does not come here fails with
+/// EACCES. The first one that comes is a question. If nobody is there to put it to a person, or the
+/// answer takes too long, the requests of the scope fail from then on, as if it were revoked, until
+/// the store says otherwise. So a program causes one question for each offer at most.
+///
+/// Locking: `state` is rank 2. While it is held, no file is accessed and no reply is sent.
+public final class OfferQueue: @unchecked Sendable {
+    // Sendable: `view` is set before the first request.
+    nonisolated(unsafe) unowned var view: ViewFS!
+    private let state = Lock(State())
+
+    /// A program uses an offered directory for the first time.
+    public struct Question: Sendable, Equatable {
+        /// Ascending. The first is 1.
+        public let number: UInt64
+        public let scope: UInt32
+        public let thread: Int32
+        let deadline: Int64
+    }
+
+    private struct State {
+        /// The requests that wait, by the kernel's numbers, and their scopes.
+        var waiting: [UInt64: UInt32] = [:]
+        /// The open questions, by scope.
+        var questions: [UInt32: Question] = [:]
+        /// The scopes about which nobody is asked again.
+        var isOver = Set<UInt32>()
+        var last: UInt64 = 0
+        /// Those who wait for a question.
+        var listeners: [GrantSystem.Semaphore] = []
+        /// When somebody last waited for a question, by `Clock.monotonic`.
+        var listened: Int64?
+
+        /// Whether somebody puts questions to a person.
+        var isAttended: Bool { !listeners.isEmpty || (listened.map { Clock.monotonic - $0 < OfferQueue.absence } ?? false) }
+    }
+
+    /// The most requests that wait in a mount. Others fail.
+    private static let mostWaiting = 1024
+    /// How long a question may take.
+    private static let patience = InjectedFault.answerSeconds.number.map { Int64($0) * 1_000_000_000 } ?? 300_000_000_000
+    /// Those who ask look for the next question at once. After a longer absence they are gone.
+    private static let absence: Int64 = 3_000_000_000
+
+    // MARK: requests
+
+    /// Parks a request until there is an answer, or refuses it.
+    func park(_ request: consuming Request, _ scope: UInt32) {
+        let thread = request.caller.pid
+        let call = view.audit?.call(request).map { AuditTrail.PendingCall(call: $0, caller: request.caller, scope: scope, path: nil) }
+        guard let session = view.session, isAnswerable(scope) else {
+            view.countDenial(request.caller, in: scope)
+            recordRefusal(call)
+            request.reply(error: EACCES)
+            return
+        }
+        let unique: UInt64
+        switch session.park(request, scope: scope, otherwise: EACCES) {
+        case .parked(let number): unique = number
+        case .answered: return
+        }
+        let listeners = state.withLock { state -> [GrantSystem.Semaphore] in
+            state.waiting[unique] = scope
+            if state.questions[scope] != nil { return [] }
+            state.last += 1
+            state.questions[scope] = Question(
+                number: state.last, scope: scope, thread: thread, deadline: Clock.monotonic + Self.patience)
+            return state.listeners
+        }
+        for listener in listeners { listener.post() }
+        // It was interrupted before it was in the table.
+        if !session.isParked(unique) { return cancel(unique) }
+        // An answer changes the gate and then looks for the waiting requests: one of the two sees the other.
+        let isOver = state.withLock { $0.isOver.contains(scope) }
+        if isOver || !view.coordinator.isOffered(ScopeID(rawValue: scope)) {
+            cancel(unique)
+            session.resume([unique])
+        }
+    }
+
+    /// Whether somebody is there to answer about the scope, and there is room for the request.
+    private func isAnswerable(_ scope: UInt32) -> Bool {
+        state.withLock { state in
+            !state.isOver.contains(scope) && state.waiting.count < Self.mostWaiting && state.isAttended
+        }
+    }
+
+    /// Removes a request that is about to be answered because it was interrupted.
+    func cancel(_ unique: UInt64) { state.withLock { $0.waiting[unique] = nil } }
+
+    private func recordRefusal(_ call: AuditTrail.PendingCall?) {
+        if let call { view.audit?.record(call, error: EACCES) }
+    }
+
+    // MARK: answers
+
+    /// Serves the scope's requests again, because its gate was opened.
+    func resume(_ scope: Scope) {
+        let found = take(scope.id.rawValue)
+        view.session?.resume(found)
+    }
+
+    /// Refuses the scope's requests, because it is being withdrawn.
+    func refuse(_ scope: Scope) {
+        guard let session = view.session else { return }
+        for unique in take(scope.id.rawValue) { session.answer(parked: unique, error: EACCES) }
+    }
+
+    private func take(_ scope: UInt32) -> [UInt64] {
+        state.withLock { state in
+            state.questions[scope] = nil
+            let found = state.waiting.filter { $0.value == scope }.keys.sorted()
+            for unique in found { state.waiting[unique] = nil }
+            return found
+        }
+    }
+
+    /// Refuses the requests whose questions had no answer in time, or whose asker is gone. Called once a second.
+    public func expire() {
+        let now = Clock.monotonic
+        let late = state.withLock { state -> [UInt64] in
+            let isAttended = state.isAttended
+            let late = state.questions.values.filter { !isAttended || $0.deadline <= now }.map(\.scope)
+            for scope in late {
+                state.questions[scope] = nil
+                state.isOver.insert(scope)
+            }
+            let found = state.waiting.filter { late.contains($0.value) }.keys.sorted()
+            for unique in found { state.waiting[unique] = nil }
+            return found
+        }
+        guard let session = view.session else { return }
+        for unique in late { session.answer(parked: unique, error: EACCES) }
+    }
+
+    // MARK: questions
+
+    /// Returns the open questions after that number, as soon as there is one, or at the deadline (`Clock.monotonic`).
+    public func questions(after number: UInt64, until deadline: Int64) -> [Question] {
+        let semaphore = GrantSystem.Semaphore()
+        state.withLock { state in
+            state.listeners.append(semaphore)
+            state.listened = Clock.monotonic
+        }
+        defer {
+            state.withLock { state in
+                state.listeners.removeAll { $0 === semaphore }
+                state.listened = Clock.monotonic
+            }
+        }
+        while true {
+            let found = state.withLock { state in state.questions.values.filter { $0.number > number } }
+            if !found.isEmpty || Clock.monotonic >= deadline { return found.sorted { $0.number < $1.number } }
+            _ = semaphore.wait(until: deadline)
+        }
+    }
+}

@@ -1,0 +1,189 @@
+import GrantAdministration
+import GrantCommandLine
+import GrantCommandSupport
+import Glibc
+import GrantControl
+import GrantDesktop
+import GrantModel
+import GrantStore
+import GrantSystem
+
+/// Puts the questions of a view's offered directories to the person: `grantfs run --ask`.
+///
+/// One thread waits for questions of the daemon, for which programs wait only as long as it does so. Another one asks.
+final class OfferAsking: Sendable {
+    enum Means: String, CaseIterable {
+        case terminal, desktop
+
+        /// Returns nil if there is nothing to ask. Throws `.usage` if nobody can be asked that way.
+        init?(_ arguments: ParsedArguments, hasOffers: Bool, _ isCopied: Bool) throws(GrantError) {
+            let word = try arguments.text("ask")
+            if !hasOffers, word == nil { return nil }
+            if word != nil, !hasOffers, arguments.has("grant") {
+                throw GrantError(.usage, "run: --ask is for directories of --offer", advice: "--offer DIR")
+            }
+            if isCopied {
+                throw GrantError(
+                    .usage, "run: --snapshot, --review and --undo do not copy offered directories", advice: "grant them, or leave it out")
+            }
+            self = word.flatMap { Means(rawValue: $0) } ?? .terminal
+            guard self == .terminal, (try? FileDescriptor.open("/dev/tty".utf8, O_RDWR | O_NOCTTY)) == nil else { return }
+            throw GrantError(
+                .usage, "run: nobody can be asked about offered directories", cause: "there is no terminal", advice: "--ask desktop")
+        }
+    }
+
+    private let means: Means
+    private let view: ViewName
+    private let store: GrantStore
+    private let terminal: SandboxTerminal?
+    private let queue = Lock<[OfferQuestion]>([])
+    private let hasQuestion = Semaphore()
+    private let isOver = Lock(false)
+    /// How long a question may take.
+    private static let patience = InjectedFault.answerSeconds.number.map { Int64($0) * 1_000_000_000 } ?? 300_000_000_000
+    private static let minutes: Double = 30
+
+    /// - Parameter terminal: The program's, which is not shown during a question.
+    init(_ means: Means, about view: ViewName, _ store: GrantStore, _ terminal: SandboxTerminal?) {
+        (self.means, self.view, self.store, self.terminal) = (means, view, store, terminal)
+    }
+
+    /// Starts asking. Without threads nobody is asked, and the directories stay refused.
+    func begin() {
+        for work in [listen, askAll] {
+            guard let thread = try? WorkerThread.start("offers", work) else { return end() }
+            thread.detach()
+        }
+    }
+
+    /// Withdraws the question that is open. None is asked afterwards.
+    func end() {
+        isOver.withLock { $0 = true }
+        hasQuestion.post()
+        terminal?.withdrawQuestion()
+    }
+
+    private func listen() {
+        var last: UInt64 = 0
+        var mount: MountRecord?
+        while !isOver.withLock({ $0 }) {
+            guard let record = mount ?? (try? store.mounts(view: view))?.first else {
+                usleep(100_000)
+                continue
+            }
+            mount = record
+            let request = ControlRequest.questions(after: last, timeoutMilliseconds: 1_000)
+            switch Daemons.ask(record, request, of: store, deadline: Clock.deadline(seconds: 10)) {
+            case .success(.questions(let found)):
+                for question in found { last = max(last, question.number) }
+                queue.withLock { $0 += found }
+                if !found.isEmpty { hasQuestion.post() }
+            case .success, .failure:
+                // It is another daemon's by now, which counts from the start, or its end.
+                (mount, last) = (nil, 0)
+                usleep(100_000)
+            }
+        }
+    }
+
+    private func askAll() {
+        while !isOver.withLock({ $0 }) {
+            guard let question = queue.withLock({ $0.isEmpty ? nil : $0.removeFirst() }) else {
+                hasQuestion.wait()
+                continue
+            }
+            guard let grant = try? store.grant(question.grant), isOpen(grant) else { continue }
+            let use = OfferedUse(question, of: grant)
+            // Held before the answer, so that its number cannot become another process's.
+            let process = use.process.flatMap { try? HeldProcess($0) }
+            guard let answer = ask(use) else { continue }
+            do throws(GrantError) {
+                try carryOut(answer, use)
+            } catch {
+                Terminal.note("“\(grant.name)” is not allowed: \(error.description)")
+                continue
+            }
+            if answer == .once { watch(process, grant) }
+        }
+    }
+
+    /// Whether nobody has answered about the grant yet.
+    private func isOpen(_ grant: Grant) -> Bool {
+        guard let now = try? store.grant(grant.id) else { return false }
+        return now.isOffered && now.state(at: Instant(nanoseconds: Clock.realtime)) == .active
+    }
+
+    /// nil if the question was withdrawn or has been answered elsewhere.
+    private func ask(_ use: OfferedUse) -> OfferedUse.Answer? {
+        let deadline = Clock.monotonic + Self.patience
+        if means == .desktop { return askOnDesktop(use) }
+        let size = Self.columns
+        let isOver = { [self] in self.isOver.withLock { $0 } || Clock.monotonic >= deadline || !isOpen(use.grant) }
+        if let terminal, terminal.takesKeys {
+            return terminal.ask(use.text(columns: size), again: use.choiceText, isOver: isOver) { use.answer($0) }
+        }
+        return ControllingTerminal.ask(use.text(columns: size), again: use.choiceText, isOver: isOver) { use.answer($0) }
+    }
+
+    /// The width of the terminal, or 0.
+    private static var columns: Int {
+        guard let terminal = try? FileDescriptor.open("/dev/tty".utf8, O_RDWR | O_NOCTTY) else { return 0 }
+        var size = winsize()
+        return ioctl(terminal.number, UInt(TIOCGWINSZ), &size) == 0 ? Int(size.ws_col) : 0
+    }
+
+    private func askOnDesktop(_ use: OfferedUse) -> OfferedUse.Answer? {
+        do throws(GrantError) {
+            guard let chosen = try DesktopChooser.choose(folder: use.grant.bookmark.path, title: use.title) else { return .never }
+            if chosen == [use.grant.bookmark.path] { return .session }
+            Terminal.note("“\(use.grant.name)” is refused: another directory was chosen")
+        } catch {
+            Terminal.note("“\(use.grant.name)” is refused: \(error.description)")
+        }
+        return .never
+    }
+
+    private func carryOut(_ answer: OfferedUse.Answer, _ use: OfferedUse) throws(GrantError) {
+        let administrator = GrantAdministrator.command(store)
+        let now = Instant(nanoseconds: Clock.realtime)
+        switch answer {
+        case .once, .session: _ = try administrator.setUnchanged(use.grant, access: use.grant.access, expires: nil)
+        case .minutes:
+            let end = now.adding(seconds: Self.minutes * 60)
+            let expires = use.grant.expires.map { min($0, end) } ?? end
+            _ = try administrator.setUnchanged(use.grant, access: use.grant.access, expires: .some(expires))
+        case .readOnly: _ = try administrator.setUnchanged(use.grant, access: .readOnly, expires: nil)
+        case .never: _ = try administrator.revoke([use.grant])
+        }
+    }
+
+    /// Revokes a grant that was allowed once, when the process has ended.
+    private func watch(_ process: HeldProcess?, _ grant: Grant) {
+        guard let process,
+            let thread = try? WorkerThread.start(
+                "once",
+                { [self] in
+                    while !isOver.withLock({ $0 }), !process.handle.hasEnded(within: 1_000) {}
+                    end(grant)
+                })
+        else { return end(grant) }
+        thread.detach()
+    }
+
+    private func end(_ grant: Grant) {
+        // Its view ends as well.
+        if isOver.withLock({ $0 }) { return }
+        do throws(GrantError) {
+            _ = try GrantAdministrator.command(store).revoke([grant])
+        } catch {
+            Terminal.note("“\(grant.name)” is not revoked: \(error.description)")
+        }
+    }
+
+    private final class HeldProcess: Sendable {
+        let handle: ProcessHandle
+
+        init(_ pid: Int32) throws(Errno) { handle = try ProcessHandle(pid) }
+    }
+}
