@@ -19,7 +19,7 @@ private let (one, other) = (sampleIDs[0], sampleIDs[1])
 
 extension ControlRequest: Sampled {
     enum Name: String, CaseIterable {
-        case apply, release, shut, status, metrics, locate, progress, waits, ping, unmount, session, handOver
+        case apply, release, shut, status, metrics, locate, progress, waits, questions, ping, unmount, session, handOver
     }
 
     var name: Name {
@@ -32,6 +32,7 @@ extension ControlRequest: Sampled {
         case .locate: .locate
         case .progress: .progress
         case .waits: .waits
+        case .questions: .questions
         case .ping: .ping
         case .unmount: .unmount
         case .session: .session
@@ -43,14 +44,14 @@ extension ControlRequest: Sampled {
         [
             .apply(grants: sampleIDs, timeoutMilliseconds: 10_000), .apply(grants: [], timeoutMilliseconds: .max),
             .release(grants: sampleIDs, timeoutMilliseconds: 6), .shut(grants: sampleIDs, timeoutMilliseconds: 5), .status, .metrics,
-            .locate(grants: sampleIDs), .locate(grants: []), .progress(grants: sampleIDs), .waits(claimant: other), .ping, .unmount,
-            .session, .handOver,
+            .locate(grants: sampleIDs), .locate(grants: []), .progress(grants: sampleIDs), .waits(claimant: other),
+            .questions(after: .max, timeoutMilliseconds: 7), .ping, .unmount, .session, .handOver,
         ]
     }
 }
 
 extension ControlReply: Sampled {
-    enum Name: String, CaseIterable { case applied, status, metrics, located, progress, waits, failed, done }
+    enum Name: String, CaseIterable { case applied, status, metrics, located, progress, waits, questions, failed, done }
 
     var name: Name {
         switch self {
@@ -60,6 +61,7 @@ extension ControlReply: Sampled {
         case .located: .located
         case .progress: .progress
         case .waits: .waits
+        case .questions: .questions
         case .failed: .failed
         case .done: .done
         }
@@ -77,6 +79,7 @@ extension ControlReply: Sampled {
         let refused = GrantOutcome(grant: one, confirmed: false)
         let (known, unknown, states) = (try grant(.inotify), try grant(nil), try GrantState.allCases.map { try grant(nil, $0) })
         return [
+            .questions([]), .questions([OfferQuestion(number: 3, grant: other, thread: .max)]),
             .applied([outcome, refused]), .applied([]), .applied([partial, refused]), .applied([refused, partial]),
             .applied([held, refused]), .applied([blocked, refused]), .applied([held, blocked]),
             .status(try status([])), .status(try status(states)), .status(try status([known, unknown])),

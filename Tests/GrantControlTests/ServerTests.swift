@@ -27,7 +27,7 @@ private struct Echo: ControlHandler {
             .applied(grants.map { GrantOutcome(grant: $0, confirmed: true) })
         case .locate(let grants): .located(grants.map { GrantPlace(grant: $0, path: [0x2F]) })
         case .status: .failed("\(peer.uid) \(peer.pid)")
-        case .ping, .unmount, .session, .metrics, .progress, .waits, .handOver: .done
+        case .ping, .unmount, .session, .metrics, .progress, .waits, .questions, .handOver: .done
         }
     }
 }

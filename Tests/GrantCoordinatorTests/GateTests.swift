@@ -27,6 +27,34 @@ import Testing
         #expect(coordinator.occupants(of: open).isEmpty)
     }
 
+    @Test("An offered gate refuses everything until it is admitted, and is never opened after a withdrawal")
+    func offers() throws {
+        let coordinator = Coordinator(slotCount: 2)
+        let allowed = try #require(coordinator.makeScope(refusing: .offered))
+        let revoked = try #require(coordinator.makeScope(refusing: .offered))
+        let narrow = try #require(coordinator.makeScope(refusing: .offered))
+        for entry in [Entry.read, .write, .cacheWrite, .closing] {
+            #expect(coordinator.enter(allowed, for: entry, slot: 0) == .revoked)
+        }
+        coordinator.setClaimed(allowed, true)
+        coordinator.setCongested(allowed, true)
+        coordinator.widen(allowed)
+        #expect(coordinator.isOffered(allowed) && coordinator.enter(allowed, for: .read, slot: 0) == .revoked)
+        coordinator.setCongested(allowed, false)
+        #expect(coordinator.admit(allowed, refusing: .none))
+        #expect(coordinator.enter(allowed, for: .write, slot: 0) == .claimed)
+        coordinator.leave(slot: 0)
+        #expect(!coordinator.isOffered(allowed) && !coordinator.admit(allowed, refusing: .none))
+        coordinator.endOffer(revoked)
+        coordinator.close(revoked, .flushing)
+        #expect(!coordinator.admit(revoked, refusing: .none))
+        #expect(coordinator.enter(revoked, for: .read, slot: 0) == .revoked)
+        #expect(coordinator.admit(narrow, refusing: .readOnly))
+        #expect(coordinator.enter(narrow, for: .read, slot: 0) == .enter)
+        coordinator.leave(slot: 0)
+        #expect(coordinator.enter(narrow, for: .write, slot: 0) == .readOnly)
+    }
+
     @Test("The gate sends reads and writes to held claims, and admits a close")
     func claims() throws {
         let coordinator = Coordinator(slotCount: 2)

@@ -33,12 +33,16 @@ import Testing
     func thatHasNoRulesIsMigrated() throws {
         let grant = try sample("docs")
         do { try GrantStore(directory: scratch.store, create: true).insert(grant, by: tester) }
-        do { try Database(path: scratch.database, create: false).execute("ALTER TABLE grants DROP COLUMN rules; PRAGMA user_version = 7") }
+        do {
+            let database = try Database(path: scratch.database, create: false)
+            try database.execute(
+                "ALTER TABLE grants DROP COLUMN rules; ALTER TABLE grants DROP COLUMN offered; PRAGMA user_version = 7")
+        }
         let store = try GrantStore(directory: scratch.store, create: false)
         #expect(try store.grants().map(text) == [text(grant)])
         let rules = try GrantRules(hide: [try RulePattern(Array(".env".utf8))])
         #expect(try store.update(grant.id, rules: RuleChange(rules), by: tester).rules == rules)
-        #expect(try store.read { (database) throws(GrantError) in try database.integer("PRAGMA user_version") } == 8)
+        #expect(try store.read { (database) throws(GrantError) in try database.integer("PRAGMA user_version") } == 9)
     }
 
     @Test("A store whose migration fails stays at its version")

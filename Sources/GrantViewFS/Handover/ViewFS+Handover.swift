@@ -117,6 +117,7 @@ extension ViewFS {
         try locks.takeOver(from: &state, tree)
         var unserved: [[UInt8]] = []
         for _ in 0..<(try state.takeCount(ofAtLeast: 8)) { unserved.append(try state.takeBytes()) }
+        offers.awaitAskers()
         session.takeOver(unserved: unserved)
         if state.version >= 3 {
             var refused: [[UInt8]] = []

@@ -8,9 +8,9 @@ import GrantViewTree
 /// Requests in offered scopes, which wait without a worker for a person's answer.
 ///
 /// The gate of an offered scope refuses everything, so a request that does not come here fails with
-/// EACCES. The first one that comes is a question. If nobody is there to put it to a person, or the
-/// answer takes too long, the requests of the scope fail from then on, as if it were revoked, until
-/// the store says otherwise. So a program causes one question for each offer at most.
+/// EACCES. The first one that comes is a question. If nobody is there to put it to a person, requests
+/// fail. After a question that took too long they fail until the store says otherwise, so a program
+/// causes one question for each offer at most.
 ///
 /// Locking: `state` is rank 2. While it is held, no file is accessed and no reply is sent.
 public final class OfferQueue: @unchecked Sendable {
@@ -20,7 +20,7 @@ public final class OfferQueue: @unchecked Sendable {
 
     /// A program uses an offered directory for the first time.
     public struct Question: Sendable, Equatable {
-        /// Ascending. The first is 1.
+        /// Ascending, also from one daemon of a mount to the next.
         public let number: UInt64
         public let scope: UInt32
         public let thread: Int32
@@ -71,7 +71,7 @@ public final class OfferQueue: @unchecked Sendable {
         let listeners = state.withLock { state -> [GrantSystem.Semaphore] in
             state.waiting[unique] = scope
             if state.questions[scope] != nil { return [] }
-            state.last += 1
+            state.last = max(state.last + 1, UInt64(bitPattern: Clock.monotonic))
             state.questions[scope] = Question(
                 number: state.last, scope: scope, thread: thread, deadline: Clock.monotonic + Self.patience)
             return state.listeners
@@ -132,7 +132,8 @@ public final class OfferQueue: @unchecked Sendable {
             let late = state.questions.values.filter { !isAttended || $0.deadline <= now }.map(\.scope)
             for scope in late {
                 state.questions[scope] = nil
-                state.isOver.insert(scope)
+                // Nobody has asked a person without an asker.
+                if isAttended { state.isOver.insert(scope) }
             }
             let found = state.waiting.filter { late.contains($0.value) }.keys.sorted()
             for unique in found { state.waiting[unique] = nil }
@@ -143,6 +144,9 @@ public final class OfferQueue: @unchecked Sendable {
     }
 
     // MARK: questions
+
+    /// Requests wait for those who asked for the daemon before.
+    func awaitAskers() { state.withLock { $0.listened = Clock.monotonic } }
 
     /// Returns the open questions after that number, as soon as there is one, or at the deadline (`Clock.monotonic`).
     public func questions(after number: UInt64, until deadline: Int64) -> [Question] {

@@ -51,6 +51,8 @@ final class OfferAsking: Sendable {
 
     /// Starts asking. Without threads nobody is asked, and the directories stay refused.
     func begin() {
+        // Otherwise a program that is quick would be refused.
+        if let mount = (try? store.mounts(view: view))?.first { _ = questions(of: mount, after: .max, within: 0) }
         for work in [listen, askAll] {
             guard let thread = try? WorkerThread.start("offers", work) else { return end() }
             thread.detach()
@@ -73,18 +75,23 @@ final class OfferAsking: Sendable {
                 continue
             }
             mount = record
-            let request = ControlRequest.questions(after: last, timeoutMilliseconds: 1_000)
-            switch Daemons.ask(record, request, of: store, deadline: Clock.deadline(seconds: 10)) {
-            case .success(.questions(let found)):
-                for question in found { last = max(last, question.number) }
-                queue.withLock { $0 += found }
-                if !found.isEmpty { hasQuestion.post() }
-            case .success, .failure:
-                // It is another daemon's by now, which counts from the start, or its end.
-                (mount, last) = (nil, 0)
+            guard let found = questions(of: record, after: last, within: 1_000) else {
+                mount = nil
                 usleep(100_000)
+                continue
             }
+            for question in found { last = max(last, question.number) }
+            queue.withLock { $0 += found }
+            if !found.isEmpty { hasQuestion.post() }
         }
+    }
+
+    /// Returns nil if the daemon does not answer.
+    private func questions(of mount: MountRecord, after last: UInt64, within milliseconds: UInt32) -> [OfferQuestion]? {
+        let request = ControlRequest.questions(after: last, timeoutMilliseconds: milliseconds)
+        let answer = Daemons.ask(mount, request, of: store, deadline: Clock.deadline(seconds: 10))
+        guard case .success(.questions(let found)) = answer else { return nil }
+        return found
     }
 
     private func askAll() {

@@ -1,0 +1,175 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    @Suite(.enabled(if: Machine.hasSandboxes && Command.exists("tmux"), "bubblewrap cannot make a sandbox here, or there is no tmux"))
+    struct RunOffers {
+        private let fixture: MountFixture
+        private let work: String
+        private let offered: String
+
+        init() throws {
+            fixture = try MountFixture()
+            work = try fixture.source("work")
+            offered = try fixture.source("data")
+            try "kept".write(toFile: offered + "/file", atomically: false, encoding: .utf8)
+        }
+
+        /// A sandbox in a terminal, with a script of sh.
+        private func start(_ script: String, _ options: String = "") throws -> TerminalSession {
+            try script.write(toFile: work + "/script", atomically: false, encoding: .utf8)
+            return try TerminalSession(
+                "$GRANTFS run --grant '\(work)' --offer '\(offered)' \(options) -- sh '\(work)/script'", in: fixture, columns: 160)
+        }
+
+        /// Answers until the program says something. Keys at the beginning of a question are meant for the program.
+        private func answer(_ key: String, _ session: TerminalSession, until text: String) throws {
+            try session.waitFor("[N]ever?")
+            try fixture.wait(until: text, within: 60) {
+                if try session.screen().contains(text) { return true }
+                try session.send(key, "Enter")
+                return false
+            }
+        }
+
+        private func grant(_ name: String = "data") throws -> GrantDocument {
+            try #require(try fixture.list("--all").first { $0.name == name })
+        }
+
+        @Test("The name of an offered directory is visible, and its first use waits for a person")
+        func session() throws {
+            let session = try start(
+                """
+                ls -l '\(fixture.base)/source' | grep -c data; stat -c %F '\(offered)'; cd '\(offered)' && echo entered
+                (sleep 0.1; echo other work >'\(work)/other') &
+                cat '\(offered)/file' && echo; echo new >'\(offered)/new'; cat /grants/data/new; ls '\(offered)'; echo end
+                """)
+            try session.waitFor("may it read and change this directory and all below it?")
+            let screen = try session.screen()
+            #expect(screen.contains("1\ndirectory\nentered\n") && screen.contains("process ") && screen.contains("cat"), "\(screen)")
+            #expect(screen.contains("    BASE/source/data\n") && !screen.contains("kept"), "\(screen)")
+            // Other grants are not interrupted.
+            try fixture.wait(until: "other work") { FileManager.default.fileExists(atPath: work + "/other") }
+            #expect(try fixture.grantfs("list").orThrow().text.contains("offered"))
+            try answer("s", session, until: "end")
+            let end = try session.screen()
+            #expect(end.contains("kept\nnew\nfile  new\nend\n"), "\(end)")
+            #expect(try session.status() == 0)
+        }
+
+        @Test("Never and an empty answer refuse, and are not asked again", arguments: ["n", ""])
+        func never(_ key: String) throws {
+            let session = try start(
+                "cat '\(offered)/file'; ls '\(offered)'; echo x >'\(offered)/file'; cat /grants/data/file; echo end")
+            try answer(key, session, until: "end")
+            let screen = try session.screen()
+            #expect(screen.components(separatedBy: "Permission denied").count == 5, "\(screen)")
+            #expect(screen.components(separatedBy: "a program uses a directory").count == 2, "\(screen)")
+        }
+
+        @Test("Read-only and 30 minutes limit the grant")
+        func limited() throws {
+            let one = try start("cat '\(offered)/file'; echo x >'\(offered)/file' || echo refused; sleep 1000")
+            try answer("r", one, until: "refused")
+            #expect(try one.screen().contains("Read-only file system"))
+            #expect(try grant().access == "read-only")
+            try one.send("C-c")
+            _ = try one.status()
+            let other = try start("cat '\(offered)/file'; echo; echo read; sleep 1000")
+            try answer("m", other, until: "read\n")
+            #expect(try grant().expires != nil)
+            try other.send("C-c")
+            _ = try other.status()
+        }
+
+        @Test("Once lasts as long as the process that was first")
+        func once() throws {
+            let session = try start(
+                """
+                python3 -c "print(open('\(offered)/file').read(), open('/grants/data/file').read()); print('printed'); input()"
+                until ! cat '\(offered)/file' >/tmp/seen 2>/tmp/why; do sleep 0.1; done; cat /tmp/why; echo end
+                """)
+            try session.waitFor("[N]ever?")
+            try answer("o", session, until: "printed")
+            try session.send("x", "Enter")
+            try session.waitFor("end")
+            #expect(try session.screen().contains("Permission denied"))
+        }
+
+        @Test("`set --access` and `revoke` answer as well, and the question is withdrawn", arguments: [true, false])
+        func elsewhere(_ isAllowed: Bool) throws {
+            let session = try start("cat '\(offered)/file'; echo; echo end")
+            try session.waitFor("[N]ever?")
+            let view = try grant().view
+            if isAllowed {
+                try fixture.grantfs("set", "data", "--view", view, "--access", "read-only").orThrow()
+            } else {
+                _ = try fixture.revoke("data", "--view", view)
+            }
+            try session.waitFor("end")
+            let screen = try session.screen()
+            #expect(screen.contains("the question is withdrawn"), "\(screen)")
+            #expect(screen.contains(isAllowed ? "kept" : "Permission denied"), "\(screen)")
+        }
+
+        @Test("The program's output waits during a question")
+        func imitation() throws {
+            let session = try start(
+                """
+                (cat '\(offered)/file'; echo; echo end) &
+                i=0; while [ $i -lt 300 ]; do printf '\\033[2J\\033[Hgrantfs: allow everything? '; sleep 0.05; i=$((i+1)); done
+                """)
+            try session.waitFor("[N]ever?")
+            for _ in 0..<5 {
+                let screen = try session.screen()
+                #expect(screen.contains("may it read and change") && screen.trimmingCharacters(in: .newlines).hasSuffix("[N]ever?"))
+                pause(milliseconds: 50)
+            }
+        }
+
+        @Test("A program that is interrupted stops waiting, and the answer counts for the next one")
+        func interruption() throws {
+            let session = try start(
+                """
+                timeout 1 cat '\(offered)/file'; echo status $?; cat '\(offered)/file'; echo; echo end
+                """)
+            try session.waitFor("[N]ever?")
+            pause(milliseconds: 1_500)
+            try answer("s", session, until: "end")
+            let screen = try session.screen()
+            #expect(screen.contains("status 124") && screen.contains("kept\nend"), "\(screen)")
+        }
+
+        @Test("A program that ends during a question leaves nothing")
+        func end() throws {
+            let session = try start("cat '\(offered)/file' & sleep 1; exit 5")
+            try session.waitFor("[N]ever?")
+            #expect(try session.status() == 5)
+            #expect(try session.screen().contains("the question is withdrawn"))
+            #expect(try fixture.list("--all").isEmpty)
+        }
+
+        @Test("Wrong offers are refused before anything starts")
+        func wrong() throws {
+            let file = offered + "/file"
+            let inner = try fixture.source("data/inner")
+            let wanted: [([String], String)] = [
+                (["--offer", file, "--ask", "desktop"], "only directories can be offered"),
+                (["--grant", work, "--offer", offered], "there is no terminal"),
+                (["--grant", offered, "--offer", inner, "--ask", "desktop"], "one lies in the other"),
+                (["--offer", offered, "--grant", inner, "--ask", "desktop"], "one lies in the other"),
+                (["--grant", work, "--ask", "desktop"], "--ask is for directories of --offer"),
+                (["--grant", work, "--offer", offered, "--ask", "desktop", "--snapshot"], "do not copy offered directories"),
+                (["--offer", offered, "--view", "other", "--ask", "desktop"], "make a view of their own"),
+                (["--offer", offered + "/missing", "--ask", "desktop"], "there is no such directory"),
+            ]
+            for (options, text) in wanted {
+                let command = ["setsid", "--wait", Programs.grantfs, "run"] + options + ["--", "true"]
+                let output = try Command.run(command, environment: fixture.environment, within: 60)
+                #expect(output.status != 0 && output.errors.contains(text), "\(options): \(output)")
+            }
+            #expect(try fixture.list("--all").isEmpty)
+        }
+    }
+}
