@@ -125,7 +125,8 @@ extension GrantDescription {
         let what = "the grant “\(grant.name)” cannot be used"
         switch state {
         case .active where grant.isOffered:
-            throw GrantError(.permission, what, cause: "it is only offered", advice: "grantfs set \(grant.id) --access \(grant.access.rawValue)")
+            throw GrantError(
+                .permission, what, cause: "it is only offered", advice: "grantfs set \(grant.id) --access \(grant.access.rawValue)")
         case .active: return
         case .revoked, .expired:
             throw GrantError(.permission, what, cause: "it is \(state.rawValue)", advice: "grantfs restore \(grant.id)")

@@ -27,7 +27,7 @@ import Testing
         #expect(coordinator.occupants(of: open).isEmpty)
     }
 
-    @Test("An offered gate refuses everything until it is admitted, and is never opened after a withdrawal")
+    @Test("An offered gate is shut until it is admitted, and after a withdrawal")
     func offers() throws {
         let coordinator = Coordinator(slotCount: 2)
         let allowed = try #require(coordinator.makeScope(refusing: .offered))

@@ -24,7 +24,8 @@ struct MountControl: ControlHandler {
         case .locate(let grants): .located(mounted.places(of: grants))
         case .progress(let grants): .progress(mounted.progress(of: grants))
         case .waits(let claimant): mounted.claims?.waits(of: claimant) ?? .waits(holds: false, [])
-        case .questions(let last, let timeout): .questions(mounted.questions(after: last, timeoutMilliseconds: Int(truncatingIfNeeded: timeout)))
+        case .questions(let last, let timeout):
+            .questions(mounted.questions(after: last, timeoutMilliseconds: Int(truncatingIfNeeded: timeout)))
         case .ping: .done
         // Only where there is no room for one: otherwise the server has made it.
         case .session: .failed("too many are connected")

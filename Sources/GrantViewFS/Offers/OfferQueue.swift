@@ -47,7 +47,7 @@ public final class OfferQueue: @unchecked Sendable {
     /// The most requests that wait in a mount. Others fail.
     private static let mostWaiting = 1024
     /// How long a question may take.
-    private static let patience = InjectedFault.answerSeconds.number.map { Int64($0) * 1_000_000_000 } ?? 300_000_000_000
+    private static let patience = InjectedFault.answerSeconds.number.map { Int64(clamping: $0) &* 1_000_000_000 } ?? 300_000_000_000
     /// Those who ask look for the next question at once. After a longer absence they are gone.
     private static let absence: Int64 = 3_000_000_000
 

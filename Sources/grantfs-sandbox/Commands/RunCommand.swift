@@ -45,7 +45,8 @@ enum RunCommand {
                 advice: "run it without --snapshot, --review and --undo")
         }
         let ending = try RunEnding(
-            arguments, granted: choices.filter { $0.access == .readWrite && !$0.isOffered }.map(\.proposal.bookmark.path), rules: request.rules)
+            arguments, granted: choices.filter { $0.access == .readWrite && !$0.isOffered }.map(\.proposal.bookmark.path),
+            rules: request.rules)
         if arguments.has("audit"), choices.isEmpty {
             throw GrantError(.usage, "run: --audit needs --grant", advice: "mount the view with -o audit, and see grantfs log")
         }

@@ -27,6 +27,11 @@ enum ControllingTerminal {
             var buffer = [UInt8](repeating: 0, count: 256)
             let count = read(terminal.number, &buffer, 256)
             if count < 0, errno == EINTR { continue }
+            if count < 0, errno == EIO {
+                // In the background, until the person brings it to the foreground.
+                usleep(500_000)
+                continue
+            }
             guard count > 0, typed.count < 4096 else { return nil }
             typed += buffer.prefix(count)
             guard let end = typed.firstIndex(of: 0x0A) else { continue }

@@ -2,7 +2,6 @@ import GrantAdministration
 import GrantCommandLine
 import GrantCommandSupport
 import Glibc
-import GrantControl
 import GrantDesktop
 import GrantModel
 import GrantStore
@@ -15,7 +14,7 @@ final class OfferAsking: Sendable {
     enum Means: String, CaseIterable {
         case terminal, desktop
 
-        /// Returns nil if there is nothing to ask. Throws `.usage` if nobody can be asked that way.
+        /// Returns nil if there is nothing to ask. Throws `.usage` if a person cannot be asked that way.
         init?(_ arguments: ParsedArguments, hasOffers: Bool, _ isCopied: Bool) throws(GrantError) {
             let word = try arguments.text("ask")
             if !hasOffers, word == nil { return nil }
@@ -24,12 +23,12 @@ final class OfferAsking: Sendable {
             }
             if isCopied {
                 throw GrantError(
-                    .usage, "run: --snapshot, --review and --undo do not copy offered directories", advice: "grant them, or leave it out")
+                    .usage, "run: --snapshot, --review and --undo do not copy offered directories", advice: "grant them, or run it without a snapshot")
             }
             self = word.flatMap { Means(rawValue: $0) } ?? .terminal
             guard self == .terminal, (try? FileDescriptor.open("/dev/tty".utf8, O_RDWR | O_NOCTTY)) == nil else { return }
             throw GrantError(
-                .usage, "run: nobody can be asked about offered directories", cause: "there is no terminal", advice: "--ask desktop")
+                .usage, "run: no person can answer questions about offered directories", cause: "there is no terminal", advice: "--ask desktop")
         }
     }
 
@@ -37,11 +36,11 @@ final class OfferAsking: Sendable {
     private let view: ViewName
     private let store: GrantStore
     private let terminal: SandboxTerminal?
-    private let queue = Lock<[OfferQuestion]>([])
+    private let queue = Lock<[GrantAdministrator.OfferQuestion]>([])
     private let hasQuestion = Semaphore()
     private let isOver = Lock(false)
     /// How long a question may take.
-    private static let patience = InjectedFault.answerSeconds.number.map { Int64($0) * 1_000_000_000 } ?? 300_000_000_000
+    private static let patience = InjectedFault.answerSeconds.number.map { Int64(clamping: $0) &* 1_000_000_000 } ?? 300_000_000_000
     private static let minutes: Double = 30
 
     /// - Parameter terminal: The program's, which is not shown during a question.
@@ -49,10 +48,10 @@ final class OfferAsking: Sendable {
         (self.means, self.view, self.store, self.terminal) = (means, view, store, terminal)
     }
 
-    /// Starts asking. Without threads nobody is asked, and the directories stay refused.
+    /// Starts asking. Without threads the directories stay refused.
     func begin() {
         // Otherwise a program that is quick would be refused.
-        if let mount = (try? store.mounts(view: view))?.first { _ = questions(of: mount, after: .max, within: 0) }
+        if let mount = (try? store.mounts(view: view))?.first { _ = GrantAdministrator.questions(of: mount, store, after: .max, within: 0) }
         for work in [listen, askAll] {
             guard let thread = try? WorkerThread.start("offers", work) else { return end() }
             thread.detach()
@@ -75,7 +74,7 @@ final class OfferAsking: Sendable {
                 continue
             }
             mount = record
-            guard let found = questions(of: record, after: last, within: 1_000) else {
+            guard let found = GrantAdministrator.questions(of: record, store, after: last, within: 1_000) else {
                 mount = nil
                 usleep(100_000)
                 continue
@@ -84,14 +83,6 @@ final class OfferAsking: Sendable {
             queue.withLock { $0 += found }
             if !found.isEmpty { hasQuestion.post() }
         }
-    }
-
-    /// Returns nil if the daemon does not answer.
-    private func questions(of mount: MountRecord, after last: UInt64, within milliseconds: UInt32) -> [OfferQuestion]? {
-        let request = ControlRequest.questions(after: last, timeoutMilliseconds: milliseconds)
-        let answer = Daemons.ask(mount, request, of: store, deadline: Clock.deadline(seconds: 10))
-        guard case .success(.questions(let found)) = answer else { return nil }
-        return found
     }
 
     private func askAll() {
@@ -115,7 +106,7 @@ final class OfferAsking: Sendable {
         }
     }
 
-    /// Whether nobody has answered about the grant yet.
+    /// Whether the grant waits for an answer.
     private func isOpen(_ grant: Grant) -> Bool {
         guard let now = try? store.grant(grant.id) else { return false }
         return now.isOffered && now.state(at: Instant(nanoseconds: Clock.realtime)) == .active
@@ -127,7 +118,7 @@ final class OfferAsking: Sendable {
         if means == .desktop { return askOnDesktop(use) }
         let size = Self.columns
         let isOver = { [self] in self.isOver.withLock { $0 } || Clock.monotonic >= deadline || !isOpen(use.grant) }
-        if let terminal, terminal.takesKeys {
+        if let terminal {
             return terminal.ask(use.text(columns: size), again: use.choiceText, isOver: isOver) { use.answer($0) }
         }
         return ControllingTerminal.ask(use.text(columns: size), again: use.choiceText, isOver: isOver) { use.answer($0) }

@@ -1,5 +1,5 @@
 import Glibc
-import GrantControl
+import GrantAdministration
 import GrantModel
 import GrantSystem
 
@@ -11,7 +11,7 @@ struct OfferedUse {
     /// Its name, which it chooses itself.
     let program: String
 
-    init(_ question: OfferQuestion, of grant: Grant) {
+    init(_ question: GrantAdministrator.OfferQuestion, of grant: Grant) {
         self.grant = grant
         process = ProcessAncestry.process(ofThread: question.thread)
         let name = process.flatMap { try? File.contents(of: Array("/proc/\($0)/comm".utf8)) } ?? []
@@ -30,8 +30,8 @@ struct OfferedUse {
 
     /// The answers that make sense, with their keys and names.
     private var choices: [(answer: Answer, key: String, name: String)] {
-        [(.once, "o", "[o]nce"), (.session, "s", "for this [s]ession"), (.minutes, "m", "for 30 [m]inutes")]
-            + (grant.access == .readWrite ? [(.readOnly, "r", "to [r]ead only")] : []) + [(.never, "n", "[N]ever")]
+        [(.once, "o", "[o] once"), (.session, "s", "[s] for this session"), (.minutes, "m", "[m] for 30 minutes")]
+            + (grant.access == .readWrite ? [(.readOnly, "r", "[r] to read only")] : []) + [(.never, "n", "[N] never")]
     }
 
     /// The question for a terminal with `columns` columns, where 0 means unknown. The path comes last, on lines of its own.
@@ -49,7 +49,8 @@ struct OfferedUse {
     /// The question as the title of a dialog, which is one line. The path stands last.
     var title: String {
         let name = QuestionText.plain(program, most: 40).map { "“\($0)”" } ?? "A program"
-        return "\(name) uses a directory that was offered to it: choose it to let the program \(verb) \(VisibleText.name(grant.bookmark.path))"
+        let path = VisibleText.name(grant.bookmark.path)
+        return "\(name) uses a directory that was offered to it: choose it to let the program \(verb) \(path)"
     }
 
     private var verb: String { grant.access == .readOnly ? "read" : "read and change" }

@@ -73,7 +73,8 @@ struct SandboxRequest {
             grants += configuration.grants.map { Wish(path: $0.path, access: $0.access, rules: $0.rules) }
         }
         if !grants.isEmpty, arguments.has("view") {
-            throw GrantError(.usage, "run: --grant and --offer make a view of their own", advice: "leave --view out, or use grantfs grant --view")
+            throw GrantError(
+                .usage, "run: --grant and --offer make a view of their own", advice: "leave --view out, or use grantfs grant --view")
         }
         for word in arguments.options["ro-bind"] ?? [] { binds.append(try SandboxBind(word)) }
         variables += try SandboxRequest.variables(arguments.options["env"] ?? [])

@@ -122,19 +122,46 @@ final class SandboxTerminal: Sendable {
 
     // MARK: questions
 
-    /// Whether keys can answer a question: the program was started in the foreground.
-    var takesKeys: Bool { before != nil }
+    /// Whether keys can answer a question: the program was started in the foreground. Otherwise its controlling terminal is read.
+    private var takesKeys: Bool { before != nil }
+
+    /// Waits a moment until the program's earlier output is shown.
+    private func awaitOutput() {
+        let deadline = Clock.monotonic + 200_000_000
+        var waited = pollfd(fd: outer, events: Int16(truncatingIfNeeded: POLLIN), revents: 0)
+        while Clock.monotonic < deadline, poll(&waited, 1, 0) > 0, waited.revents & Int16(truncatingIfNeeded: POLLIN) != 0 { usleep(2_000) }
+    }
+
+    /// Undoes what a program may have told the terminal in order to hide a question. The question is then the last text on the screen.
+    private static let reset = Array(
+        [
+            // An unfinished sequence.
+            "\u{18}", "\u{1B}\\",
+            // A part of the screen that scrolls, between the cursor's place saved and restored.
+            "\u{1B}7", "\u{1B}[r", "\u{1B}[?69l", "\u{1B}8",
+            // Modes, among them insertion, no wrapping, and output that is not shown yet.
+            "\u{1B}[!p", "\u{1B}[4l", "\u{1B}[?7h", "\u{1B}[?5l", "\u{1B}[?2026l", "\u{1B}[?25h",
+            // Colours and their palette, other letters.
+            "\u{1B}[0m", "\u{1B}]104\u{7}", "\u{1B}]110\u{7}", "\u{1B}]111\u{7}", "\u{1B}(B", "\u{1B})B", "\u{F}", "\u{1B}%G",
+            // The screen below the cursor.
+            "\u{1B}[J",
+        ].joined().utf8)
 
     /// How long keys do not count: they were meant for the program.
-    private static let reading = InjectedFault.readingSeconds.number.map { Int64($0) * 1_000_000_000 } ?? 1_000_000_000
+    private static let reading = InjectedFault.readingSeconds.number.map { Int64(clamping: $0) &* 1_000_000_000 } ?? 1_000_000_000
 
     /// Puts a question to the person in place of the program's output, which waits meanwhile. Returns the answer that `answer` reads
     /// from a line, or nil if it is withdrawn, or `isOver` before. `isOver` is called twice a second.
     func ask<Answer>(
         _ question: String, again choices: String, isOver: () -> Bool, _ answer: (String) -> Answer?
     ) -> Answer? {
-        showing.withLock { _ in
-            let result = askWithKeys(question, choices, isOver, answer)
+        awaitOutput()
+        return showing.withLock { _ in
+            _ = SandboxTerminal.write(Self.reset, to: screen)
+            let result =
+                takesKeys
+                ? askWithKeys(question, choices, isOver, answer)
+                : ControllingTerminal.ask(question, again: choices, isOver: { isWithdrawn.withLock { $0 } || isOver() }, answer)
             answering.withLock { $0 = nil }
             // A program that draws the whole screen draws it again.
             if let group { kill(-group, SIGWINCH) }

@@ -40,7 +40,7 @@ extension MountTests {
             #expect(try Command.shell("echo x >'\(mount)/data/new' && cat '\(mount)/data/new'").trimmed == "x")
         }
 
-        @Test("A working directory in an offer is used after the answer, and refused after a revocation")
+        @Test("A working directory in an offer works from the answer to a revocation")
         func workingDirectory() throws {
             let mount = try fixture.mount()
             let shell = try Child(["sh", "-c", "cd '\(mount)/data'; echo in; while read -r line; do cat file 2>&1; echo; done"])
@@ -125,7 +125,7 @@ extension MountTests {
         func succession(_ isUpgrade: Bool) throws {
             let session = try TerminalSession(
                 "$GRANTFS run --ask terminal -- sh -c 'cat \(mount)/data/file; echo; echo end'", in: fixture, columns: 160)
-            try session.waitFor("[N]ever?")
+            try session.waitFor("[N] never?")
             if isUpgrade {
                 try fixture.grantfs("upgrade", mount).orThrow()
             } else {

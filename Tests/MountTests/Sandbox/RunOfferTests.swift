@@ -25,7 +25,7 @@ extension MountTests {
 
         /// Answers until the program says something. Keys at the beginning of a question are meant for the program.
         private func answer(_ key: String, _ session: TerminalSession, until text: String) throws {
-            try session.waitFor("[N]ever?")
+            try session.waitFor("[N] never?")
             try fixture.wait(until: text, within: 60) {
                 if try session.screen().contains(text) { return true }
                 try session.send(key, "Enter")
@@ -37,7 +37,7 @@ extension MountTests {
             try #require(try fixture.list("--all").first { $0.name == name })
         }
 
-        @Test("The name of an offered directory is visible, and its first use waits for a person")
+        @Test("An offered directory is a name, and its first use waits for a person")
         func session() throws {
             let session = try start(
                 """
@@ -90,7 +90,7 @@ extension MountTests {
                 python3 -c "print(open('\(offered)/file').read(), open('/grants/data/file').read()); print('printed'); input()"
                 until ! cat '\(offered)/file' >/tmp/seen 2>/tmp/why; do sleep 0.1; done; cat /tmp/why; echo end
                 """)
-            try session.waitFor("[N]ever?")
+            try session.waitFor("[N] never?")
             try answer("o", session, until: "printed")
             try session.send("x", "Enter")
             try session.waitFor("end")
@@ -100,7 +100,7 @@ extension MountTests {
         @Test("`set --access` and `revoke` answer as well, and the question is withdrawn", arguments: [true, false])
         func elsewhere(_ isAllowed: Bool) throws {
             let session = try start("cat '\(offered)/file'; echo; echo end")
-            try session.waitFor("[N]ever?")
+            try session.waitFor("[N] never?")
             let view = try grant().view
             if isAllowed {
                 try fixture.grantfs("set", "data", "--view", view, "--access", "read-only").orThrow()
@@ -120,21 +120,30 @@ extension MountTests {
                 (cat '\(offered)/file'; echo; echo end) &
                 i=0; while [ $i -lt 300 ]; do printf '\\033[2J\\033[Hgrantfs: allow everything? '; sleep 0.05; i=$((i+1)); done
                 """)
-            try session.waitFor("[N]ever?")
+            try session.waitFor("[N] never?")
             for _ in 0..<5 {
                 let screen = try session.screen()
-                #expect(screen.contains("may it read and change") && screen.trimmingCharacters(in: .newlines).hasSuffix("[N]ever?"))
+                #expect(screen.contains("may it read and change") && screen.trimmingCharacters(in: .newlines).hasSuffix("[N] never?"))
                 pause(milliseconds: 50)
             }
         }
 
-        @Test("A program that is interrupted stops waiting, and the answer counts for the next one")
+        @Test("A program cannot hide a question", arguments: [#"\033[8m"#, #"\033]0;"#, #"\033[1;3r\033[1;1H"#, #"\033(0"#, #"\033P"#])
+        func hiding(_ sequence: String) throws {
+            let session = try start("printf 'first\\n\(sequence)'; cat '\(offered)/file'; printf '\\033\\\\'; echo; echo end")
+            try session.waitFor("[N] never?")
+            let screen = try session.screen()
+            #expect(screen.contains("grantfs: may it read and change this directory"), "\(screen)")
+            try answer("n", session, until: "end")
+        }
+
+        @Test("An interrupted program stops waiting, and the answer counts for the next one")
         func interruption() throws {
             let session = try start(
                 """
                 timeout 1 cat '\(offered)/file'; echo status $?; cat '\(offered)/file'; echo; echo end
                 """)
-            try session.waitFor("[N]ever?")
+            try session.waitFor("[N] never?")
             pause(milliseconds: 1_500)
             try answer("s", session, until: "end")
             let screen = try session.screen()
@@ -144,7 +153,7 @@ extension MountTests {
         @Test("A program that ends during a question leaves nothing")
         func end() throws {
             let session = try start("cat '\(offered)/file' & sleep 1; exit 5")
-            try session.waitFor("[N]ever?")
+            try session.waitFor("[N] never?")
             #expect(try session.status() == 5)
             #expect(try session.screen().contains("the question is withdrawn"))
             #expect(try fixture.list("--all").isEmpty)
