@@ -23,12 +23,14 @@ final class OfferAsking: Sendable {
             }
             if isCopied {
                 throw GrantError(
-                    .usage, "run: --snapshot, --review and --undo do not copy offered directories", advice: "grant them, or run it without a snapshot")
+                    .usage, "run: --snapshot, --review and --undo do not copy offered directories",
+                    advice: "grant them, or run it without a snapshot")
             }
             self = word.flatMap { Means(rawValue: $0) } ?? .terminal
             guard self == .terminal, (try? FileDescriptor.open("/dev/tty".utf8, O_RDWR | O_NOCTTY)) == nil else { return }
             throw GrantError(
-                .usage, "run: no person can answer questions about offered directories", cause: "there is no terminal", advice: "--ask desktop")
+                .usage, "run: no person can answer questions about offered directories", cause: "there is no terminal",
+                advice: "--ask desktop")
         }
     }
 
