@@ -45,6 +45,9 @@ public final class TerminalSession {
 
     public func resize(columns: Int, rows: Int) throws { try tmux(["resize-window", "-x", "\(columns)", "-y", "\(rows)"]) }
 
+    /// Kills the shell, and by the hang-up of the terminal the program.
+    public func hangUp() throws { try tmux(["kill-server"]) }
+
     /// The present text of the screen, with BASE for the fixture's directory.
     public func screen() throws -> String {
         let lines = try tmux(["capture-pane", "-p"]).text.replacingOccurrences(of: fixture.base, with: "BASE").components(separatedBy: "\n")

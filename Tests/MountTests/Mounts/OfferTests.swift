@@ -121,6 +121,17 @@ extension MountTests {
             mount = try fixture.mount(options: "recover")
         }
 
+        @Test("Programs that wait are refused when the one who asks is gone")
+        func goneAsker() throws {
+            let session = try TerminalSession("$GRANTFS run --ask terminal -- cat \(mount)/data/file", in: fixture, columns: 160)
+            try session.waitFor("[N] never?")
+            let waiting = try Child(["sh", "-c", "cat '\(mount)/data/file' 2>&1"])
+            pause(milliseconds: 300)
+            try session.hangUp()
+            #expect(waiting.line(within: 30)?.contains("Permission denied") == true)
+            #expect(waiting.wait(within: 30) == 1)
+        }
+
         @Test("A question survives an upgrade and a killed daemon", arguments: [true, false])
         func succession(_ isUpgrade: Bool) throws {
             let session = try TerminalSession(

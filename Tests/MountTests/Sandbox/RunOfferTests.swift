@@ -17,10 +17,10 @@ extension MountTests {
         }
 
         /// A sandbox in a terminal, with a script of sh.
-        private func start(_ script: String, _ options: String = "") throws -> TerminalSession {
+        private func start(_ script: String, with program: String = Programs.grantfs) throws -> TerminalSession {
             try script.write(toFile: work + "/script", atomically: false, encoding: .utf8)
             return try TerminalSession(
-                "$GRANTFS run --grant '\(work)' --offer '\(offered)' \(options) -- sh '\(work)/script'", in: fixture, columns: 160)
+                "'\(program)' run --grant '\(work)' --offer '\(offered)' -- sh '\(work)/script'", in: fixture, columns: 160)
         }
 
         /// Answers until the program says something. Keys at the beginning of a question are meant for the program.
@@ -148,6 +148,57 @@ extension MountTests {
             try answer("s", session, until: "end")
             let screen = try session.screen()
             #expect(screen.contains("status 124") && screen.contains("kept\nend"), "\(screen)")
+        }
+
+        @Test("Keys that were typed for the program are no answer")
+        func typedAhead() throws {
+            fixture.switches["GRANTFS_TEST_READING_SECONDS"] = "3600"
+            let session = try start("cat '\(offered)/file' & sleep 2", with: Programs.grantfsWithFaults)
+            try session.waitFor("[N] never?")
+            try session.send("s", "Enter", "s", "Enter")
+            #expect(try session.status() == 0)
+            let screen = try session.screen()
+            #expect(screen.contains("the question is withdrawn") && !screen.contains("kept"), "\(screen)")
+        }
+
+        @Test("A question without an answer refuses, is not asked again, and `set --access` allows it later")
+        func late() throws {
+            fixture.switches["GRANTFS_TEST_ANSWER_SECONDS"] = "1"
+            let session = try start(
+                """
+                cat '\(offered)/file'; ls '\(offered)'; echo refused
+                until cat '\(offered)/file' 2>/dev/null; do sleep 0.1; done; echo; echo end
+                """, with: Programs.grantfsWithFaults)
+            try session.waitFor("refused")
+            let screen = try session.screen()
+            #expect(screen.components(separatedBy: "a program uses a directory").count == 2, "\(screen)")
+            #expect(screen.components(separatedBy: "Permission denied").count == 3, "\(screen)")
+            try fixture.grantfs("set", "data", "--view", try grant().view, "--access", "read-only").orThrow()
+            try session.waitFor("kept\nend")
+        }
+
+        @Test("The requests that wait are bounded, and are served after the answer")
+        func many() throws {
+            try """
+            import os, threading
+            answers = []
+            def use():
+                try: answers.append(len(os.listdir('\(offered)')))
+                except PermissionError: answers.append('refused')
+            threads = [threading.Thread(target=use) for _ in range(1300)]
+            for thread in threads: thread.start()
+            while len(answers) < 200: pass
+            print(set(answers), 'at once', flush=True)
+            for thread in threads: thread.join()
+            print(answers.count(1), 'answers', flush=True)
+            """.write(toFile: work + "/many.py", atomically: false, encoding: .utf8)
+            let session = try start("python3 '\(work)/many.py'")
+            try session.waitFor("[N] never?")
+            try answer("s", session, until: "answers")
+            let screen = try session.screen()
+            #expect(screen.contains("{'refused'} at once"), "\(screen)")
+            let count = screen.split(separator: "\n").last { $0.hasSuffix(" answers") }.flatMap { Int($0.dropLast(8)) }
+            #expect((900...1100).contains(try #require(count)), "\(screen)")
         }
 
         @Test("A program that ends during a question leaves nothing")
