@@ -76,7 +76,7 @@ struct BubblewrapSession {
                 throw GrantError(.invalidDirectory, "“\(VisibleText.of(choice.source))” was moved meanwhile")
             }
             try ObeyedFiles.check(choice.source, access: choice.access)
-            made.append(Grant(choice: choice, proposal: proposal, name: try RunCommand.distinct(proposal.name, from: made.map(\.name))))
+            made.append(Grant(choice: choice, proposal: proposal, name: try RunChoices.distinct(proposal.name, from: made.map(\.name))))
         }
         return made
     }

@@ -30,9 +30,9 @@ enum RunCommand {
         let files = SystemFiles(isRoot: geteuid() == 0, hasNetwork: request.hasNetwork)
         let system = Ahead { files.find(firstDescriptor: SandboxProcess.firstHanded) }
         // Checked first: a wrong directory leaves no trace.
-        var choices = try proposals(request, in: directory, daemon?.probe ?? .command)
-        try requireDirectory(choices, request)
-        try addRepositories(to: &choices, arguments.has("worktree"), in: directory, daemon?.probe ?? .command)
+        var choices = try RunChoices.proposals(request, in: directory, daemon?.probe ?? .command)
+        try RunChoices.requireDirectory(choices, request)
+        try RunChoices.addRepositories(to: &choices, arguments.has("worktree"), in: directory, daemon?.probe ?? .command)
         let file = choices.first { $0.access == .readWrite && $0.proposal.bookmark.document != nil }
         if let file, arguments.has("snapshot") || arguments.has("review") || arguments.has("undo") {
             throw GrantError(
@@ -45,7 +45,7 @@ enum RunCommand {
                 advice: "run it without --snapshot, --review and --undo")
         }
         let ending = try RunEnding(
-            arguments, granted: choices.filter { $0.access == .readWrite && !$0.isOffered }.map(\.proposal.bookmark.path),
+            arguments, granted: choices.filter { $0.access == .readWrite && !$0.isOffered }.map(\.path),
             rules: request.rules)
         if arguments.has("audit"), choices.isEmpty {
             throw GrantError(.usage, "run: --audit needs --grant", advice: "mount the view with -o audit, and see grantfs log")
@@ -87,7 +87,7 @@ enum RunCommand {
         if let live { return try run(try start(live), view) }
         let audit: SandboxAudit? =
             if let file = arguments.bytes("audit") {
-                try SandboxAudit(file, granted: choices.map(\.proposal.bookmark.path), store)
+                try SandboxAudit(file, granted: choices.map(\.path), store)
             } else { nil }
         try ending?.begin(arguments.operands, store)
         let lastEntry = try store.lastLogNumber()
@@ -141,137 +141,11 @@ enum RunCommand {
         Terminal.note("\(count == 1 ? "1 operation was" : "\(count) operations were") refused\(place): see grantfs log --view \(view)")
     }
 
-    private typealias Chosen = (
-        proposal: GrantAdministrator.Proposal, name: GrantName, access: Access, rules: GrantRules, isOffered: Bool
-    )
-
-    /// Returns what to grant, each under a distinct name: directories with the same last name get a number.
-    private static func proposals(
-        _ request: SandboxRequest, in store: String, _ probe: DirectoryProbe
-    ) throws(GrantError) -> [Chosen] {
-        var chosen: [Chosen] = []
-        for wish in request.grants {
-            // A writable file is shown in a directory of its own, because most programs save by replacing the file.
-            let proposal = try GrantAdministrator.propose(
-                directory: wish.path, name: nil, store: store, document: wish.access == .readOnly ? .file : .directory, probe: probe)
-            if wish.isOffered { try proposal.requireOfferable() }
-            try ObeyedFiles.check(proposal.bookmark.path, access: wish.access)
-            // A tool's own directories are what it needs.
-            if wish.access == .readWrite, !wish.isOfTool, proposal.bookmark.document == nil {
-                try request.checkWritable(proposal.bookmark.path)
-            }
-            let (identity, filesystem) = (proposal.bookmark.identity, proposal.bookmark.filesystem)
-            if chosen.contains(where: { $0.proposal.bookmark.identity == identity && $0.proposal.bookmark.filesystem == filesystem }) {
-                throw GrantError(
-                    .alreadyExists, "“\(String(decoding: wish.path, as: UTF8.self))” is granted twice", advice: "leave one --grant out")
-            }
-            let name = try distinct(proposal.name, from: chosen.map(\.name))
-            let rules = try request.rules.followed(by: wish.rules)
-            chosen.append((proposal, name, wish.access, proposal.bookmark.document == nil ? rules : .none, wish.isOffered))
-        }
-        try checkNesting(chosen)
-        return chosen
-    }
-
-    /// Adds the repositories of git worktrees and submodules, or says that there are some.
-    private static func addRepositories(
-        to chosen: inout [Chosen], _ isWanted: Bool, in store: String, _ probe: DirectoryProbe
-    ) throws(GrantError) {
-        var isFound = false
-        for choice in chosen where choice.proposal.bookmark.document == nil {
-            let path = choice.proposal.bookmark.path
-            guard let link = GitLink(path) else { continue }
-            isFound = true
-            if !isWanted {
-                if chosen.contains(where: { MountTable.path(link.place, isAtOrBelow: $0.proposal.bookmark.path) }) { continue }
-                Terminal.note("“\(choice.name)” is a git worktree or submodule: git works in it with --worktree")
-                continue
-            }
-            let (repository, inode) = try link.repository()
-            if chosen.contains(where: { MountTable.path(repository, isAtOrBelow: $0.proposal.bookmark.path) }) { continue }
-            // By way of the repository the program would reach what rules refuse in the directory.
-            guard !chosen.contains(where: { MountTable.path($0.proposal.bookmark.path, isAtOrBelow: repository) }) else {
-                throw GrantError(
-                    .usage, "the repository of “\(VisibleText.of(path))” is not granted",
-                    cause: "a directory of --grant lies in “\(VisibleText.of(repository))”", advice: "grant the repository alone")
-            }
-            let proposal = try GrantAdministrator.propose(directory: repository, name: nil, store: store, probe: probe)
-            guard proposal.bookmark.path == repository, proposal.bookmark.identity.inode == inode else {
-                throw GrantError(.invalidDirectory, "the repository of “\(VisibleText.of(path))” was moved meanwhile")
-            }
-            try ObeyedFiles.check(repository, access: choice.access)
-            let name = try distinct(proposal.name, from: chosen.map(\.name))
-            chosen.append((proposal, name, choice.access, try ToolProtection.ofRepository(), choice.isOffered))
-        }
-        if isWanted, !isFound {
-            throw GrantError(
-                .usage, "run: --worktree is for git worktrees and submodules", cause: "no directory of --grant has a file .git",
-                advice: "leave it out")
-        }
-        try checkNesting(chosen)
-    }
-
-    /// Returns the name, with a number if it is taken.
-    static func distinct(_ wanted: GrantName, from chosen: [GrantName]) throws(GrantError) -> GrantName {
-        var (name, number) = (wanted, 1)
-        while chosen.contains(name) {
-            number += 1
-            name = try numbered(wanted, number)
-        }
-        return name
-    }
-
-    /// Throws `.usage` if there are rules and no directory that they are for.
-    private static func requireDirectory(_ chosen: [Chosen], _ request: SandboxRequest) throws(GrantError) {
-        if request.rules.isEmpty || chosen.contains(where: { $0.proposal.bookmark.document == nil }) { return }
-        throw GrantError(
-            .usage, "run: --hide, --protect, --only and --protect-tools are for directories of --grant",
-            cause: chosen.isEmpty ? "there is no --grant" : "only files are granted",
-            advice: chosen.isEmpty ? "grantfs set NAME --hide PATTERN changes a grant of the view" : "leave them out")
-    }
-
-    /// Throws `.usage` if a grant gives less than one around it: the program would change its files
-    /// by the outer path.
-    private static func checkNesting(_ chosen: [Chosen]) throws(GrantError) {
-        for offered in chosen where offered.isOffered {
-            let path = offered.proposal.bookmark.path
-            let other = chosen.first { other in
-                let place = other.proposal.bookmark.path
-                return place != path && (MountTable.path(place, isAtOrBelow: path) || MountTable.path(path, isAtOrBelow: place))
-            }
-            guard let other else { continue }
-            throw GrantError(
-                .usage, "“\(VisibleText.of(path))” cannot be offered",
-                cause: "of it and “\(VisibleText.of(other.proposal.bookmark.path))” one lies in the other",
-                advice: "grant or offer the outer one alone")
-        }
-        for inner in chosen where inner.access == .readOnly {
-            let path = inner.proposal.bookmark.path
-            let outer = chosen.first {
-                $0.access == .readWrite && MountTable.path(path, isAtOrBelow: $0.proposal.bookmark.path)
-            }
-            guard let outer = outer?.proposal.bookmark.path else { continue }
-            throw GrantError(
-                .usage, "“\(String(decoding: path, as: UTF8.self))” cannot be granted read-only",
-                cause: "it lies in “\(String(decoding: outer, as: UTF8.self))”, which is granted for writing",
-                advice: "grant the directories beside it instead, or all of it read-only")
-        }
-    }
-
-    /// Makes another name for one that is taken.
-    static func numbered(_ name: GrantName, _ number: Int) throws(GrantError) -> GrantName {
-        let ending = Array("-\(number)".utf8)
-        guard let name = try? GrantName(entry: name.bytes.prefix(255 - ending.count) + ending) else {
-            throw GrantError(.usage, "invalid grant name “\(name)”")
-        }
-        return name
-    }
-
     /// Shows the directories at their own paths, where possible.
-    private static func show(_ choices: [Chosen], in layout: inout SandboxLayout) {
+    private static func show(_ choices: [RunChoice], in layout: inout SandboxLayout) {
         // Parent directories first, not in the given order.
-        for choice in choices.sorted(by: { $0.proposal.bookmark.path.count < $1.proposal.bookmark.path.count }) {
-            let path = choice.proposal.bookmark.path
+        for choice in choices.sorted(by: { $0.path.count < $1.path.count }) {
+            let path = choice.path
             // It takes the place of the file's directory, of which nothing else is shown.
             let isInDirectory = choice.proposal.bookmark.document?.form == .directory
             let shown = isInDirectory ? CanonicalPath.parent(of: path) : path
@@ -291,17 +165,12 @@ enum RunCommand {
 
     /// Grants the choices in a view, and returns it, or nil if there are none.
     private static func grant(
-        _ choices: [Chosen], to temporary: TemporaryMount, _ administrator: GrantAdministrator
+        _ choices: [RunChoice], to temporary: TemporaryMount, _ administrator: GrantAdministrator
     ) throws(GrantError) -> ViewName? {
         if choices.isEmpty { return nil }
         let view = try ParsedArguments.view(named: temporary.label)
         _ = try administrator.grant(
-            choices.map { chosen in
-                var choice = GrantAdministrator.Choice(
-                    chosen.proposal, name: chosen.name, view: view, access: chosen.access, rules: chosen.rules)
-                choice.isOffered = chosen.isOffered
-                return choice
-            })
+            choices.map { $0.choice(in: view) })
         return view
     }
 

@@ -234,7 +234,7 @@ final class MCPGrants {
         var (name, number) = (proposal.name, 1)
         while taken.contains(name) {
             number += 1
-            name = try RunCommand.numbered(proposal.name, number)
+            name = try RunChoices.numbered(proposal.name, number)
         }
         let choice = GrantAdministrator.Choice(proposal, name: name, view: view, access: access, expires: expires, rules: rules)
         return show(try administrator.grant([choice])[0].grant)
