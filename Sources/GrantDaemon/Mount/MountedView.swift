@@ -252,10 +252,17 @@ final class MountedView: @unchecked Sendable {
     private func admit(_ scope: Scope, _ grant: Grant, _ state: inout State) -> () -> Void {
         let pending = PendingWithdrawal(of: scope)
         state.note(pending, of: grant.id)
-        let files = files
-        return {
-            _ = BackgroundTask {
+        return { [self] in
+            _ = BackgroundTask { [self] in
                 files.admit(scope, readOnly: grant.access == .readOnly)
+                // Another access may have been chosen before the scope was open.
+                let rest = self.state.withLock { state -> (() -> Void)? in
+                    guard let live = state.grants[grant.id], live.scope === scope, !files.isOffered(scope),
+                        files.wantsReadOnly(scope) != (live.grant.access == .readOnly)
+                    else { return nil }
+                    return change(scope, to: live.grant.access, of: grant.id, &state)
+                }
+                rest?()
                 pending.end(.done)
             }
         }

@@ -20,6 +20,9 @@ extension ViewFS {
         }
     }
 
+    /// Whether the scope is meant to be read-only.
+    public func wantsReadOnly(_ scope: Scope) -> Bool { scope.wantsReadOnly.load(ordering: .acquiring) }
+
     /// Records that the grant should be read-write again. `widen` carries it out.
     public func wantWriting(_ scope: Scope) { scope.wantsReadOnly.store(false, ordering: .releasing) }
 

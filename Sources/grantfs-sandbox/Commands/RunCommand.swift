@@ -69,7 +69,7 @@ enum RunCommand {
             return (try SandboxProcess(sandbox, command: arguments.operands, system, proxy), proxy)
         }
         let run = { (started: Started, shown: ViewName) throws(GrantError) in
-            let questions = asking.map { OfferAsking($0, about: shown, store, started.program.terminal) }
+            let questions = asking.map { OfferAsking($0, about: shown, hasOwnView: !choices.isEmpty, store, started.program.terminal) }
             questions?.begin()
             defer { questions?.end() }
             let status = try started.program.run()

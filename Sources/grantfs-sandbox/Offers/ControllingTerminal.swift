@@ -15,6 +15,7 @@ enum ControllingTerminal {
         tcflush(terminal.number, TCIFLUSH)
         let say = { (text: String) in _ = write(terminal.number, Array(text.utf8), text.utf8.count) }
         say("\n\(question)\n\(choices)")
+        let begin = Clock.monotonic + SandboxTerminal.reading
         var typed: [UInt8] = []
         while true {
             var waited = pollfd(fd: terminal.number, events: Int16(truncatingIfNeeded: POLLIN), revents: 0)
@@ -33,6 +34,7 @@ enum ControllingTerminal {
                 continue
             }
             guard count > 0, typed.count < 4096 else { return nil }
+            if Clock.monotonic < begin { continue }
             typed += buffer.prefix(count)
             guard let end = typed.firstIndex(of: 0x0A) else { continue }
             if let answer = answer(String(decoding: typed[..<end], as: UTF8.self)) { return answer }

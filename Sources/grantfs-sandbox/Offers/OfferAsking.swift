@@ -15,6 +15,24 @@ final class OfferAsking: Sendable {
         case terminal, desktop
 
         /// Returns nil if there is nothing to ask. Throws `.usage` if a person cannot be asked that way.
+        /// Throws `.usage` if the program has an output that may be on the terminal and cannot be held up during a question.
+        private static func requireHeldOutput() throws(GrantError) {
+            for number in [STDOUT_FILENO, STDERR_FILENO] {
+                var status = stat()
+                guard fstat(number, &status) == 0 else { continue }
+                let kind = status.st_mode & S_IFMT
+                if kind == S_IFREG || kind == S_IFDIR || isatty(number) == 1 || (kind == S_IFCHR && status.st_rdev == nullDevice) {
+                    continue
+                }
+                throw GrantError(
+                    .usage, "run: no question on the terminal is safe from the program's output", cause: "it goes to a pipe or a socket",
+                    advice: "--ask desktop, or write the output to a file")
+            }
+        }
+
+        /// /dev/null
+        private static let nullDevice: dev_t = 0x103
+
         init?(_ arguments: ParsedArguments, hasOffers: Bool, _ isCopied: Bool) throws(GrantError) {
             let word = try arguments.text("ask")
             if !hasOffers, word == nil { return nil }
@@ -27,6 +45,7 @@ final class OfferAsking: Sendable {
                     advice: "grant them, or run it without a snapshot")
             }
             self = word.flatMap { Means(rawValue: $0) } ?? .terminal
+            if self == .terminal { try Self.requireHeldOutput() }
             guard self == .terminal, (try? FileDescriptor.open("/dev/tty".utf8, O_RDWR | O_NOCTTY)) == nil else { return }
             throw GrantError(
                 .usage, "run: no person can answer questions about offered directories", cause: "there is no terminal",
@@ -35,19 +54,22 @@ final class OfferAsking: Sendable {
     }
 
     private let means: Means
+    private let hasOwnView: Bool
     private let view: ViewName
     private let store: GrantStore
     private let terminal: SandboxTerminal?
-    private let queue = Lock<[GrantAdministrator.OfferQuestion]>([])
+    private let queue = Lock<[(question: GrantAdministrator.OfferQuestion, deadline: Int64)]>([])
     private let hasQuestion = Semaphore()
     private let isOver = Lock(false)
-    /// How long a question may take.
-    private static let patience = InjectedFault.answerSeconds.number.map { Int64(clamping: $0) &* 1_000_000_000 } ?? 300_000_000_000
+    /// How long a question may take, a little less than programs wait.
+    private static let patience = InjectedFault.answerSeconds.number.map { Int64(clamping: $0) &* 990_000_000 } ?? 297_000_000_000
     private static let minutes: Double = 30
 
-    /// - Parameter terminal: The program's, which is not shown during a question.
-    init(_ means: Means, about view: ViewName, _ store: GrantStore, _ terminal: SandboxTerminal?) {
-        (self.means, self.view, self.store, self.terminal) = (means, view, store, terminal)
+    /// - Parameters:
+    ///   - hasOwnView: Whether the view ends with the program.
+    ///   - terminal: The program's, which is not shown during a question.
+    init(_ means: Means, about view: ViewName, hasOwnView: Bool, _ store: GrantStore, _ terminal: SandboxTerminal?) {
+        (self.means, self.view, self.hasOwnView, self.store, self.terminal) = (means, view, hasOwnView, store, terminal)
     }
 
     /// Starts asking. Without threads the directories stay refused.
@@ -82,29 +104,31 @@ final class OfferAsking: Sendable {
                 continue
             }
             for question in found { last = max(last, question.number) }
-            queue.withLock { $0 += found }
+            let deadline = Clock.monotonic + Self.patience
+            queue.withLock { queue in queue += found.map { ($0, deadline) } }
             if !found.isEmpty { hasQuestion.post() }
         }
     }
 
     private func askAll() {
         while !isOver.withLock({ $0 }) {
-            guard let question = queue.withLock({ $0.isEmpty ? nil : $0.removeFirst() }) else {
+            guard let (question, deadline) = queue.withLock({ $0.isEmpty ? nil : $0.removeFirst() }) else {
                 hasQuestion.wait()
                 continue
             }
-            guard let grant = try? store.grant(question.grant), isOpen(grant) else { continue }
-            let use = OfferedUse(question, of: grant)
-            // Held before the answer, so that its number cannot become another process's.
-            let process = use.process.flatMap { try? HeldProcess($0) }
-            guard let answer = ask(use) else { continue }
-            do throws(GrantError) {
-                try carryOut(answer, use)
-            } catch {
-                Terminal.note("“\(grant.name)” is not allowed: \(error.description)")
-                continue
+            // Again if another command has changed the grant meanwhile, or the answer could not be recorded.
+            while let grant = try? store.grant(question.grant), isOpen(grant), !isOver.withLock({ $0 }), Clock.monotonic < deadline {
+                let use = OfferedUse(question, of: grant, hasOwnView: hasOwnView)
+                // Held before the answer, so that its number cannot become another process's.
+                let process = use.process.flatMap { try? HeldProcess($0) }
+                guard let answer = ask(use, until: deadline) else { break }
+                do throws(GrantError) {
+                    try carryOut(answer, use)
+                    if answer == .once { watch(process, grant) }
+                } catch {
+                    Terminal.note("the answer about “\(grant.name)” is not carried out: \(error.description)")
+                }
             }
-            if answer == .once { watch(process, grant) }
         }
     }
 
@@ -115,8 +139,7 @@ final class OfferAsking: Sendable {
     }
 
     /// nil if the question was withdrawn or has been answered elsewhere.
-    private func ask(_ use: OfferedUse) -> OfferedUse.Answer? {
-        let deadline = Clock.monotonic + Self.patience
+    private func ask(_ use: OfferedUse, until deadline: Int64) -> OfferedUse.Answer? {
         if means == .desktop { return askOnDesktop(use) }
         let size = Self.columns
         let isOver = { [self] in self.isOver.withLock { $0 } || Clock.monotonic >= deadline || !isOpen(use.grant) }
@@ -172,7 +195,7 @@ final class OfferAsking: Sendable {
     }
 
     private func end(_ grant: Grant) {
-        // Its view ends as well.
+        // Its view, which is the program's own, ends as well.
         if isOver.withLock({ $0 }) { return }
         do throws(GrantError) {
             _ = try GrantAdministrator.command(store).revoke([grant])

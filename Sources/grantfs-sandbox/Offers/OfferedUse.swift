@@ -10,9 +10,11 @@ struct OfferedUse {
     let process: Int32?
     /// Its name, which it chooses itself.
     let program: String
+    /// Whether the view ends with the program.
+    private let hasOwnView: Bool
 
-    init(_ question: GrantAdministrator.OfferQuestion, of grant: Grant) {
-        self.grant = grant
+    init(_ question: GrantAdministrator.OfferQuestion, of grant: Grant, hasOwnView: Bool) {
+        (self.grant, self.hasOwnView) = (grant, hasOwnView)
         process = ProcessAncestry.process(ofThread: question.thread)
         let name = process.flatMap { try? File.contents(of: Array("/proc/\($0)/comm".utf8)) } ?? []
         program = String(decoding: name.prefix { $0 != 0x0A }, as: UTF8.self)
@@ -30,7 +32,9 @@ struct OfferedUse {
 
     /// The answers that make sense, with their keys and names.
     private var choices: [(answer: Answer, key: String, name: String)] {
-        [(.once, "o", "[o] once"), (.session, "s", "[s] for this session"), (.minutes, "m", "[m] for 30 minutes")]
+        // In a view that lasts, nobody would watch the process if this command were killed.
+        (hasOwnView ? [(.once, "o", "[o] once"), (.session, "s", "[s] for this session")] : [(.session, "y", "[y] until it is revoked")])
+            + [(.minutes, "m", "[m] for 30 minutes")]
             + (grant.access == .readWrite ? [(.readOnly, "r", "[r] to read only")] : []) + [(.never, "n", "[N] never")]
     }
 

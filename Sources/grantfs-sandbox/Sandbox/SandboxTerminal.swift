@@ -135,8 +135,10 @@ final class SandboxTerminal: Sendable {
     /// Undoes what a program may have told the terminal in order to hide a question. The question is then the last text on the screen.
     private static let reset = Array(
         [
-            // An unfinished sequence.
-            "\u{18}", "\u{1B}\\",
+            // An unfinished sequence, other languages of terminals.
+            "\u{18}", "\u{1B}\\", "\u{1B}\u{3}", "\u{1B}<",
+            // Reports of the mouse, the focus and pastes, and other codes of keys.
+            "\u{1B}[?\(inputModes)s", "\u{1B}[?\(inputModes)l", "\u{1B}[>0u", "\u{1B}[>4;0m",
             // A part of the screen that scrolls, between the cursor's place saved and restored.
             "\u{1B}7", "\u{1B}[r", "\u{1B}[?69l", "\u{1B}8",
             // Modes, among them insertion, no wrapping, and output that is not shown yet.
@@ -147,8 +149,12 @@ final class SandboxTerminal: Sendable {
             "\u{1B}[J",
         ].joined().utf8)
 
+    private static let inputModes = "1000;1002;1003;1004;1005;1006;1015;1016;2004"
+    /// What programs use to read keys, as it was.
+    private static let restored = Array("\u{1B}[?\(inputModes)r\u{1B}[<1u".utf8)
+
     /// How long keys do not count: they were meant for the program.
-    private static let reading = InjectedFault.readingSeconds.number.map { Int64(clamping: $0) &* 1_000_000_000 } ?? 1_000_000_000
+    static let reading = InjectedFault.readingSeconds.number.map { Int64(clamping: $0) &* 1_000_000_000 } ?? 1_000_000_000
 
     /// Puts a question to the person in place of the program's output, which waits meanwhile. Returns the answer that `answer` reads
     /// from a line, or nil if it is withdrawn, or `isOver` before. `isOver` is called twice a second.
@@ -158,6 +164,7 @@ final class SandboxTerminal: Sendable {
         awaitOutput()
         return showing.withLock { _ in
             _ = SandboxTerminal.write(Self.reset, to: screen)
+            defer { _ = SandboxTerminal.write(Self.restored, to: screen) }
             let result =
                 takesKeys
                 ? askWithKeys(question, choices, isOver, answer)

@@ -121,6 +121,20 @@ extension MountTests {
             mount = try fixture.mount(options: "recover")
         }
 
+        @Test("Whichever access comes last applies, however close they are")
+        func race() throws {
+            for round in 0..<20 {
+                let source = try fixture.source("r\(round)")
+                try fixture.grantfs("grant", "--offer", source).orThrow()
+                let commands = try ["read-write", "read-only"].map { access in
+                    try Child([Programs.grantfs, "set", "r\(round)", "--access", access], environment: fixture.environment)
+                }
+                for command in commands { #expect(command.wait(within: 60) == 0) }
+                let isWritable = try fixture.list("r\(round)").first?.access == "read-write"
+                #expect(try Command.shell("touch '\(mount)/r\(round)/new'").status == (isWritable ? 0 : 1))
+            }
+        }
+
         @Test("Programs that wait are refused when the one who asks is gone")
         func goneAsker() throws {
             let session = try TerminalSession("$GRANTFS run --ask terminal -- cat \(mount)/data/file", in: fixture, columns: 160)
@@ -146,7 +160,7 @@ extension MountTests {
             }
             try fixture.wait(until: "end", within: 60) {
                 if try session.screen().contains("end\n") { return true }
-                try session.send("s", "Enter")
+                try session.send("y", "Enter")
                 return false
             }
             let screen = try session.screen()

@@ -201,6 +201,23 @@ extension MountTests {
             #expect((900...1100).contains(try #require(count)), "\(screen)")
         }
 
+        @Test("A change of the grant during a question leads to the question again")
+        func changed() throws {
+            let session = try start("cat '\(offered)/file'; echo; echo end")
+            try session.waitFor("[N] never?")
+            try fixture.grantfs("set", "data", "--view", try grant().view, "--hide", "*.key").orThrow()
+            try answer("s", session, until: "end")
+            let screen = try session.screen()
+            #expect(screen.contains("is not carried out") && screen.contains("kept\nend"), "\(screen)")
+        }
+
+        @Test("A question on the terminal needs an output that waits", arguments: ["| cat", "2>&1 >/dev/null | cat", "2> >(cat)"])
+        func pipe(_ output: String) throws {
+            let session = try TerminalSession(
+                "bash -c \"'\(Programs.grantfs)' run --offer '\(offered)' -- true \(output); sleep 1\"", in: fixture, columns: 200)
+            try session.waitFor("it goes to a pipe or a socket")
+        }
+
         @Test("A program that ends during a question leaves nothing")
         func end() throws {
             let session = try start("cat '\(offered)/file' & sleep 1; exit 5")
