@@ -7,3 +7,4 @@ static const uint32_t cseccomp_end_process = SCMP_ACT_KILL_PROCESS;
 static const uint32_t cseccomp_arch_x86 = SCMP_ARCH_X86;
 static const uint32_t cseccomp_arch_x32 = SCMP_ARCH_X32;
 static const uint32_t cseccomp_arch_arm = SCMP_ARCH_ARM;
+static const uint32_t cseccomp_notify = SCMP_ACT_NOTIFY;

@@ -62,14 +62,17 @@ extension CommandDeclaration {
         ])
 
     package static let why = CommandDeclaration(
-        "why", "Which grant and rule decide about a path, what do they permit, and what would change it?",
-        operands: [OperandDeclaration("PATH")],
+        "why", "Which grant and rule decide about a path and what would change it, or what did a run not get?",
+        operands: [OperandDeclaration("PATH", isOptional: true)],
         options: [CommonOptions.view, CommonOptions.json],
         notes: [
+            "PATH may also be a run: run-…, as grantfs run has printed it, or the beginning of that (default: the newest run). Then it lists the names "
+                + "outside of the grants that the program looked up (run --learn), what was refused in grants, and hosts that were refused. A file "
+                + "of that name is ./run-…",
             "PATH is on the host or in a mounted view, and need not exist. A hidden name is answered as well. In a view it is explained "
                 + "by its grant alone. Links above PATH are followed, and none below a granted directory.",
             "It reads the store and changes nothing. Permissions of files are not looked at.",
-            "Exit status: 0 if a grant permits to read PATH, 1 if none does.",
+            "Exit status: 0 if a grant permits to read PATH, 1 if none does. Of a run it is 0.",
         ])
 
     package static let revoke = CommandDeclaration(

@@ -31,6 +31,9 @@ extension CommandDeclaration {
             OptionDeclaration(
                 "audit", value: "FILE", help: "leave there what it has opened and changed through the grants, as JSON lines"),
             OptionDeclaration(
+                "learn",
+                help: "record the names below your home that it looks up outside of its grants, for grantfs why and grantfs profile"),
+            OptionDeclaration(
                 "snapshot", help: "copy first what it may write to: grantfs diff shows what it has changed, grantfs undo puts it back"),
             OptionDeclaration("review", help: "the same, and ask at the end: keep it, put it back, or leave it for later"),
             OptionDeclaration("undo", help: "the same, and put everything back at the end"),
@@ -116,6 +119,18 @@ extension CommandDeclaration {
                 + "--forget).",
         ], program: .sandbox)
 
+    package static let profile = CommandDeclaration(
+        "profile", "Prints a profile that grants what a program of grantfs run wanted and did not get.",
+        operands: [OperandDeclaration("RUN", isOptional: true)],
+        notes: [
+            "RUN is the view that grantfs run has printed, run-…, or its beginning, with or without run- (default: the newest run). Save the profile "
+                + "as ~/.config/grantfs/profiles/NAME, read it, and use it with grantfs run --tool NAME. Each line has the number of uses.",
+            "It proposes existing files and directories of yours below the home, for reading. Where the program tried to write, and that is "
+                + "safe, for writing. Keys, credentials, profiles of browsers, the home itself, and for writing also files that the host "
+                + "executes, are comments with the reason. Names are recorded by grantfs run --learn, hosts by --network-hosts.",
+            "Exit status: 1 if nothing can be proposed.",
+        ], program: .sandbox)
+
     package static let mcp = CommandDeclaration(
         "mcp", "Lets a program ask a person for directories, by the Model Context Protocol on stdin and stdout.",
         options: [
@@ -140,7 +155,7 @@ extension CommandDeclaration {
     package static let begin = CommandDeclaration(
         "begin", "Begins a program in a sandbox that has what the descriptor LIST says.",
         operands: [
-            OperandDeclaration("LIST"), OperandDeclaration("TERMINAL"), OperandDeclaration("PROXY"),
+            OperandDeclaration("LIST"), OperandDeclaration("TERMINAL"), OperandDeclaration("PROXY"), OperandDeclaration("OBSERVER"),
             OperandDeclaration("COMMAND", isRepeatable: true, isCommand: true),
         ], isHidden: true, program: .sandbox)
 

@@ -22,13 +22,18 @@ extension GrantStore {
 
     /// Returns up to `limit` entries with a number above `after`, oldest first.
     public func log(after number: Int64, limit: Int) throws(GrantError) -> [LogEntry] {
+        try entries(where: "number > ?", [.integer(number)], limit: limit)
+    }
+
+    /// Returns up to `limit` entries for which the condition holds, oldest first.
+    func entries(where condition: String, _ values: [Value], limit: Int = .max) throws(GrantError) -> [LogEntry] {
         try read { (database) throws(GrantError) in
             var result: [LogEntry] = []
             try database.query(
                 """
                 SELECT number, time, event, uid, pid, program, view, grant_id, name, detail, path, error, login_uid, new_path, access, count
-                FROM log WHERE number > ? ORDER BY number LIMIT ?
-                """, [.integer(number), .integer(Int64(clamping: limit))]
+                FROM log WHERE \(condition) ORDER BY number LIMIT ?
+                """, values + [.integer(Int64(clamping: limit))]
             ) { (row) throws(GrantError) in
                 guard let event = LogEvent(rawValue: row.text(2)) else {
                     throw StoreFailure.damaged(database.path, "entry \(row.integer(0)) of the log makes no sense")

@@ -36,6 +36,12 @@ public enum LogEvent: String, Sendable, CaseIterable {
     case attributeRemoved
     /// A change of the flags of chattr(1).
     case flagsSet
+    /// A program of `grantfs run --learn` looked up a name outside of its grants.
+    case wanted
+    /// The proxy of `grantfs run --network-hosts` refused a host.
+    ///
+    /// `LogEntry.detail` is the target and the reason, separated by `: `.
+    case hostRefused
     /// Entries of one grant were dropped to make room for others.
     ///
     /// `LogEntry.count` is their number since the log began.

@@ -21,7 +21,8 @@ package struct RunEntries {
     package func hides(_ entry: LogEntry) -> Bool {
         guard let view = entry.view, let processes = granting[view] else { return false }
         switch entry.event {
-        case .granted, .unmounted: return true
+        // `grantfs why` lists the names, which may be hundreds.
+        case .granted, .unmounted, .wanted: return true
         case .revoked, .removed: return processes.contains(entry.actor.pid)
         default: return false
         }

@@ -16,5 +16,6 @@
 #include "clinux_watch.h"
 #include "clinux_openings.h"
 #include "clinux_confine.h"
+#include "clinux_lookups.h"
 #include "clinux_log.h"
 #include "clinux_fault.h"

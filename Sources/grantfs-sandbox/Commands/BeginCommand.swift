@@ -7,22 +7,27 @@ import GrantSystem
 /// untrusted code runs there, and then becomes the program.
 enum BeginCommand {
     /// Returns the words that precede the program's own. The result is empty if nothing is bound
-    /// and there is neither a terminal nor a proxy.
+    /// and there is no terminal, proxy or observer.
     static func words(
-        for binds: [SandboxBind], _ terminal: SandboxTerminal?, _ proxy: SandboxProxy?, _ handed: HandedDescriptors
+        for binds: [SandboxBind], _ terminal: SandboxTerminal?, _ proxy: SandboxProxy?, _ observer: LookupObserver?,
+        _ handed: HandedDescriptors
     ) throws(Errno) -> [[UInt8]] {
-        if binds.isEmpty, terminal == nil, proxy == nil { return [] }
+        if binds.isEmpty, terminal == nil, proxy == nil, observer == nil { return [] }
         let lines = binds.flatMap { bind in [bind.place, Array("\(bind.device)".utf8), Array("\(bind.inode)".utf8)] }
         let list = handed.hand(try MemoryFile.of(Array(lines.joined(separator: [0]))))
         // The descriptor of this program, which the sandbox may not show under its path.
         let program = handed.hand(try FileDescriptor.open(Array("/proc/self/exe".utf8), OpenFlags.path))
         let inner = try terminal.map { (terminal) throws(Errno) in "\(handed.hand(try terminal.copy()))" } ?? "none"
         let way = proxy.map { "\(handed.hand($0.takeSandboxEnd())) \($0.direct.joined(separator: ","))" } ?? "none"
-        return ["/proc/self/fd/\(program)", "begin", "--", "\(list)", inner, way].map { Array($0.utf8) }
+        let observing = try observer.map { (observer) throws(Errno) in
+            let ends = try observer.hand(to: handed)
+            return "\(ends.socket) \(ends.filter)"
+        }
+        return ["/proc/self/fd/\(program)", "begin", "--", "\(list)", inner, way, observing ?? "none"].map { Array($0.utf8) }
     }
 
     static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        let command = Array(arguments.operands.dropFirst(3))
+        let command = Array(arguments.operands.dropFirst(4))
         let list = Array("/proc/self/fd/".utf8) + (arguments.operands.first ?? [])
         let lines: [[UInt8]]
         do throws(Errno) {
@@ -53,6 +58,18 @@ enum BeginCommand {
                 try offer(toProxy: UnixSocket(connected: FileDescriptor(owning: proxy)), direct: String(way[1]))
             } catch {
                 throw GrantError(.system, "the program has no proxy", cause: error.description)
+            }
+        }
+        // Last: from then on each lookup here is one of the program.
+        let observing = String(decoding: arguments.operands[3], as: UTF8.self).split(separator: " ").compactMap { Int32($0) }
+        if observing.count == 2 {
+            do throws(Errno) {
+                try LookupObserver.observe(socket: observing[0], filter: observing[1])
+            } catch {
+                let isTaken = error == Errno(EBUSY)
+                throw GrantError(
+                    .unsupported, "the program's lookups cannot be observed",
+                    cause: isTaken ? "another program observes this one's calls" : error.description, advice: "leave --learn out")
             }
         }
         // The program must not inherit the sandbox's descriptors.

@@ -61,12 +61,13 @@ enum RunCommand {
         if arguments.has("view") { try administrator.requireKnown(view) }
         let asking = try OfferAsking.Means(arguments, hasOffers: choices.contains(where: \.isOffered), ending != nil)
         var refused: (refused: [Refusal], others: Int) = ([], 0)
-        typealias Started = (program: SandboxProcess, proxy: SandboxProxy?)
+        typealias Started = (program: SandboxProcess, proxy: SandboxProxy?, observer: LookupObserver?)
         let start = { (mountpoint: [UInt8]) throws(GrantError) -> Started in
             let proxy = try SandboxProxy(request.hosts)
+            let observer = arguments.has("learn") ? try LookupObserver(shown: layout.places + [layout.view]) : nil
             let sandbox = Sandbox(
                 view: mountpoint, layout: layout, request: request, current: try? CanonicalPath.resolve(Array(".".utf8)))
-            return (try SandboxProcess(sandbox, command: arguments.operands, system, proxy), proxy)
+            return (try SandboxProcess(sandbox, command: arguments.operands, system, proxy, observer), proxy, observer)
         }
         let run = { (started: Started, shown: ViewName) throws(GrantError) in
             let questions = asking.map { OfferAsking($0, about: shown, hasOwnView: !choices.isEmpty, store, started.program.terminal) }
@@ -77,6 +78,7 @@ enum RunCommand {
                 refused = proxy.end()
                 SandboxProxy.say(refused.refused, refused.others)
             }
+            RunWants(label, started.observer?.found, refused: refused.refused, others: refused.others)?.record(in: store)
             return status
         }
         let live = choices.isEmpty ? try administrator.liveMount(of: view)?.mountpoint : nil
@@ -138,7 +140,7 @@ enum RunCommand {
         }
         if count == 0 { return }
         let place = first.map { ", the first at \(Terminal.visible($0))" } ?? ""
-        Terminal.note("\(count == 1 ? "1 operation was" : "\(count) operations were") refused\(place): see grantfs log --view \(view)")
+        Terminal.note("\(count == 1 ? "1 operation was" : "\(count) operations were") refused\(place): see grantfs why \(view)")
     }
 
     /// Shows the directories at their own paths, where possible.

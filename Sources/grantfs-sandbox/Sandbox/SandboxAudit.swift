@@ -52,7 +52,8 @@ final class SandboxAudit {
     func write(_ view: ViewName, _ store: GrantStore, refused: [Refusal]) throws(GrantError) {
         var text = ""
         try store.readLog(after: last) { entry in
-            if entry.view == view { text += JSON.object(LogText.json(entry)).text + "\n" }
+            // The refused hosts follow, in the form of this file.
+            if entry.view == view, ![.wanted, .hostRefused].contains(entry.event) { text += JSON.object(LogText.json(entry)).text + "\n" }
         }
         for refusal in refused {
             let members: [(String, JSON)] = [

@@ -41,7 +41,8 @@ final class SandboxProcess {
     /// Starts bwrap, which makes the sandbox up to where it needs the view, if `Sandbox.canWait`.
     /// Otherwise the view must be served. Call it on the main thread.
     init(
-        _ sandbox: Sandbox, command: [[UInt8]], _ system: Ahead<SystemFiles.Found>, _ proxy: SandboxProxy?
+        _ sandbox: Sandbox, command: [[UInt8]], _ system: Ahead<SystemFiles.Found>, _ proxy: SandboxProxy?,
+        _ observer: LookupObserver? = nil
     ) throws(GrantError) {
         self.sandbox = sandbox
         program = command.first ?? []
@@ -55,7 +56,7 @@ final class SandboxProcess {
             let said = try sandbox.words(found, statusDescriptor: 3, filter: 5, barrier: 6, handed)
             let options = try MemoryFile.of(Array(said.joined(separator: [0])) + [0])
             terminal = try SandboxTerminal.ofCaller()
-            let beginning = try BeginCommand.words(for: sandbox.layout.binds, terminal, proxy, handed)
+            let beginning = try BeginCommand.words(for: sandbox.layout.binds, terminal, proxy, observer, handed)
             let words = ["bwrap", "--args", "4", "--"].map { Array($0.utf8) } + beginning + command
             // The program can read bwrap's environment, so bwrap gets only the program's.
             let variables = sandbox.environment.map { Array($0.name.utf8) + [UInt8(ascii: "=")] + $0.value }

@@ -7,7 +7,8 @@ import GrantStore
 /// `grantfs why`
 enum WhyCommand {
     static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        guard let path = arguments.operands.first, !path.isEmpty else { throw GrantError(.usage, "why: PATH is empty") }
+        guard let path = arguments.operands.first, !RunReport.isName(path) else { return try WhyRun.run(arguments) }
+        if path.isEmpty { throw GrantError(.usage, "why: PATH is empty") }
         let store = try arguments.openStoreIfThere()
         let view = try arguments.knownView(in: store)
         guard let store else { return try show([], [], path, arguments) }

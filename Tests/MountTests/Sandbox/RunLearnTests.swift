@@ -1,0 +1,344 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+extension MountTests {
+    @Suite(
+        "What a run wanted", .enabled(if: Machine.hasSandboxes && Machine.offers("python3"), "needs bubblewrap and python3"))
+    struct RunLearn {
+        private let fixture: MountFixture
+        private let home: String
+        private let source: String
+
+        init() throws {
+            fixture = try MountFixture()
+            home = try fixture.directory("home")
+            source = try fixture.directory("home/src/work")
+            for path in [".config/tool/conf", ".config/tool/more", ".cache/tool/old", ".ssh/config", ".bashrc", "src/lib/a", "notes"] {
+                try write("x\n", path)
+            }
+        }
+
+        private struct Report: Decodable {
+            struct Name: Decodable {
+                let path: String
+                let pathHex: String?
+                let access: String
+                let count: Int
+            }
+            struct Refused: Decodable {
+                let path: String?
+                let rule: String?
+                let count: Int
+            }
+            struct Host: Decodable {
+                let host: String
+                let reason: String
+                let count: Int
+            }
+            let run: String
+            let names: [Name]
+            let otherLookups: Int
+            let refused: [Refused]
+            let hosts: [Host]
+
+            /// The names below a home, each with its access.
+            func below(_ home: String) -> [String: String] {
+                Dictionary(names.map { ($0.path.replacingOccurrences(of: home + "/", with: "~/"), $0.access) }) { $1 }
+            }
+            var isEmpty: Bool { names.isEmpty && refused.isEmpty && hosts.isEmpty && otherLookups == 0 }
+        }
+
+        private func write(_ text: String, _ path: String) throws {
+            let file = URL(fileURLWithPath: home + "/" + path)
+            try FileManager.default.createDirectory(at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
+            try Data(text.utf8).write(to: file)
+        }
+
+        private var environment: [String: String] { fixture.environment.merging(["HOME": home, "XDG_CONFIG_HOME": ""]) { $1 } }
+
+        private func grantfs(_ words: [String]) throws -> Output {
+            try Command.run([Programs.grantfs] + words, environment: environment, within: 120)
+        }
+
+        /// Runs a script with a grant.
+        private func run(_ script: String, _ options: [String] = ["--learn"]) throws -> Output {
+            try grantfs(["run", "--grant", source] + options + ["--", "bash", "-c", script])
+        }
+
+        private func python(_ script: String) throws -> Output {
+            try grantfs(["run", "--learn", "--grant", source, "--", "python3", "-c", script])
+        }
+
+        private func report(_ words: String...) throws -> Report { try grantfs(["why", "--json"] + words).orThrow().decoded() }
+        private func profile() throws -> String { try grantfs(["profile"]).text }
+
+        @Test("`run --learn` records existing names below the home, absolute, relative or by a descriptor, and names that would be written")
+        func names() throws {
+            let script = """
+                cat ~/.config/tool/conf ~/.config/tool/conf ~/.config/tool/missing
+                cd ~; stat .config/../src/lib/a; cat ~/src/work/file /usr/bin/nothing; ~/notes
+                python3 -c 'import os; d = os.open("/", os.O_PATH); os.chdir("/usr"); os.access(os.environ["HOME"][1:] + "/.ssh/config", 0, dir_fd=d)'
+                mkdir -p ~/.cache/new/deep; echo y > ~/.cache/tool/old
+                """
+            let output = try run("{ \(script); } >/dev/null 2>&1; true").orThrow()
+            #expect(output.errors.contains("outside of its grants: grantfs why run-"), "\(output)")
+            let report = try report()
+            let expected = [
+                "~/.config/tool/conf": "read", "~/src/lib/a": "read", "~/notes": "read", "~/.ssh/config": "read",
+            ]
+            let found = report.below(home)
+            for (name, access) in expected { #expect(found[name] == access, "\(name): \(found)") }
+            #expect(found["~/.cache/new/deep"] != nil && found["~/.cache/tool/old"] != nil, "\(found)")
+            #expect(found["~/.config/tool/missing"] == nil && found["~/src/work/file"] == nil, "\(found)")
+            #expect(found.keys.allSatisfy { $0.hasPrefix("~/") }, "\(found)")
+            #expect(report.names.first { $0.path.hasSuffix("/conf") }?.count == 2)
+            let text = try grantfs(["why", report.run]).orThrow().text
+            #expect(text.contains("  ~/.config/tool/conf  2 times\n") && text.contains("  ~/.cache/tool/old  "), "\(text)")
+            let log = try grantfs(["log", "--view", report.run]).orThrow().text
+            #expect(log.contains("wanted in view \(report.run) \(home)/notes for reading"), "\(log)")
+            #expect(try !grantfs(["log"]).orThrow().text.contains("wanted"), "the log of everything has one line for a run")
+        }
+
+        @Test("Without `--learn` a run has no second filter and records no names")
+        func without() throws {
+            let script = "cat ~/notes 2>/dev/null; grep Seccomp_filters /proc/self/status"
+            let (plain, learning) = (try run(script, []).orThrow(), try run(script).orThrow())
+            #expect(plain.lines == ["Seccomp_filters:\t1"] && learning.lines == ["Seccomp_filters:\t2"], "\(plain) \(learning)")
+            try run("cat ~/notes 2>/dev/null; true", []).orThrow()
+            #expect(try report().isEmpty)
+        }
+
+        @Test("The home of a run is found by a link as well")
+        func linkedHome() throws {
+            let link = fixture.base + "/linked"
+            try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: home)
+            let variables = fixture.environment.merging(["HOME": link, "XDG_CONFIG_HOME": ""]) { $1 }
+            let script = "cat ~/notes \(home)/.bashrc 2>/dev/null; true"
+            try Command.run(
+                [Programs.grantfs, "run", "--learn", "--grant", source, "--", "sh", "-c", script], environment: variables, within: 60
+            ).orThrow()
+            #expect(try report().below(home) == ["~/notes": "read", "~/.bashrc": "read"])
+        }
+
+        @Test("The exit status and signals are those of a run without `--learn`")
+        func ends() throws {
+            #expect(try run("exit 7").status == 7)
+            #expect(try run("kill -TERM $$").status == 128 + SIGTERM)
+            #expect(try grantfs(["run", "--learn", "--grant", source, "--", "/nowhere/program"]).status == 127)
+            let child = try Child(
+                [
+                    Programs.grantfs, "run", "--learn", "--grant", source, "--", "bash", "-c",
+                    "trap 'exit 9' TERM; echo ready; while :; do stat ~ >/dev/null; done",
+                ],
+                environment: environment)
+            try child.expect("ready")
+            kill(child.pid, SIGTERM)
+            #expect(child.wait(within: 60) == 9)
+        }
+
+        @Test("A killed run leaves no process that waits for its observer")
+        func killed() throws {
+            let mark = "learn-\(UUID().uuidString)"
+            let child = try Child(
+                [
+                    Programs.grantfs, "run", "--learn", "--grant", source, "--", "bash", "-c",
+                    "echo ready; while :; do /usr/bin/stat ~ >/dev/null; done", mark,
+                ], environment: environment)
+            try child.expect("ready")
+            child.kill()
+            try fixture.wait(until: "no process of the run is left", within: 60) {
+                let all = ((try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []).compactMap { pid_t($0) }
+                return !all.contains { Processes.kernelText("/proc/\($0)/cmdline").contains(mark) }
+            }
+        }
+
+        @Test("Ten thousand names leave at most 500 entries, and the rest is counted")
+        func bounded() throws {
+            let script = """
+                import os
+                home = os.environ["HOME"]
+                for number in range(10000):
+                    try: os.mkdir(home + "/none/%d" % number)
+                    except OSError: pass
+                """
+            try python(script).orThrow()
+            let report = try report()
+            let made = report.names.filter { $0.path.contains("/none/") }
+            #expect(report.names.count == 500 && made.count <= 500 && report.otherLookups + made.count >= 10000, "\(report.otherLookups)")
+            let text = try grantfs(["why"]).orThrow().text
+            #expect(text.contains(" more that were only counted") && text.split(separator: "\n").count < 60, "\(text)")
+        }
+
+        @Test("Processes that end at once, are not dumpable, or pass bad addresses do not disturb the observer")
+        func oddProcesses() throws {
+            let script = """
+                import ctypes, mmap, os, sys
+                libc = ctypes.CDLL(None, use_errno=True)
+                home = os.environ["HOME"].encode()
+                for address in (0, 1, 2**63, 2**64 - 1): libc.access(ctypes.c_void_p(address), 0)
+                # A name that ends with its page, and one that goes on into the next, which is missing.
+                two = mmap.mmap(-1, 8192)
+                start = ctypes.addressof(ctypes.c_char.from_buffer(two))
+                name = home + b"/notes\\0"
+                two[4096 - len(name):4096] = name
+                libc.munmap(ctypes.c_void_p(start + 4096), 4096)
+                print(libc.access(ctypes.c_void_p(start + 4096 - len(name)), 0), libc.access(ctypes.c_void_p(start + 4095), 0))
+                ctypes.memset(start, 65, 4096)
+                print(libc.access(ctypes.c_void_p(start), 0))
+                libc.access(b"a" * 5000, 0)
+                for fd in (-1, 0, 99): libc.faccessat(fd, b"x", 0, 0)
+                for _ in range(200):
+                    child = os.fork()
+                    if child == 0: os.execv("/bin/true", ["true"])
+                    os.kill(child, 9); os.waitpid(child, 0)
+                libc.prctl(4, 0, 0, 0, 0)
+                print(libc.access(home + b"/.bashrc", 0))
+                sys.stdout.flush(); os._exit(5)
+                """
+            let output = try python(script)
+            #expect(output.status == 5 && output.lines == ["-1 -1", "-1", "-1"], "\(output)")
+            #expect(try report().below(home)["~/notes"] == "read")
+        }
+
+        @Test("A hostile name cannot add a line to a profile or to the output of `why`")
+        func hostileNames() throws {
+            let odd = "src/lib/a\"\nnetwork = true\n#"
+            try write("x", odd)
+            try write("x", "src/lib/quote\"back\\slash")
+            let script = """
+                import os
+                home = os.environb[b"HOME"]
+                for name in (b"src/lib/a\\"\\nnetwork = true\\n#", b"src/lib/quote\\"back\\\\slash"): os.path.exists(home + b"/" + name)
+                for name in (b"x\\n[[grant]]\\npath = \\"/\\"", b"\\xff\\x1b[31m\\r", "\\u2028\\u202e".encode()):
+                    try: os.mkdir(home + b"/.cache/none/" + name)
+                    except OSError: pass
+                """
+            try python(script).orThrow()
+            let report = try report()
+            #expect(report.names.contains { $0.path == home + "/" + odd } && report.names.contains { $0.pathHex != nil })
+            let text = try profile()
+            for line in text.split(separator: "\n") {
+                let isOwn = ["# ", "[[grant]]  # ", "path = \"~/", "access = \"read-only\"", "optional = true"].contains {
+                    line.hasPrefix($0)
+                }
+                #expect(isOwn, "\(line)")
+            }
+            #expect(
+                text.unicodeScalars.allSatisfy {
+                    $0 == "\n" || $0.properties.generalCategory != .control && $0 != "\u{2028}" && $0 != "\u{202e}"
+                })
+            #expect(text.contains(#"path = "~/src/lib/quote\"back\\slash""#) && !text.contains("path = \"~/src/lib/a"), "\(text)")
+            let why = try grantfs(["why"]).orThrow().text
+            #expect(!why.contains("\nnetwork") && !why.contains("\u{1b}"), "\(why)")
+            try write(text, ".config/grantfs/profiles/odd")
+            #expect(try run("cat ~/src/lib/quote*", ["--learn", "--tool", "odd"]).orThrow().lines == ["x"])
+        }
+
+        @Test("A run with its profile gets what was missing, and wants nothing more")
+        func roundTrip() throws {
+            let script =
+                "cat ~/.config/tool/conf ~/.config/tool/more ~/notes ~/src/lib/a; echo new > ~/.cache/tool/new; echo changed > ~/src/read/file"
+            let read = try fixture.directory("home/src/read")
+            try run(script + "; true", ["--learn", "--grant", read + ":ro"]).orThrow()
+            #expect(try !report().refused.isEmpty)
+            let text = try profile()
+            let places = text.split(separator: "\n").filter { $0.hasPrefix("path = ") || $0.hasPrefix("access = ") }
+            #expect(
+                places == [
+                    #"path = "~/.cache/tool""#, #"access = "read-write""#, #"path = "~/.config/tool""#, #"access = "read-only""#,
+                    #"path = "~/notes""#, #"access = "read-only""#, #"path = "~/src/lib/a""#, #"access = "read-only""#,
+                    #"path = "~/src/read""#, #"access = "read-write""#,
+                ], "\(text)")
+            try write(text, ".config/grantfs/profiles/tool")
+            let output = try run(script, ["--learn", "--tool", "tool"]).orThrow()
+            #expect(output.lines == ["x", "x", "x", "x"] && !output.errors.contains("wanted"), "\(output)")
+            #expect(try report().isEmpty)
+            #expect(try String(contentsOfFile: home + "/.cache/tool/new", encoding: .utf8) == "new\n")
+            #expect(try String(contentsOfFile: read + "/file", encoding: .utf8) == "changed\n")
+            let nothing = try grantfs(["profile"])
+            #expect(nothing.status == 1 && nothing.text.split(separator: "\n").allSatisfy { $0.hasPrefix("#") }, "\(nothing)")
+        }
+
+        @Test("A profile never proposes keys, browsers, startup files, shared directories, links or what the host executes")
+        func dangerous() throws {
+            for path in [
+                ".gnupg/secring", ".mozilla/firefox/x", ".local/share/keyrings/login", ".config/gh/hosts.yml", ".vimx/.vim/plugin",
+                ".config/grantfs/profiles/own", ".config/other/credentials.json", ".config/other/plain", "src/proj/Jenkinsfile", ".Netrc",
+                "Documents/taxes/return", ".config/foreign/x",
+            ] { try write("x", path) }
+            try FileManager.default.createSymbolicLink(atPath: home + "/.config/linked", withDestinationPath: home + "/Documents")
+            if Identity.isRoot { chown(home + "/.config/foreign", 1, 1) }
+            let read = """
+                cat ~/.ssh/config ~/.gnupg/secring ~/.mozilla/firefox/x ~/.local/share/keyrings/login ~/.config/gh/hosts.yml ~/.bashrc
+                cat ~/.config/grantfs/profiles/own ~/.config/linked/taxes/return ~/.config/linked ~/.config/other/credentials.json ~/.netrc
+                cat ~/.config/foreign/x ~/.Netrc; stat ~/.config ~/.local/share ~/Documents ~/Documents/taxes ~/.local ~/src
+                """
+            let written = """
+                echo x >> ~/.bashrc; echo x > ~/.vimrc; mkdir -p ~/.vim/plugin; echo x > ~/src/proj/Jenkinsfile; mkdir ~/.config/systemd
+                echo x > ~/.config/autostart; echo x > ~/plain; mkdir -p ~/.config/git; echo x > ~/src/proj/.envrc; mkdir ~/.config/grantfs/new
+                """
+            try run("{ \(read)\n\(written); } >/dev/null 2>&1; true").orThrow()
+            let result = try grantfs(["profile"])
+            #expect(!result.text.contains("path ="), "\(result.text)")
+            #expect(result.status == 1 && result.text.contains("# not proposed: ~/.ssh/config (1 use): it may hold keys"), "\(result)")
+            // A directory with such a file is not proposed as a whole.
+            try run("cat ~/.config/other/plain ~/.config/other/absent >/dev/null 2>&1; true").orThrow()
+            #expect(try profile().contains("path = \"~/.config/other/plain\"\naccess = \"read-only\""))
+        }
+
+        @Test("`why` and `profile` name refusals by rules and in grants that were taken back, and propose nothing for them")
+        func refusals() throws {
+            try write("x", "src/work/.env")
+            try run("cat ~/src/work/.env 2>/dev/null; true", ["--hide", ".env"]).orThrow()
+            let report = try report()
+            #expect(report.refused.first?.path == source + "/.env" && report.refused.first?.rule?.contains("--hide") == true)
+            #expect(try grantfs(["why"]).orThrow().text.contains("refused in its grants:\n  ~/src/work/.env  "))
+            let result = try grantfs(["profile"])
+            #expect(result.status == 1 && result.text.contains("# not proposed: ~/src/work/.env"), "\(result)")
+        }
+
+        @Test("Refused hosts are recorded without `--learn`, and proposed only by plain names")
+        func hosts() throws {
+            let targets = [
+                "evil.example:443", "evil.example:443", "*.example:443", "!evil.example:80", "10.0.0.1:80", "[::1]:80", "localhost:80",
+                "a.example:x",
+            ]
+            let asking = targets.map {
+                "exec 3<>/dev/tcp/127.0.0.1/${http_proxy##*:}; printf 'CONNECT \($0) HTTP/1.1\\r\\n\\r\\n' >&3; cat <&3 >/dev/null; exec 3>&-"
+            }
+            try run(asking.joined(separator: "\n"), ["--network-hosts", "example.org"]).orThrow()
+            let report = try report()
+            #expect(report.hosts.first { $0.host == "evil.example:443" }?.count == 2, "\(report.hosts)")
+            let text = try profile()
+            let list = text.split(separator: "\n").filter { !$0.hasPrefix("#") }
+            #expect(list == ["network = [", "    \"evil.example:443\",  # 2 uses", "]"], "\(text)")
+            try write(text, ".config/grantfs/profiles/hosts")
+            try run("true", ["--tool", "hosts"]).orThrow()
+        }
+
+        @Test("`why` and `profile` take a unique beginning of a run, and name what is wrong with another")
+        func selection() throws {
+            let none = try grantfs(["why"])
+            #expect(none.status == 1 && none.errors.contains("there is no run"), "\(none)")
+            try run("cat ~/notes; true").orThrow()
+            let first = try report().run
+            try run("cat ~/.bashrc; true").orThrow()
+            #expect(try report(String(first.prefix(12))).run == first)
+            #expect(try report().run != first, "the newest is the default")
+            #expect(try grantfs(["profile", String(first.dropFirst(4))]).text.contains("path = \"~/notes\""))
+            let unknown = first.hasSuffix("0") ? String(first.dropLast()) + "1" : String(first.dropLast()) + "0"
+            for command in ["why", "profile"] {
+                let output = try grantfs([command, unknown])
+                #expect(
+                    output.status == 1 && output.errors.contains("has no run “\(unknown)”") && output.errors.contains("grantfs log"),
+                    "\(output)")
+                #expect(try grantfs([command, "run-"]).errors.contains("2 runs begin with"))
+            }
+            #expect(try grantfs(["why", "--view", "x", first]).status == 2)
+            let path = try grantfs(["why", "./" + first])
+            #expect(path.errors.contains("no grant leads to"), "\(path)")
+        }
+    }
+}
