@@ -3,10 +3,10 @@ import GrantModel
 // What programs of `grantfs run` wanted and did not get. The entries of all runs have one bound, and push out no others.
 extension GrantStore {
     /// How many entries of this kind the log keeps.
-    private static let mostOfRuns = 20_000
+    package static let mostOfRuns: Int64 = 20_000
 
     /// Appends entries of `wanted` and `hostRefused` in one transaction. The oldest of these kinds are dropped.
-    package func appendOfRun(_ entries: [LogEntry]) throws(GrantError) {
+    package func appendOfRun(_ entries: [LogEntry], keeping limit: Int64 = mostOfRuns) throws(GrantError) {
         if entries.isEmpty { return }
         try write { (database) throws(GrantError) in
             for entry in entries { try add(entry, to: database) }
@@ -17,7 +17,7 @@ extension GrantStore {
                 """
                 DELETE FROM log WHERE \(own) AND number <=
                     (SELECT number FROM log WHERE \(own) ORDER BY number DESC LIMIT 1 OFFSET ?4)
-                """, [.integer(LogPartition.audit.rawValue)] + kinds + [.integer(Int64(GrantStore.mostOfRuns))])
+                """, [.integer(LogPartition.audit.rawValue)] + kinds + [.integer(limit)])
         }
     }
 

@@ -197,6 +197,27 @@ import Testing
         #expect(try store.log(after: 2, limit: 10)[0].grant == nil)
     }
 
+    @Test("Entries of runs have a bound of their own, and push out no entries of grants")
+    func boundsRuns() throws {
+        let store = try GrantStore(directory: scratch.store, create: true)
+        let grant = try sample("docs")
+        let views = try (1...3).map { try ViewName("run-\($0)") }
+        let made = try store.append([use(grant, uid: 1), use(nil, uid: 1)], keeping: 100, by: tester)
+        for view in views {
+            let wanted = (0..<20).map { number in
+                LogEntry(
+                    time: Instant(seconds: 1), event: .wanted, actor: tester, view: view, path: Array("/home/\(number)".utf8), error: ENOENT, count: 2)
+            }
+            let host = LogEntry(time: Instant(seconds: 1), event: .hostRefused, actor: tester, view: view, detail: "a:1: no", error: EACCES)
+            try store.appendOfRun(wanted + [host], keeping: 30)
+        }
+        let counts = try views.map { try store.log(of: $0, events: [.wanted, .hostRefused]).count }
+        #expect(counts == [0, 9, 21], "the oldest go first")
+        #expect(try store.log(after: 0, limit: 1000).map(\.number).prefix(2) == made.prefix(2))
+        #expect(try store.viewsOfRuns() == Array(views.dropFirst()))
+        #expect(try store.log(of: views[2], events: [.hostRefused]).map(\.detail) == ["a:1: no"])
+    }
+
     /// Something done through a mount, by a user of a grant.
     private func use(_ grant: Grant?, uid: UInt32, _ event: LogEvent = .opened, error: Int32? = 0) -> LogEntry {
         LogEntry(

@@ -1,7 +1,7 @@
 import GrantModel
 import GrantSystem
 
-/// Names below a home that no proposed profile shows: keys, credentials, what people type and browse, and a shell's startup files.
+/// Names below a home that no proposed profile shows: keys, credentials, histories, browsers, startup files of shells.
 enum PrivateNames {
     private static let keys = words(
         """
@@ -34,7 +34,7 @@ enum PrivateNames {
     private static let all = [
         (keys, "it may hold keys or credentials"),
         (browsers, "it belongs to a browser, a mail program or an application with its own sandbox"),
-        (shells, "a shell or the login obeys it, or it holds what was typed"), (own, "grantfs itself obeys it"),
+        (shells, "a shell or the login obeys it, or it is a history of commands"), (own, "grantfs itself obeys it"),
     ]
 
     /// Parts of the names of files with keys, in lower case.

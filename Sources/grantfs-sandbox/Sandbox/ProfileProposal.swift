@@ -4,7 +4,7 @@ import GrantModel
 import GrantProxy
 import GrantSystem
 
-/// A profile for `run --tool`, of what a program wanted and did not get.
+/// A profile for `run --tool`, with the files and hosts that a program wanted and did not get.
 ///
 /// The program chose the names and hosts. What it proposes by itself has to be harmless. The rest is in comments, with the reason.
 struct ProfileProposal {
@@ -27,7 +27,7 @@ struct ProfileProposal {
     /// By components below the home.
     private var grants: [[[UInt8]]: Grant] = [:]
     private var hosts: [(target: String, count: Int64)] = []
-    /// With the components below the home of what they are about.
+    /// Each with the components below the home of its file.
     private var comments: [(names: [[UInt8]]?, text: String)] = []
 
     var isEmpty: Bool { grants.isEmpty && hosts.isEmpty }
@@ -167,7 +167,7 @@ struct ProfileProposal {
             return refuse(shown, refused.count, "for writing: it is not below the home, --grant without :ro grants it")
         }
         let reason = PrivateNames.reason(names) ?? (PrivateNames.areBelow(names) || isShared(names) ? Refusal.shared.reason : nil)
-        guard case .directory = home.find(names) else { return refuse(shown, refused.count, "for writing: it is no directory") }
+        guard case .directory = home.find(names) else { return refuse(shown, refused.count, "for writing: it is not a directory") }
         if let reason = reason ?? obstacleToWriting(names) { return refuse(shown, refused.count, "for writing: " + reason) }
         grants[names, default: Grant()].count += refused.count
         grants[names]?.access = .readWrite
@@ -186,7 +186,7 @@ struct ProfileProposal {
             if host.reason != "it is not on the list" {
                 host.reason
             } else if !isName || parts[0] == "localhost" || (try? HostRule(host.target)) == nil {
-                "it is no name of a host, or this machine"
+                "it is not the name of another host"
             } else { nil as String? }
         if let reason {
             let target = VisibleText.cut(VisibleText.of(host.target), to: 300)
@@ -215,7 +215,7 @@ struct ProfileProposal {
         }
     }
 
-    /// Leaves out what lies in another proposed directory: no place of a sandbox may.
+    /// Removes grants in other proposed directories: no place of a sandbox lies in another one.
     private mutating func dropInner() {
         for names in grants.keys.sorted(by: { $0.count < $1.count }) {
             guard let grant = grants[names] else { continue }

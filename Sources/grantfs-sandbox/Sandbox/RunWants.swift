@@ -71,7 +71,7 @@ struct RunWants {
     }
 }
 
-/// The caller's home, whose files are looked at and not opened. No link is followed, and no other filesystem entered, which might hang.
+/// The caller's home, to inspect files without opening them. It follows no link, and enters no other filesystem, which might hang.
 final class HomeFiles {
     /// What a name below the home leads to.
     enum Finding {
@@ -111,11 +111,17 @@ final class HomeFiles {
     func find(_ names: [[UInt8]]) -> Finding {
         if directory < 0 { return .missing }
         do throws(Errno) {
-            let file = try FileDescriptor.openBeneath(
-                directory, names.joined(separator: [UInt8(ascii: "/")]), OpenFlags.path | O_NOFOLLOW)
-            let status = try file.status().st
-            guard status.st_uid == geteuid() else { return .other("it belongs to another user") }
-            switch status.st_mode & S_IFMT {
+            var file = try FileDescriptor.openBeneath(directory, ".".utf8, OpenFlags.path | O_DIRECTORY)
+            var kind = S_IFDIR
+            for name in names {
+                if kind == S_IFLNK { return .other("a symbolic link leads there") }
+                file = try FileDescriptor.openBeneath(file.number, name, OpenFlags.path | O_NOFOLLOW)
+                let status = try file.status().st
+                // Another user could replace files in such a directory.
+                if status.st_uid != geteuid() { return .other("it belongs to another user, or a directory above it does") }
+                kind = status.st_mode & S_IFMT
+            }
+            switch kind {
             case S_IFDIR: return .directory
             case S_IFREG: return .file
             case S_IFLNK: return .other("it is a symbolic link")
@@ -124,7 +130,6 @@ final class HomeFiles {
         } catch {
             switch error {
             case Errno(ENOENT), Errno(ENOTDIR), Errno(ENAMETOOLONG): return .missing
-            case Errno(ELOOP): return .other("a symbolic link leads there")
             case Errno(EXDEV): return .other("it is on another filesystem than the home")
             default: return .other("\(error)")
             }

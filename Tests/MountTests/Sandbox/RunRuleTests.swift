@@ -40,7 +40,7 @@ extension MountTests {
                 "run", "--grant", source, "--hide", ".env", "--protect", ".git", "--", "sh", "-c",
                 "cd '\(source)'; { \(script); } 2>/dev/null")
             // Several for one call, where the kernel looks a name up first.
-            let said = " operations were refused, the first at \(source)/.env: see grantfs log --view run-"
+            let said = " operations were refused, the first at \(source)/.env: see grantfs why run-"
             #expect(output.status == 0 && output.errors.contains(said), "\(output)")
             let view = try #require(output.errors.split(separator: " ").last).trimmingCharacters(in: .newlines)
             let log = try fixture.grantfs("log", "--view", view).orThrow().text
