@@ -22,37 +22,45 @@ public struct LookupListener: ~Copyable, Sendable {
     ///
     /// No error ends it earlier: without a listener the program's calls would fail (ENOSYS).
     public func serve(_ note: (LookedUpName) -> Void) {
+        var buffer = [UInt8](repeating: 0, count: LookupListener.page)
         while true {
             let state = clinux_call_wait(descriptor.number)
             if state == 0 { return }
             var call = clinux_call()
             if state < 0 || clinux_call_receive(descriptor.number, &call) < 0 { continue }
-            for name in names(of: call) { note(name) }
+            readNames(of: call, by: &buffer, note)
             _ = clinux_call_continue(descriptor.number, call.id)
         }
     }
 
-    /// Reads the names from the caller's memory. The result is empty if the process was killed, or may not be inspected.
-    private func names(of call: clinux_call) -> [LookedUpName] {
+    /// Reads the names from the caller's memory. There are none if the process was killed, or may not be inspected.
+    private func readNames(of call: clinux_call, by buffer: inout [UInt8], _ note: (LookedUpName) -> Void) {
         guard let known = LookupCall.all[call.number],
             let memory = try? FileDescriptor.open("/proc/\(call.thread)/mem".utf8, O_RDONLY)
-        else { return [] }
+        else { return }
         // The thread's number may belong to another process by now.
-        guard clinux_call_waits(descriptor.number, call.id) == 1 else { return [] }
+        guard clinux_call_waits(descriptor.number, call.id) == 1 else { return }
         let arguments = [
             call.arguments.0, call.arguments.1, call.arguments.2, call.arguments.3, call.arguments.4, call.arguments.5,
         ]
         let isChange = LookupListener.changes(known.intent, arguments, memory)
-        var found: [LookedUpName] = []
         for name in known.names {
-            guard let text = LookupListener.text(at: arguments[name.path], of: memory), !text.isEmpty,
-                let path = LookupListener.absolute(text, name.directory.map { arguments[$0] }, of: call.thread)
+            guard let text = LookupListener.text(at: arguments[name.path], of: memory, by: &buffer), let first = text.first else {
+                continue
+            }
+            if first == UInt8(ascii: "/") {
+                note(LookedUpName(path: text, isChange: isChange))
+                continue
+            }
+            guard let start = LookupListener.start(name.directory.map { arguments[$0] }, of: call.thread),
+                // The same for the link, which was read by the thread's number.
+                clinux_call_waits(descriptor.number, call.id) == 1
             else { continue }
-            found.append(LookedUpName(path: path, isChange: isChange))
+            note(LookedUpName(path: start + [UInt8(ascii: "/")] + text, isChange: isChange))
         }
-        // The same for the directory's link, which was read by the number.
-        return clinux_call_waits(descriptor.number, call.id) == 1 ? found : []
     }
+
+    private static let page = 4096
 
     private static func changes(_ intent: LookupCall.Intent, _ arguments: [UInt64], _ memory: borrowing FileDescriptor) -> Bool {
         let flags: UInt64
@@ -70,10 +78,11 @@ public struct LookupListener: ~Copyable, Sendable {
     }
 
     /// A string of at most PATH_MAX bytes. Returns nil if it is longer, which the kernel refuses too, or cannot be read.
-    private static func text(at address: UInt64, of memory: borrowing FileDescriptor) -> [UInt8]? {
-        let (page, longest) = (4096, Int(PATH_MAX))
+    private static func text(
+        at address: UInt64, of memory: borrowing FileDescriptor, by buffer: inout [UInt8]
+    ) -> [UInt8]? {
+        let longest = Int(PATH_MAX)
         var result: [UInt8] = []
-        var buffer = [UInt8](repeating: 0, count: page)
         while result.count < longest {
             let next = address &+ UInt64(clamping: result.count)
             // The next page may be missing.
@@ -82,8 +91,9 @@ public struct LookupListener: ~Copyable, Sendable {
                 read(next, into: UnsafeMutableRawBufferPointer(rebasing: $0[..<wanted]), of: memory)
             }
             if count <= 0 { return nil }
-            if let end = buffer[..<count].firstIndex(of: 0) { return result + buffer[..<end] }
-            result += buffer[..<count]
+            let end = buffer[..<count].firstIndex(of: 0)
+            result += buffer[..<(end ?? count)]
+            if end != nil { return result }
         }
         return nil
     }
@@ -93,15 +103,14 @@ public struct LookupListener: ~Copyable, Sendable {
         return clinux_pread(memory.number, start, buffer.count, offset)
     }
 
-    /// `directory`: the descriptor that a relative path begins at, nil for the working directory.
-    private static func absolute(_ path: [UInt8], _ directory: UInt64?, of thread: Int32) -> [UInt8]? {
-        if path.first == UInt8(ascii: "/") { return path }
+    /// Where a relative path begins: at the descriptor, or in the working directory for nil.
+    private static func start(_ directory: UInt64?, of thread: Int32) -> [UInt8]? {
         let number = directory.map { Int32(truncatingIfNeeded: $0) } ?? AT_FDCWD
         let link = number == AT_FDCWD ? "/proc/\(thread)/cwd" : "/proc/\(thread)/fd/\(number)"
         var buffer = [UInt8](repeating: 0, count: Int(PATH_MAX))
         let count = buffer.withUnsafeMutableBytes { readlink(link, $0.baseAddress!.assumingMemoryBound(to: CChar.self), $0.count) }
         // A socket or a pipe has no path.
         guard count > 0, buffer[0] == UInt8(ascii: "/") else { return nil }
-        return buffer[..<count] + [UInt8(ascii: "/")] + path
+        return Array(buffer[..<count])
     }
 }

@@ -22,9 +22,9 @@ final class LookupObserver: Sendable {
         fileprivate(set) var others: Int64 = 0
         private var bytes = 0
 
-        private static let (mostNames, mostBytes) = (8192, 2 << 20)
+        static let (mostNames, mostBytes) = (8192, 2 << 20)
 
-        fileprivate mutating func add(_ path: [UInt8], isChange: Bool) {
+        mutating func add(_ path: [UInt8], isChange: Bool) {
             if known[path] == nil {
                 guard known.count < Names.mostNames, bytes + path.count <= Names.mostBytes else {
                     others += 1
@@ -88,6 +88,7 @@ final class LookupObserver: Sendable {
     }
 
     private func note(_ name: LookedUpName) {
+        if isElsewhere(name.path) { return }
         let plain = CanonicalPath.plain(name.path)
         let path = MountTable.path(plain, isAtOrBelow: home) ? canonicalHome + plain.dropFirst(home.count) : plain
         guard path != canonicalHome, MountTable.path(path, isAtOrBelow: canonicalHome) else { return }
@@ -96,6 +97,15 @@ final class LookupObserver: Sendable {
             [path, plain].contains { MountTable.path($0, isAtOrBelow: place) || MountTable.path(place, isAtOrBelow: $0) }
         }
         if !isShown { names.withLock { $0.add(path, isChange: name.isChange) } }
+    }
+
+    /// Whether a path is plainly not below the home, as most are.
+    private func isElsewhere(_ path: [UInt8]) -> Bool {
+        if path.starts(with: home) || path.starts(with: canonicalHome) { return false }
+        // `//`, `/./` and `/../` may lead there.
+        return zip(path, path.dropFirst()).allSatisfy {
+            $0 != UInt8(ascii: "/") || ($1 != UInt8(ascii: "/") && $1 != UInt8(ascii: "."))
+        }
     }
 
     deinit {

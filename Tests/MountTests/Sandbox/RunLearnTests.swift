@@ -304,6 +304,59 @@ extension MountTests {
             #expect(try profile().contains("path = \"~/.config/other/plain\"\naccess = \"read-only\""))
         }
 
+        @Test("A profile proposes no directory with a grant of the run, the store, or files that grantfs obeys")
+        func ownDirectories() throws {
+            let inner = try fixture.directory("home/.config/tool/inner")
+            try write("x", ".conf/x")
+            try write("x", ".data/x")
+            let variables = ["HOME": home, "XDG_CONFIG_HOME": home + "/.conf", "GRANTFS_STORE": home + "/.data/store"]
+            let grantfs = { (words: [String]) in
+                try Command.run([Programs.grantfs] + words, environment: fixture.environment.merging(variables) { $1 }, within: 60)
+            }
+            let run = { (options: [String]) in
+                try grantfs(
+                    ["run", "--learn", "--grant", inner] + options + [
+                        "--", "bash", "-c", "{ cat ~/.config/tool/conf ~/.data/x; echo x > ~/.conf/x; } 2>/dev/null; true",
+                    ]
+                ).orThrow()
+            }
+            _ = try run([])
+            let text = try grantfs(["profile"]).orThrow().text
+            let paths = text.split(separator: "\n").filter { $0.hasPrefix("path = ") }
+            #expect(paths == [#"path = "~/.config/tool/conf""#, #"path = "~/.data/x""#], "\(text)")
+            #expect(text.contains("# not proposed: ~/.conf/x (1 use): for writing: it holds \(home)/.conf/grantfs"), "\(text)")
+            try write(text, ".conf/grantfs/profiles/tool")
+            #expect(try run(["--tool", "tool"]).text == "x\nx")
+            let names = try grantfs(["why", "--json"]).orThrow().decoded(as: Report.self).below(home)
+            #expect(names == ["~/.conf/x": "write"])
+        }
+
+        @Test("Four files in one directory are proposed as that directory")
+        func coarse() throws {
+            for name in ["b", "c", "deep/d"] { try write("x\n", "src/lib/" + name) }
+            try run("cat ~/src/lib/a ~/src/lib/b ~/src/lib/c ~/src/lib/deep/d; true").orThrow()
+            let text = try profile()
+            #expect(text.split(separator: "\n").filter { $0.hasPrefix("path = ") } == [#"path = "~/src/lib""#], "\(text)")
+            #expect(text.contains("[[grant]]  # 4 uses"), "\(text)")
+        }
+
+        @Test("A read-only grant that was taken back is not proposed for writing")
+        func withdrawn() throws {
+            let read = try fixture.directory("home/src/read")
+            let child = try Child(
+                [
+                    Programs.grantfs, "run", "--grant", read + ":ro", "--", "bash", "-c",
+                    "echo ready; read line; echo x > ~/src/read/file; exit 0",
+                ], environment: environment)
+            try child.expect("ready")
+            try grantfs(["revoke", "read"]).orThrow()
+            child.send("go")
+            #expect(child.wait(within: 60) == 0)
+            let result = try grantfs(["profile"])
+            #expect(result.status == 1 && result.text.contains("its grant was withdrawn or changed"), "\(result)")
+            #expect(try grantfs(["why"]).orThrow().text.contains("its grant was withdrawn or read-only"))
+        }
+
         @Test("`why` and `profile` name refusals by rules, and propose nothing for them")
         func refusals() throws {
             try write("x", "src/work/.env")
