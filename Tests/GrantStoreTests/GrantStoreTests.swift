@@ -206,7 +206,8 @@ import Testing
         for view in views {
             let wanted = (0..<20).map { number in
                 LogEntry(
-                    time: Instant(seconds: 1), event: .wanted, actor: tester, view: view, path: Array("/home/\(number)".utf8), error: ENOENT, count: 2)
+                    time: Instant(seconds: 1), event: .wanted, actor: tester, view: view, path: Array("/home/\(number)".utf8),
+                    error: ENOENT, count: 2)
             }
             let host = LogEntry(time: Instant(seconds: 1), event: .hostRefused, actor: tester, view: view, detail: "a:1: no", error: EACCES)
             try store.appendOfRun(wanted + [host], keeping: 30)

@@ -42,7 +42,7 @@ struct RunWants {
         if hostCount > 0 { parts.append("\(hostCount == 1 ? "1 host" : "\(hostCount) hosts") that it did not reach") }
         if parts.isEmpty { parts.append("more than is recorded") }
         Terminal.note(
-            "the program wanted \(parts.joined(separator: " and ")): grantfs why \(view) lists them, grantfs profile \(view) grants them")
+            "the program wanted \(parts.joined(separator: " and ")): grantfs why \(view) lists them, grantfs profile \(view) proposes a profile")
     }
 
     private mutating func add(_ names: LookupObserver.Names) {
