@@ -302,6 +302,10 @@ extension MountTests {
             // A directory with such a file is not proposed as a whole.
             try run("cat ~/.config/other/plain ~/.config/other/absent >/dev/null 2>&1; true").orThrow()
             #expect(try profile().contains("path = \"~/.config/other/plain\"\naccess = \"read-only\""))
+            // Nor is one in which a list has such a name.
+            try write("x", ".cargo/registry/index")
+            try run("cat ~/.cargo/registry/index >/dev/null; true").orThrow()
+            #expect(try profile().contains("path = \"~/.cargo/registry\"\naccess = \"read-only\""))
         }
 
         @Test("A profile proposes no directory with a grant of the run, the store, or files that grantfs obeys")
