@@ -8,8 +8,8 @@ import GrantSystem
 
 /// What a program wanted and did not get, for the log: names outside of its grants, and hosts.
 struct RunWants {
-    /// How many names of one run the log gets.
-    private static let mostNames = 500
+    /// How many names of one run the log gets, and how many bytes of names.
+    private static let (mostNames, mostBytes) = (500, 256 << 10)
 
     private let view: ViewName
     private var entries: [LogEntry] = []
@@ -42,7 +42,8 @@ struct RunWants {
         if hostCount > 0 { parts.append("\(hostCount == 1 ? "1 host" : "\(hostCount) hosts") that it did not reach") }
         if parts.isEmpty { parts.append("more than is recorded") }
         Terminal.note(
-            "the program wanted \(parts.joined(separator: " and ")): grantfs why \(view) lists them, grantfs profile \(view) proposes a profile")
+            "the program wanted \(parts.joined(separator: " and ")): grantfs why \(view) lists them, grantfs profile \(view) proposes a profile"
+        )
     }
 
     private mutating func add(_ names: LookupObserver.Names) {
@@ -53,11 +54,16 @@ struct RunWants {
             return left == right ? one.key.lexicographicallyPrecedes(other.key) : left > right
         }
         nameCount = wanted.count
-        for (path, uses) in wanted.prefix(RunWants.mostNames) {
+        var (rest, count, bytes) = (names.others, 0, 0)
+        for (path, uses) in wanted {
+            guard count < RunWants.mostNames, bytes + path.count <= RunWants.mostBytes else {
+                rest &+= uses.total
+                continue
+            }
+            (count, bytes) = (count + 1, bytes + path.count)
             let access: OpenAccess = uses.changes == 0 ? .read : uses.reads == 0 ? .write : .readWrite
             append(.wanted, detail: "outside of the grants", path: path, error: ENOENT, access: access, count: uses.total)
         }
-        let rest = wanted.dropFirst(RunWants.mostNames).reduce(names.others) { $0 &+ $1.value.total }
         if rest > 0 { append(.wanted, detail: "other names", error: ENOENT, count: rest) }
     }
 

@@ -179,6 +179,12 @@ extension MountTests {
                     try: os.mkdir(home + "/none/%d" % number)
                     except OSError: pass
                 """
+            let long = try python(
+                "import os\nfor n in range(500):\n  try: os.mkdir(os.environ['HOME'] + '/none/%d' % n + '/x' * 1800)\n  except OSError: pass"
+            )
+            #expect(long.status == 0)
+            let bytes = try report().names.reduce(0) { $0 + $1.path.utf8.count }
+            #expect(bytes <= 256 << 10 && bytes > 200 << 10)
             try python(script).orThrow()
             let report = try report()
             let made = report.names.filter { $0.path.contains("/none/") }
@@ -217,6 +223,25 @@ extension MountTests {
             #expect(output.status == 5 && output.lines == ["-1 -1", "-1", "-1"], "\(output)")
             #expect(try report().below(home)["~/notes"] == "read")
         }
+
+        #if arch(x86_64)
+            @Test("Calls of another architecture do the same as without `--learn`")
+            func otherArchitectures() throws {
+                // getpid(2) of 32-bit programs, which may be missing in the kernel, and of x32 ones.
+                let script = """
+                    import ctypes, mmap, os, sys
+                    for code in (b"\\xb8\\x14\\0\\0\\0\\xcd\\x80\\xc3", b"\\xb8\\x27\\0\\0\\x40\\x0f\\x05\\xc3"):
+                        if os.fork() == 0:
+                            place = mmap.mmap(-1, 4096, prot=7)
+                            place.write(code)
+                            call = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(place)))
+                            os._exit(0 if call() == os.getpid() else 1)
+                        print(os.wait()[1])
+                    """
+                let plain = try grantfs(["run", "--grant", source, "--", "python3", "-c", script]).orThrow()
+                #expect(try python(script).orThrow().lines == plain.lines)
+            }
+        #endif
 
         @Test("A hostile name adds no line to a profile or to the output of `why`")
         func hostileNames() throws {
