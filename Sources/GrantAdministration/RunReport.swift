@@ -29,7 +29,7 @@ package struct RunReport: Sendable {
         package let name: GrantName?
         package let path: [UInt8]
         package let access: Access
-        /// Whether a person has taken it back or changed it meanwhile.
+        /// Whether a person has made it, changed it or taken it back, or it has rules.
         package fileprivate(set) var isChanged = false
     }
 
@@ -49,8 +49,8 @@ package struct RunReport: Sendable {
     /// The refused connections to hosts beyond the limit.
     package private(set) var otherHosts: Int64 = 0
     package private(set) var granted: [Granted] = []
-    /// The processes that made its grants, and withdraw them at its end.
-    private var granting: Set<Int32> = []
+    /// The process that made its grants, and withdraws them at its end.
+    private var granting: Int32?
 
     package var isEmpty: Bool {
         names.isEmpty && refused.isEmpty && hosts.isEmpty && otherLookups == 0 && otherHosts == 0
@@ -103,12 +103,13 @@ package struct RunReport: Sendable {
         let count = max(1, entry.count ?? 1)
         switch entry.event {
         case .granted:
-            granting.insert(entry.actor.pid)
-            if let (path, access) = RunReport.granted(entry.detail) {
-                granted.append(Granted(name: entry.name, path: path, access: access))
-            }
+            // Later ones are of people.
+            granting = granting ?? entry.actor.pid
+            guard let (path, access, hasRules) = RunReport.granted(entry.detail) else { return }
+            granted.append(
+                Granted(name: entry.name, path: path, access: access, isChanged: hasRules || granting != entry.actor.pid))
         case .revoked, .expired, .changed:
-            guard !granting.contains(entry.actor.pid) else { return }
+            if granting == entry.actor.pid { return }
             for index in granted.indices where granted[index].name == entry.name { granted[index].isChanged = true }
         case .denied:
             let rule = entry.detail.utf8.place(ofPart: ", ".utf8).map { String(entry.detail[$0.upperBound...]) }
@@ -134,11 +135,12 @@ package struct RunReport: Sendable {
     }
 
     /// Parses what the log says of a granted directory: access, path, and perhaps rules.
-    private static func granted(_ detail: String) -> (path: [UInt8], access: Access)? {
+    private static func granted(_ detail: String) -> (path: [UInt8], access: Access, hasRules: Bool)? {
         for access in [Access.readWrite, .readOnly] where detail.hasPrefix(access.rawValue + " /") {
             let rest = detail.dropFirst(access.rawValue.count + 1)
             let rules = ["hide", "protect", "only"].compactMap { rest.utf8.place(ofPart: ", \($0) ".utf8)?.lowerBound }.min()
-            return (Array(rest[..<(rules ?? rest.endIndex)].utf8), access)
+            // A name may look like rules, so the path may be cut.
+            return (Array(rest[..<(rules ?? rest.endIndex)].utf8), access, rules != nil)
         }
         return nil
     }

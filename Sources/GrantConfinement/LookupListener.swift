@@ -20,24 +20,33 @@ public struct LookupListener: ~Copyable, Sendable {
 
     /// Lets every call proceed, after `note` had its names, until no process has the filter any more.
     ///
+    /// `note` gets nil for a process whose memory this one may not read: ptrace(2), PTRACE_MODE_ATTACH_FSCREDS.
+    ///
     /// No error ends it earlier: without a listener the program's calls would fail (ENOSYS).
-    public func serve(_ note: (LookedUpName) -> Void) {
+    public func serve(_ note: (LookedUpName?) -> Void) {
         var buffer = [UInt8](repeating: 0, count: LookupListener.page)
         while true {
             let state = clinux_call_wait(descriptor.number)
             if state == 0 { return }
             var call = clinux_call()
-            if state < 0 || clinux_call_receive(descriptor.number, &call) < 0 { continue }
+            if state < 0 {
+                // The kernel is short of memory.
+                usleep(1000)
+                continue
+            }
+            if clinux_call_receive(descriptor.number, &call) < 0 { continue }
             readNames(of: call, by: &buffer, note)
             _ = clinux_call_continue(descriptor.number, call.id)
         }
     }
 
     /// Reads the names from the caller's memory. There are none if the process was killed, or may not be inspected.
-    private func readNames(of call: clinux_call, by buffer: inout [UInt8], _ note: (LookedUpName) -> Void) {
-        guard let known = LookupCall.all[call.number],
-            let memory = try? FileDescriptor.open("/proc/\(call.thread)/mem".utf8, O_RDONLY)
-        else { return }
+    private func readNames(of call: clinux_call, by buffer: inout [UInt8], _ note: (LookedUpName?) -> Void) {
+        guard let known = LookupCall.all[call.number] else { return }
+        guard let memory = try? FileDescriptor.open("/proc/\(call.thread)/mem".utf8, O_RDONLY) else {
+            if clinux_call_waits(descriptor.number, call.id) == 1 { note(nil) }
+            return
+        }
         // The thread's number may belong to another process by now.
         guard clinux_call_waits(descriptor.number, call.id) == 1 else { return }
         let arguments = [

@@ -20,6 +20,8 @@ final class LookupObserver: Sendable {
         fileprivate(set) var known: [[UInt8]: Uses] = [:]
         /// The lookups of names beyond the limit.
         fileprivate(set) var others: Int64 = 0
+        /// Whether the kernel did not allow to read a name.
+        fileprivate(set) var areUnreadable = false
         private var bytes = 0
 
         static let (mostNames, mostBytes) = (8192, 2 << 20)
@@ -84,7 +86,10 @@ final class LookupObserver: Sendable {
     private func serve() {
         // Ends with an error if the sandbox does before it had begun the program.
         guard let listener = try? control.receive(descriptors: 1, deadline: .max).first else { return }
-        LookupListener(FileDescriptor(owning: listener)).serve { name in note(name) }
+        LookupListener(FileDescriptor(owning: listener)).serve { name in
+            guard let name else { return names.withLock { $0.areUnreadable = true } }
+            note(name)
+        }
     }
 
     private func note(_ name: LookedUpName) {

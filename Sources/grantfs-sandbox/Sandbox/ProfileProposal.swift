@@ -161,7 +161,7 @@ struct ProfileProposal {
         let shown = refused.path ?? granted?.path ?? refused.grant?.bytes ?? []
         if let rule = refused.rule { return refuse(shown, refused.count, rule) }
         guard let granted, granted.access == .readOnly, !granted.isChanged else {
-            return refuse(shown, refused.count, "its grant was withdrawn or changed")
+            return refuse(shown, refused.count, "its grant has rules, or was withdrawn or changed")
         }
         guard let names = home.names(of: granted.path) else {
             return refuse(shown, refused.count, "for writing: it is not below the home, --grant without :ro grants it")

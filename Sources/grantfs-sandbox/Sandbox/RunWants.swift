@@ -15,12 +15,16 @@ struct RunWants {
     private var entries: [LogEntry] = []
     private var nameCount = 0
     private var hostCount = 0
+    private var areUnreadable = false
 
     /// `label`: the run's, which is its view if it has one of its own.
     init?(_ label: String, _ names: LookupObserver.Names?, refused: [Refusal], others: Int) {
         guard let view = try? ViewName(label) else { return nil }
         self.view = view
-        if let names { add(names) }
+        if let names {
+            add(names)
+            areUnreadable = names.areUnreadable && entries.isEmpty
+        }
         for refusal in refused {
             let detail = VisibleText.cut("\(refusal.target): \(refusal.reason)", to: 600)
             append(.hostRefused, detail: detail, error: EACCES, count: Int64(refusal.count))
@@ -31,6 +35,9 @@ struct RunWants {
 
     /// Writes the entries, and says which commands show them. Best effort: the program has ended.
     func record(in store: GrantStore) {
+        if areUnreadable {
+            Terminal.note("names were not learnt: the kernel lets this user inspect no program (kernel.yama.ptrace_scope, AppArmor)")
+        }
         if entries.isEmpty { return }
         do throws(GrantError) {
             try store.appendOfRun(entries)
