@@ -43,6 +43,7 @@ public struct LookupListener: ~Copyable, Sendable {
     /// Reads the names from the caller's memory. There are none if the process was killed, or may not be inspected.
     private func readNames(of call: clinux_call, by buffer: inout [UInt8], _ note: (LookedUpName?) -> Void) {
         guard let known = LookupCall.all[call.number] else { return }
+        // process_vm_readv(2) could wait for a page fault that the program serves itself, userfaultfd(2). This read fails then.
         guard let memory = try? FileDescriptor.open("/proc/\(call.thread)/mem".utf8, O_RDONLY) else {
             if clinux_call_waits(descriptor.number, call.id) == 1 { note(nil) }
             return
