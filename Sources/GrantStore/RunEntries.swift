@@ -19,10 +19,11 @@ package struct RunEntries {
     /// Whether the entry is for a step that every run does by itself. A grant that a person has
     /// revoked meanwhile is shown.
     package func hides(_ entry: LogEntry) -> Bool {
+        // `grantfs why` lists the names, which may be hundreds.
+        if entry.event == .wanted { return true }
         guard let view = entry.view, let processes = granting[view] else { return false }
         switch entry.event {
-        // `grantfs why` lists the names, which may be hundreds.
-        case .granted, .unmounted, .wanted: return true
+        case .granted, .unmounted: return true
         case .revoked, .removed: return processes.contains(entry.actor.pid)
         default: return false
         }
