@@ -28,9 +28,14 @@ package struct RunReport: Sendable {
     package struct Granted: Sendable {
         package let name: GrantName?
         package let path: [UInt8]
-        package let access: Access
+        package fileprivate(set) var access: Access
+        /// Whether it was only offered.
+        package let isOffered: Bool
+        /// Whether a person has allowed the offer.
+        package fileprivate(set) var isAllowed = false
         /// Whether a person has made it, changed it or taken it back, or it has rules.
         package fileprivate(set) var isChanged = false
+        package let hasRules: Bool
     }
 
     package struct Host: Sendable {
@@ -53,7 +58,7 @@ package struct RunReport: Sendable {
     private var granting: Int32?
 
     package var isEmpty: Bool {
-        names.isEmpty && refused.isEmpty && hosts.isEmpty && otherLookups == 0 && otherHosts == 0
+        names.isEmpty && refused.isEmpty && hosts.isEmpty && otherLookups == 0 && otherHosts == 0 && !granted.contains(where: \.isOffered)
     }
 
     /// Whether a word may name a run: `run-` and some hexadecimal digits.
@@ -105,10 +110,21 @@ package struct RunReport: Sendable {
         case .granted:
             // Later ones are of people.
             granting = granting ?? entry.actor.pid
-            guard let (path, access, hasRules) = RunReport.granted(entry.detail) else { return }
+            let offered = "offered "
+            let isOffered = entry.detail.hasPrefix(offered)
+            let detail = isOffered ? String(entry.detail.dropFirst(offered.count)) : entry.detail
+            guard let (path, access, hasRules) = RunReport.granted(detail) else { return }
             granted.append(
-                Granted(name: entry.name, path: path, access: access, isChanged: hasRules || granting != entry.actor.pid))
+                Granted(
+                    name: entry.name, path: path, access: access, isOffered: isOffered,
+                    isChanged: hasRules || granting != entry.actor.pid, hasRules: hasRules))
         case .revoked, .expired, .changed:
+            if entry.event == .changed, entry.detail.contains(part: "offered → allowed") {
+                for index in granted.indices where granted[index].name == entry.name {
+                    granted[index].isAllowed = true
+                    if entry.detail.contains(part: "→ read-only") { granted[index].access = .readOnly }
+                }
+            }
             if granting == entry.actor.pid { return }
             for index in granted.indices where granted[index].name == entry.name { granted[index].isChanged = true }
         case .denied:

@@ -11,7 +11,7 @@ extension CommandDeclaration {
             OptionDeclaration("expires", value: "WHEN", help: "when it ends by itself: 90s, 2h, 7d, or an ISO 8601 time"),
             OptionDeclaration(
                 "as-directory", help: "shows a file in a directory of its own, in which programs can save it by a rename"),
-            OptionDeclaration("offer", help: "offers the directory: its name is visible, and the rest when it is allowed (see run --ask)"),
+            OptionDeclaration("offered", help: "only the name is visible until it is allowed (see run --ask)"),
             OptionDeclaration("tag", help: "the directory gets a tag, an extended attribute by which a restored copy is recognised"),
         ] + RuleOptions.of("the directory") + [
             FleetOptions.fleet, FleetOptions.hosts, FleetOptions.filesystem, FleetOptions.dryRun, CommonOptions.timeout, CommonOptions.json,

@@ -62,7 +62,7 @@ extension CommandDeclaration {
             RuleOptions.toolsNote,
             "The first use of an offered directory is a question: once (for the process that uses it), for this session, for 30 minutes, to read "
                 + "only, or never. The program waits meanwhile, for five minutes at most. grantfs set NAME --access and revoke answer "
-                + "as well. With --ask and a mounted --view, the directories of grantfs grant --offer are asked about.",
+                + "as well. With --ask and a mounted --view, the directories of grantfs grant --offered are asked about.",
             "A mounted view is at its mountpoint as well, unless --at names its place.",
             "With --grant the view and its grants exist as long as the program does. list shows them, and revoke "
                 + "withdraws them meanwhile.",

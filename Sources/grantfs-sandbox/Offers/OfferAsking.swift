@@ -45,8 +45,11 @@ final class OfferAsking: Sendable {
                     advice: "grant them, or run it without a snapshot")
             }
             self = word.flatMap { Means(rawValue: $0) } ?? .terminal
-            if self == .terminal { try Self.requireHeldOutput() }
-            guard self == .terminal, (try? FileDescriptor.open("/dev/tty".utf8, O_RDWR | O_NOCTTY)) == nil else { return }
+            if self == .desktop { return }
+            if (try? FileDescriptor.open("/dev/tty".utf8, O_RDWR | O_NOCTTY)) != nil {
+                try Self.requireHeldOutput()
+                return
+            }
             throw GrantError(
                 .usage, "run: no person can answer questions about offered directories", cause: "there is no terminal",
                 advice: "--ask desktop")

@@ -36,6 +36,7 @@ struct ProfileProposal {
         (self.report, self.administrator) = (report, administrator)
         protection = RuleProgram(try ToolProtection.added(to: .none))
         for name in report.names { add(name) }
+        for granted in report.granted where granted.isOffered { add(offered: granted) }
         for refused in report.refused { add(refused) }
         for host in report.hosts { add(host) }
         coarsen()
@@ -154,12 +155,30 @@ struct ProfileProposal {
 
     private func path(of names: [[UInt8]]) -> [UInt8] { names.reduce(home.path) { CanonicalPath.join($0, $1) } }
 
+    // MARK: - Offers
+
+    private mutating func add(offered granted: RunReport.Granted) {
+        guard granted.isAllowed else { return refuse(granted.path, 1, "it was offered, and nobody allowed it") }
+        guard let names = home.names(of: granted.path), !granted.hasRules else {
+            return refuse(granted.path, 1, "it was allowed, and has rules or is not below the home: --offer or --grant shows it")
+        }
+        let reason = PrivateNames.reason(names) ?? (PrivateNames.areBelow(names) || isShared(names) ? Refusal.shared.reason : nil)
+        guard reason == nil, case .directory = home.find(names) else {
+            return refuse(granted.path, 1, reason ?? "it is not a directory any more")
+        }
+        let obstacle = granted.access == .readWrite ? obstacleToWriting(names) : nil
+        if let obstacle { refuse(granted.path, 1, "for writing: " + obstacle) }
+        grants[names, default: Grant()].count += 1
+        if granted.access == .readWrite, obstacle == nil { grants[names]?.access = .readWrite }
+    }
+
     // MARK: - Refusals in grants
 
     private mutating func add(_ refused: RunReport.Refused) {
         let granted = report.granted(refused.grant)
         let shown = refused.path ?? granted?.path ?? refused.grant?.bytes ?? []
         if let rule = refused.rule { return refuse(shown, refused.count, rule) }
+        if granted?.isOffered == true { return }
         guard let granted, granted.access == .readOnly, !granted.isChanged else {
             return refuse(shown, refused.count, "its grant has rules, or was withdrawn or changed")
         }

@@ -68,7 +68,7 @@ enum GrantCommand {
             var choice = GrantAdministrator.Choice(
                 proposal, name: proposal.name, view: view, access: access,
                 expires: expires, isTagged: arguments.has("tag"), rules: rules)
-            choice.isOffered = arguments.has("offer")
+            choice.isOffered = arguments.has("offered")
             if choice.isOffered { try proposal.requireOfferable() }
             choices.append(choice)
         }

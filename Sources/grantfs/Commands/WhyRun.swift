@@ -34,6 +34,7 @@ enum WhyRun {
 
     private static func lines(_ report: RunReport) -> [String] {
         section("names outside of its grants", names(report), others: report.otherLookups)
+            + section("offered directories", report.granted.filter(\.isOffered).map(offered), others: 0)
             + section("refused in its grants", report.refused.map { refused($0, report) }, others: 0)
             + section(
                 "hosts", report.hosts.map { "\(Terminal.visible($0.target))  \(times($0.count)), \(Terminal.visible($0.reason))" },
@@ -70,6 +71,10 @@ enum WhyRun {
             return "\(shown(isOne ? uses.names[0].path : group))  \(times(uses.count))\(isOne ? "" : ", \(uses.names.count) names")"
                 + (changes ? ", for writing too" : "")
         }
+    }
+
+    private static func offered(_ granted: RunReport.Granted) -> String {
+        "\(shown(granted.path))  \(granted.isAllowed ? "allowed, \(granted.access.rawValue)" : "not allowed")"
     }
 
     private static func refused(_ refused: RunReport.Refused, _ report: RunReport) -> String {
@@ -110,13 +115,18 @@ enum WhyRun {
                     + (refused.path.map { JSON.members("path", $0) } ?? [("path", .null)])
                     + [("rule", refused.rule.map { .string($0) } ?? .null), ("count", .integer(refused.count))])
         }
+        let offers = report.granted.filter(\.isOffered).map { granted in
+            JSON.object(
+                JSON.members("path", granted.path)
+                    + [("access", .string(granted.access.rawValue)), ("allowed", .bool(granted.isAllowed))])
+        }
         let hosts = report.hosts.map { host in
             JSON.object([("host", .string(host.target)), ("reason", .string(host.reason)), ("count", .integer(host.count))])
         }
         return [
             ("run", .string(report.view.description)), ("command", command.map { .string($0) } ?? .null), ("names", .array(names)),
             ("otherLookups", .integer(report.otherLookups)), ("refused", .array(refused)), ("hosts", .array(hosts)),
-            ("otherHosts", .integer(report.otherHosts)),
+            ("otherHosts", .integer(report.otherHosts)), ("offers", .array(offers)),
         ]
     }
 }

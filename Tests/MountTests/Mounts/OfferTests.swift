@@ -12,7 +12,7 @@ extension MountTests {
             offered = try fixture.source("data")
             try "kept".write(toFile: offered + "/file", atomically: false, encoding: .utf8)
             try fixture.grant(try fixture.source("other"))
-            try fixture.grantfs("grant", "--offer", offered).orThrow()
+            try fixture.grantfs("grant", "--offered", offered).orThrow()
         }
 
         /// The answers of the kernel for all that a program may try.
@@ -87,7 +87,7 @@ extension MountTests {
             let export = try fixture.grantfs("export").orThrow().text
             #expect(export.contains("other") && !export.contains(offered), "\(export)")
             #expect(try fixture.grantfs("grant", offered).errors.contains("only offered"))
-            #expect(try fixture.grantfs("grant", "--offer", offered + "/file").errors.contains("only directories can be offered"))
+            #expect(try fixture.grantfs("grant", "--offered", offered + "/file").errors.contains("only directories can be offered"))
         }
 
         @Test("An offer survives an upgrade and a killed daemon", arguments: [true, false])
@@ -117,7 +117,7 @@ extension MountTests {
             fixture = try MountFixture()
             let offered = try fixture.source("data")
             try "kept".write(toFile: offered + "/file", atomically: false, encoding: .utf8)
-            try fixture.grantfs("grant", "--offer", offered).orThrow()
+            try fixture.grantfs("grant", "--offered", offered).orThrow()
             mount = try fixture.mount(options: "recover")
         }
 
@@ -125,7 +125,7 @@ extension MountTests {
         func race() throws {
             for round in 0..<20 {
                 let source = try fixture.source("r\(round)")
-                try fixture.grantfs("grant", "--offer", source).orThrow()
+                try fixture.grantfs("grant", "--offered", source).orThrow()
                 let commands = try ["read-write", "read-only"].map { access in
                     try Child([Programs.grantfs, "set", "r\(round)", "--access", access], environment: fixture.environment)
                 }

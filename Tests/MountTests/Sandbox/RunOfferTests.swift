@@ -161,7 +161,7 @@ extension MountTests {
             #expect(screen.contains("the question is withdrawn") && !screen.contains("kept"), "\(screen)")
         }
 
-        @Test("A question without an answer refuses, is not asked again, and `set --access` allows it later")
+        @Test("A question without an answer is not asked again, and `set` answers it later")
         func late() throws {
             fixture.switches["GRANTFS_TEST_ANSWER_SECONDS"] = "1"
             let session = try start(
@@ -216,6 +216,50 @@ extension MountTests {
             let session = try TerminalSession(
                 "bash -c \"'\(Programs.grantfs)' run --offer '\(offered)' -- true \(output); sleep 1\"", in: fixture, columns: 200)
             try session.waitFor("it goes to a pipe or a socket")
+        }
+
+        @Test("The profile of a session with questions makes the next one ask nothing")
+        func learnt() throws {
+            let home = try fixture.directory("home")
+            let (project, allowed, refused, tool) = (home + "/src/project", home + "/data", home + "/mail", home + "/.config/tool")
+            for directory in [project, allowed, refused, tool, home + "/.config/grantfs/profiles"] {
+                try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+                try "kept in \(directory)".write(toFile: directory + "/file", atomically: false, encoding: .utf8)
+            }
+            let script = """
+                cd '\(project)'; exec 3<file; echo working
+                cat '\(allowed)/file' && echo && echo x >'\(allowed)/new'; cat '\(refused)/file'; cat '\(tool)/file'
+                """
+            let end = "until ! head -c 1 file >/dev/null 2>&1; do sleep 0.1; done; cat <&3; echo end"
+            try (script + "; " + end).write(toFile: project + "/script", atomically: false, encoding: .utf8)
+            fixture.switches = ["HOME": home, "XDG_CONFIG_HOME": ""]
+            let session = try TerminalSession(
+                "$GRANTFS run --learn --grant '\(project)' --offer '\(allowed)' --offer '\(refused)' -- sh '\(project)/script'",
+                in: fixture, columns: 200, rows: 60)
+            try answer("s", session, until: "kept in BASE/home/data")
+            try session.waitFor("BASE/home/mail\n")
+            try answer("n", session, until: "mail/file: Permission denied")
+            let view = try grant("project").view
+            _ = try fixture.revoke("project", "--view", view)
+            try session.waitFor("end")
+            #expect(try session.status() == 0)
+            let screen = try session.screen()
+            #expect(!screen.contains("kept in BASE/home/mail") && !screen.contains("kept in BASE/home/src"), "\(screen)")
+            #expect(screen.contains("grantfs why \(view)"), "\(screen)")
+            let why = try fixture.grantfs("why").orThrow().text
+            #expect(why.contains("~/.config/tool") && why.contains("mail"), "\(why)")
+            let profile = try fixture.grantfs("profile").orThrow().text
+            #expect(profile.contains("path = \"~/data\"\naccess = \"read-write\""), "\(profile)")
+            #expect(profile.contains("path = \"~/.config/tool\""), "\(profile)")
+            #expect(profile.contains("# not proposed: ~/mail"), "\(profile)")
+            try profile.write(toFile: home + "/.config/grantfs/profiles/learnt", atomically: false, encoding: .utf8)
+            try (script + "; echo end").write(toFile: project + "/script", atomically: false, encoding: .utf8)
+            let next = try TerminalSession(
+                "$GRANTFS run --learn --tool learnt --grant '\(project)' -- sh '\(project)/script'", in: fixture, columns: 200, rows: 60)
+            #expect(try next.status() == 0)
+            let second = try next.screen()
+            #expect(second.contains("kept in BASE/home/data") && second.contains("kept in BASE/home/.config/tool"), "\(second)")
+            #expect(!second.contains("offered to it"), "\(second)")
         }
 
         @Test("A program that ends during a question leaves nothing")
