@@ -34,7 +34,9 @@ public struct ApplyPlanner: Sendable {
             }
             steps += try self.steps(for: item, named: name, known.first { $0.name == name }, found, restores, now)
         }
-        for grant in grants where places[Place(view: grant.view, name: grant.name)] == nil && grant.state(at: now) == .active {
+        // An offer is not declared: it gives nothing by itself.
+        for grant in grants
+        where places[Place(view: grant.view, name: grant.name)] == nil && grant.state(at: now) == .active && !grant.isOffered {
             steps.append(.withdraw(grant))
         }
         try requireAllowed(steps)

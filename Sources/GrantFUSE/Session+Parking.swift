@@ -161,11 +161,10 @@ extension Session {
         message.end()
     }
 
-    /// Answers a parked request with EINTR. Returns whether the INTERRUPT was for one.
+    /// Answers a parked request with EINTR, unless it goes on waiting. Returns whether the INTERRUPT was for one.
     func interruptParked(_ unique: UInt64) -> Bool {
         guard isParked(unique) else { return false }
-        interrupted(unique)
-        answer(parked: unique, error: EINTR)
+        if interrupted(unique) { answer(parked: unique, error: EINTR) }
         return true
     }
 

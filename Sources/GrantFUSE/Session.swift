@@ -39,8 +39,8 @@ public final class Session: @unchecked Sendable {
     ///
     /// Returns whether it must be called again soon.
     let pollWorkers: @Sendable () -> Bool
-    /// Called with the number of a parked request that was interrupted, before the reply.
-    let interrupted: @Sendable (UInt64) -> Void
+    /// Called with the number of a parked request that was interrupted. Returns whether the request ends by that.
+    let interrupted: @Sendable (UInt64) -> Bool
     let context: UnsafeMutablePointer<SessionContext>
 
     /// Mounts a file system.
@@ -55,7 +55,7 @@ public final class Session: @unchecked Sendable {
     ///     requests a call.
     public convenience init(
         operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, mountpoint: [UInt8], workerLimit: Int,
-        interrupted: @escaping @Sendable (UInt64) -> Void, pollWorkers: @escaping @Sendable () -> Bool
+        interrupted: @escaping @Sendable (UInt64) -> Bool, pollWorkers: @escaping @Sendable () -> Bool
     ) throws(Errno) {
         // Checked here because the library reports device errors to standard error only.
         _ = try FileDescriptor.open("/dev/fuse".utf8, O_RDWR)
@@ -81,7 +81,7 @@ public final class Session: @unchecked Sendable {
     ///   the kernel no longer accepts.
     public convenience init(
         operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, device: consuming FileDescriptor,
-        negotiation: Negotiation, workerLimit: Int, interrupted: @escaping @Sendable (UInt64) -> Void,
+        negotiation: Negotiation, workerLimit: Int, interrupted: @escaping @Sendable (UInt64) -> Bool,
         pollWorkers: @escaping @Sendable () -> Bool
     ) throws(Errno) {
         let number = device.release()
@@ -107,7 +107,7 @@ public final class Session: @unchecked Sendable {
     /// Requests come from `serve(message:count:)`, and each reply is one writev(2) to `exchange`.
     package convenience init(
         operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, exchange: Int32, workerLimit: Int,
-        interrupted: @escaping @Sendable (UInt64) -> Void
+        interrupted: @escaping @Sendable (UInt64) -> Bool
     ) throws(Errno) {
         try self.init(
             operations: operations, state: state, options: options, workerLimit: workerLimit, interrupted: interrupted,
@@ -122,7 +122,7 @@ public final class Session: @unchecked Sendable {
     /// passed on.
     private init(
         operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, workerLimit: Int,
-        interrupted: @escaping @Sendable (UInt64) -> Void, pollWorkers: @escaping @Sendable () -> Bool,
+        interrupted: @escaping @Sendable (UInt64) -> Bool, pollWorkers: @escaping @Sendable () -> Bool,
         attach: (OpaquePointer) throws(Errno) -> Void
     ) throws(Errno) {
         self.interrupted = interrupted

@@ -7,6 +7,8 @@ public struct SandboxProfile: Sendable {
         public let access: Access
         /// Whether it is left out if it does not exist.
         public var isOptional = false
+        /// Whether a link at the path, or above it and below the home, is followed.
+        package var followsLinks = true
     }
 
     public enum Network: Sendable, Equatable {
@@ -60,7 +62,7 @@ struct SandboxProfileReader: TOMLReading {
     func grant(_ value: TOMLValue, mayBeOptional: Bool = false) throws(GrantError) -> SandboxProfile.Grant {
         guard case .table(let items) = value.kind else { throw wrong(value, "a grant is a table", advice: "[[grant]]") }
         var path: [UInt8]?
-        var (access, isOptional) = (Access.readWrite, false)
+        var (access, isOptional, followsLinks) = (Access.readWrite, false, true)
         for (key, item) in items {
             switch key {
             case "path": path = try self.path(item, key)
@@ -68,11 +70,16 @@ struct SandboxProfileReader: TOMLReading {
             case "optional" where mayBeOptional:
                 guard case .boolean(let answer) = item.kind else { throw wrong(item, "“optional” is true or false") }
                 isOptional = answer
-            default: throw unknown(key, item, among: ["path", "access"] + (mayBeOptional ? ["optional"] : []))
+            case "links" where mayBeOptional:
+                guard case .boolean(let answer) = item.kind else { throw wrong(item, "“links” is true or false") }
+                followsLinks = answer
+            default: throw unknown(key, item, among: ["path", "access"] + (mayBeOptional ? ["optional", "links"] : []))
             }
         }
         guard let path else { throw wrong(value, "the grant has no path", advice: "path = \"~/src\"") }
-        return SandboxProfile.Grant(path: path, access: access, isOptional: isOptional)
+        var grant = SandboxProfile.Grant(path: path, access: access, isOptional: isOptional)
+        grant.followsLinks = followsLinks
+        return grant
     }
 
     func environment(_ value: TOMLValue) throws(GrantError) -> [(name: String, value: [UInt8])] {

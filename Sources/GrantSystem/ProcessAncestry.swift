@@ -19,6 +19,18 @@ public enum ProcessAncestry {
         return false
     }
 
+    /// Whether the thread is ending by a signal, or has ended, or is not visible.
+    package static func isBeingKilled(_ thread: Int32) -> Bool {
+        guard thread > 0, let text = try? File.contents(of: Array("/proc/\(thread)/status".utf8)) else { return true }
+        // Each thread of a process that a signal ends gets SIGKILL.
+        let pending = text.split(separator: 0x0A).filter { $0.starts(with: "SigPnd:".utf8) || $0.starts(with: "ShdPnd:".utf8) }
+        let kill = UInt64(1) << (SIGKILL - 1)
+        return pending.contains { line in
+            let digits = String(decoding: line.dropFirst(7), as: UTF8.self).filter { $0.isHexDigit }
+            return UInt64(digits, radix: 16).map { $0 & kill != 0 } ?? true
+        }
+    }
+
     /// The process of a thread. Returns nil if it has ended or is not visible.
     package static func process(ofThread thread: Int32) -> Int32? {
         guard thread > 0, let text = try? File.contents(of: Array("/proc/\(thread)/status".utf8)) else { return nil }

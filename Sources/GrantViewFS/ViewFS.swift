@@ -241,14 +241,15 @@ public final class ViewFS: @unchecked Sendable {
         return options
     }
 
-    private var sessionCallbacks: (interrupted: @Sendable (UInt64) -> Void, poll: @Sendable () -> Bool) {
+    private var sessionCallbacks: (interrupted: @Sendable (UInt64) -> Bool, poll: @Sendable () -> Bool) {
         (
             { [waiting, offers, workerQuota, leases, refusedReadThrottle] unique in
+                if offers.survives(unique) { return false }
                 waiting.cancel(unique)
-                offers.cancel(unique)
                 workerQuota.cancel(unique)
                 leases.cancel(unique)
                 refusedReadThrottle.cancel(unique)
+                return true
             },
             { [workerQuota, leases, closeQueue, refusedReadThrottle] in
                 let (isCongested, isWaiting) = (workerQuota.poll(), leases.poll())
@@ -271,7 +272,11 @@ public final class ViewFS: @unchecked Sendable {
     package func beginUnmounted(exchange: Int32) throws(Errno) -> Session {
         let session = try Session(
             operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options(source: "", words: []),
-            exchange: exchange, workerLimit: Self.workerLimit, interrupted: { [waiting] in waiting.cancel($0) })
+            exchange: exchange, workerLimit: Self.workerLimit,
+            interrupted: { [waiting] in
+                waiting.cancel($0)
+                return true
+            })
         mounted.withLock { $0 = session }
         locks.host = self
         return session

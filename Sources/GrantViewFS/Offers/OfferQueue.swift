@@ -27,9 +27,18 @@ public final class OfferQueue: @unchecked Sendable {
         let deadline: Int64
     }
 
+    private struct Waiter {
+        let scope: UInt32
+        let caller: Caller
+        /// Recorded if the request is refused.
+        let call: AuditTrail.PendingCall?
+        /// Whether its thread has received a signal, which the kernel reports once.
+        var isSignalled = false
+    }
+
     private struct State {
-        /// The requests that wait, by the kernel's numbers, and their scopes.
-        var waiting: [UInt64: UInt32] = [:]
+        /// The requests that wait, by the kernel's numbers.
+        var waiting: [UInt64: Waiter] = [:]
         /// The open questions, by scope.
         var questions: [UInt32: Question] = [:]
         /// The scopes about which nobody is asked again.
@@ -39,6 +48,12 @@ public final class OfferQueue: @unchecked Sendable {
         var listeners: [GrantSystem.Semaphore] = []
         /// When somebody last waited for a question, by `Clock.monotonic`.
         var listened: Int64?
+
+        mutating func take(_ isMeant: (Waiter) -> Bool) -> [UInt64: Waiter] {
+            let found = waiting.filter { isMeant($0.value) }
+            for unique in found.keys { waiting[unique] = nil }
+            return found
+        }
 
         /// Whether somebody puts questions to a person.
         var isAttended: Bool { !listeners.isEmpty || (listened.map { Clock.monotonic - $0 < OfferQueue.absence } ?? false) }
@@ -55,11 +70,10 @@ public final class OfferQueue: @unchecked Sendable {
 
     /// Parks a request until there is an answer, or refuses it.
     func park(_ request: consuming Request, _ scope: UInt32) {
-        let thread = request.caller.pid
+        let caller = request.caller
         let call = view.audit?.call(request).map { AuditTrail.PendingCall(call: $0, caller: request.caller, scope: scope, path: nil) }
         guard let session = view.session, isAnswerable(scope) else {
-            view.countDenial(request.caller, in: scope)
-            recordRefusal(call)
+            note(refused: Waiter(scope: scope, caller: caller, call: call))
             request.reply(error: EACCES)
             return
         }
@@ -69,11 +83,11 @@ public final class OfferQueue: @unchecked Sendable {
         case .answered: return
         }
         let listeners = state.withLock { state -> [GrantSystem.Semaphore] in
-            state.waiting[unique] = scope
+            state.waiting[unique] = Waiter(scope: scope, caller: caller, call: call)
             if state.questions[scope] != nil { return [] }
             state.last = max(state.last + 1, UInt64(bitPattern: Clock.monotonic))
             state.questions[scope] = Question(
-                number: state.last, scope: scope, thread: thread, deadline: Clock.monotonic + Self.patience)
+                number: state.last, scope: scope, thread: caller.pid, deadline: Clock.monotonic + Self.patience)
             return state.listeners
         }
         for listener in listeners { listener.post() }
@@ -94,40 +108,51 @@ public final class OfferQueue: @unchecked Sendable {
         }
     }
 
-    /// Removes a request that is about to be answered because it was interrupted.
-    func cancel(_ unique: UInt64) { state.withLock { $0.waiting[unique] = nil } }
+    private func cancel(_ unique: UInt64) { state.withLock { $0.waiting[unique] = nil } }
 
-    private func recordRefusal(_ call: AuditTrail.PendingCall?) {
-        if let call { view.audit?.record(call, error: EACCES) }
+    /// Whether a request goes on waiting although its thread has received a signal: one that does not end its process.
+    ///
+    /// System calls on a disk's files do not end with EINTR either. If not, the request is about to be answered.
+    func survives(_ unique: UInt64) -> Bool {
+        guard let thread = state.withLock({ $0.waiting[unique]?.caller.pid }) else { return false }
+        let isEnding = ProcessAncestry.isBeingKilled(thread)
+        state.withLock { if isEnding { $0.waiting[unique] = nil } else { $0.waiting[unique]?.isSignalled = true } }
+        return !isEnding
+    }
+
+    private func note(refused waiter: Waiter) {
+        view.countDenial(waiter.caller, in: waiter.scope)
+        if let call = waiter.call { view.audit?.record(call, error: EACCES) }
     }
 
     // MARK: answers
 
     /// Serves the scope's requests again, because its gate was opened.
-    func resume(_ scope: Scope) {
-        let found = take(scope.id.rawValue)
-        view.session?.resume(found)
-    }
+    func resume(_ scope: Scope) { view.session?.resume(take(scope.id.rawValue).map(\.key).sorted()) }
 
     /// Refuses the scope's requests, because it is being withdrawn.
-    func refuse(_ scope: Scope) {
-        guard let session = view.session else { return }
-        for unique in take(scope.id.rawValue) { session.answer(parked: unique, error: EACCES) }
-    }
+    func refuse(_ scope: Scope) { refuse(take(scope.id.rawValue)) }
 
-    private func take(_ scope: UInt32) -> [UInt64] {
-        state.withLock { state in
-            state.questions[scope] = nil
-            let found = state.waiting.filter { $0.value == scope }.keys.sorted()
-            for unique in found { state.waiting[unique] = nil }
-            return found
+    private func refuse(_ waiters: [UInt64: Waiter]) {
+        guard let session = view.session else { return }
+        for (unique, waiter) in waiters {
+            session.answer(parked: unique, error: EACCES)
+            note(refused: waiter)
         }
     }
 
-    /// Refuses the requests whose questions had no answer in time, or whose asker is gone. Called once a second.
+    private func take(_ scope: UInt32) -> [UInt64: Waiter] {
+        state.withLock { state in
+            state.questions[scope] = nil
+            return state.take { $0.scope == scope }
+        }
+    }
+
+    /// Refuses the requests whose questions had no answer in time, or whose asker is gone, and ends those of killed processes.
+    /// Called once a second.
     public func expire() {
         let now = Clock.monotonic
-        let late = state.withLock { state -> [UInt64] in
+        let (late, signalled) = state.withLock { state in
             let isAttended = state.isAttended
             let late = state.questions.values.filter { !isAttended || $0.deadline <= now }.map(\.scope)
             for scope in late {
@@ -135,12 +160,13 @@ public final class OfferQueue: @unchecked Sendable {
                 // Nobody has asked a person without an asker.
                 if isAttended { state.isOver.insert(scope) }
             }
-            let found = state.waiting.filter { late.contains($0.value) }.keys.sorted()
-            for unique in found { state.waiting[unique] = nil }
-            return found
+            return (state.take { late.contains($0.scope) }, state.waiting.filter(\.value.isSignalled))
         }
-        guard let session = view.session else { return }
-        for unique in late { session.answer(parked: unique, error: EACCES) }
+        refuse(late)
+        for (unique, waiter) in signalled where ProcessAncestry.isBeingKilled(waiter.caller.pid) {
+            cancel(unique)
+            view.session?.answer(parked: unique, error: EINTR)
+        }
     }
 
     // MARK: questions

@@ -78,8 +78,8 @@ final class OfferAsking: Sendable {
     /// Starts asking. Without threads the directories stay refused.
     func begin() {
         // Otherwise a program that is quick would be refused.
-        if let mount = (try? store.mounts(view: view))?.first { _ = GrantAdministrator.questions(of: mount, store, after: .max, within: 0) }
-        for work in [listen, askAll] {
+        for mount in (try? store.mounts(view: view)) ?? [] { _ = GrantAdministrator.questions(of: mount, store, after: .max, within: 0) }
+        for work in [listenToAll, askAll] {
             guard let thread = try? WorkerThread.start("offers", work) else { return end() }
             thread.detach()
         }
@@ -92,20 +92,32 @@ final class OfferAsking: Sendable {
         terminal?.withdrawQuestion()
     }
 
-    private func listen() {
-        var last: UInt64 = 0
-        var mount: MountRecord?
+    /// Has a thread listen to each mount of the view, also to later ones.
+    private func listenToAll() {
+        var heard = Set<GrantID>()
         while !isOver.withLock({ $0 }) {
-            guard let record = mount ?? (try? store.mounts(view: view))?.first else {
+            for mount in (try? store.mounts(view: view)) ?? [] where heard.insert(mount.id).inserted {
+                guard let thread = try? WorkerThread.start("offers", { [self] in listen(to: mount) }) else {
+                    heard.remove(mount.id)
+                    continue
+                }
+                thread.detach()
+            }
+            usleep(500_000)
+        }
+    }
+
+    private func listen(to mount: MountRecord) {
+        var last: UInt64 = 0
+        var failures = 0
+        // A daemon that dies may have a successor.
+        while !isOver.withLock({ $0 }), failures < 100 {
+            guard let found = GrantAdministrator.questions(of: mount, store, after: last, within: 1_000) else {
+                failures += 1
                 usleep(100_000)
                 continue
             }
-            mount = record
-            guard let found = GrantAdministrator.questions(of: record, store, after: last, within: 1_000) else {
-                mount = nil
-                usleep(100_000)
-                continue
-            }
+            failures = 0
             for question in found { last = max(last, question.number) }
             let deadline = Clock.monotonic + Self.patience
             queue.withLock { queue in queue += found.map { ($0, deadline) } }
@@ -124,6 +136,7 @@ final class OfferAsking: Sendable {
                 let use = OfferedUse(question, of: grant, hasOwnView: hasOwnView)
                 // Held before the answer, so that its number cannot become another process's.
                 let process = use.process.flatMap { try? HeldProcess($0) }
+                defer { terminal?.redraw() }
                 guard let answer = ask(use, until: deadline) else { break }
                 do throws(GrantError) {
                     try carryOut(answer, use)

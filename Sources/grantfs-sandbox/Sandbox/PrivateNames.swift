@@ -37,14 +37,24 @@ enum PrivateNames {
         (shells, "a shell or the login obeys it, or it is a history of commands"), (own, "grantfs itself obeys it"),
     ]
 
+    /// Directories with keys, in copies of homes as well.
+    private static let anywhere = [".ssh", ".ssh2", ".gnupg", ".aws", ".kube", ".docker", ".password-store", ".mozilla", ".git"].map {
+        Array($0.utf8)
+    }
+
     /// Parts of the names of files with keys, in lower case.
-    private static let telling = ["credential", "secret", "passw", "token", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "cookie"]
+    private static let telling = [
+        "credential", "secret", "passw", "token", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "cookie", "history", "wallet", "netrc",
+        "pgpass",
+        "authinfo", "auth.",
+    ]
     private static let endings = [".pem", ".key", ".kdbx", ".p12", ".pfx", ".keystore", ".jks", ".gpg", ".age"]
 
     /// Returns why a name is not shown, for people, or nil. `names`: its components below the home.
     static func reason(_ names: [[UInt8]]) -> String? {
         let lower = names.map { lowered($0) }
         for (list, reason) in all where list.contains(where: { lower.starts(with: $0) }) { return reason }
+        if lower.contains(where: { name in anywhere.contains { name == $0 } }) { return "it may hold keys or credentials" }
         return lower.contains(where: tells) ? "its name is that of a key or a credential" : nil
     }
 

@@ -6,7 +6,8 @@ import GrantSystem
 
 /// A profile for `run --tool`, with the files and hosts that a program wanted and did not get.
 ///
-/// The program chose the names and hosts. What it proposes by itself has to be harmless. The rest is in comments, with the reason.
+/// The program chose the names and hosts. So a profile grants by itself only places that are known to be harmless for reading, and offers
+/// that a person has allowed. Others are proposed in comments, from which a person makes lines. Known dangers are not proposed.
 struct ProfileProposal {
     /// The largest number of grants. Each is a mount.
     private static let mostGrants = 64
@@ -17,6 +18,8 @@ struct ProfileProposal {
     private struct Grant {
         var access = Access.readOnly
         var count: Int64 = 0
+        /// Whether it needs no decision of a person.
+        var isHarmless = false
     }
 
     private let home = HomeFiles()
@@ -52,10 +55,20 @@ struct ProfileProposal {
         guard let names = home.names(of: name.path) else { return refuse(name.path, name.count, "it is not below the home") }
         if name.access != .read { return addForWriting(names, name) }
         switch place(of: names) {
-        case .success(let place): grants[place, default: Grant()].count += name.count
+        case .success(let place):
+            grants[place, default: Grant()].count += name.count
+            if isPublic(place) { grants[place]?.isHarmless = true }
         case .failure(let refusal): refuse(name.path, name.count, refusal.reason)
         }
     }
+
+    /// Programs and libraries that the person has installed, and fonts.
+    private static let publicPlaces = [
+        ".rustup", ".cargo/bin", ".cargo/registry", ".nvm/versions", ".pyenv/versions", ".rbenv/versions", ".sdkman/candidates",
+        "go/pkg/mod", ".local/bin", ".local/lib", ".local/share/fonts", ".local/share/man", ".fonts", ".config/fontconfig",
+    ].map { $0.utf8.split(separator: UInt8(ascii: "/")).map { Array($0) } }
+
+    private func isPublic(_ names: [[UInt8]]) -> Bool { ProfileProposal.publicPlaces.contains { $0 == names } }
 
     private mutating func addForWriting(_ names: [[UInt8]], _ name: RunReport.WantedName) {
         let isProtected = protection.judge(path: names.map { $0[...] }, isDirectory: false).verdict.isProtected
@@ -84,6 +97,7 @@ struct ProfileProposal {
     /// Returns the directory or file to show for reading, by its components below the home.
     private func place(of names: [[UInt8]]) -> Result<[[UInt8]], Refusal> {
         if let reason = PrivateNames.reason(names) { return .failure(Refusal(reason: reason)) }
+        if let place = ProfileProposal.publicPlaces.first(where: { names.starts(with: $0) }), canBeShown(place) { return .success(place) }
         if let directory = directoryOfProgram(names) { return .success(directory) }
         if isShared(names) { return .failure(.shared) }
         switch home.find(names) {
@@ -108,7 +122,7 @@ struct ProfileProposal {
         if directory == nil {
             // A file is replaced in its directory, or made there. A directory directly in the home is too much.
             let above = Array(names.dropLast())
-            if above.count >= 2, !isShared(above), isHarmless(above) { directory = above }
+            if above.count >= 2, !isShared(above), canBeShown(above) { directory = above }
         }
         guard let directory else {
             if case .missing = home.find(names) { return .failure(.missing) }
@@ -129,25 +143,24 @@ struct ProfileProposal {
         }
     }
 
-    /// The outermost directory of one program that holds the name, exists, and has no private names in it.
+    /// The outermost directory of one program that holds the name and exists, and below which no list has a private name.
     private func directoryOfProgram(_ names: [[UInt8]]) -> [[UInt8]]? {
         let above = WantedDirectories.ofPrograms.first { names.starts(with: $0) }?.count ?? 0
         guard above > 0 || names[0].first == UInt8(ascii: "."), names.count > above else { return nil }
         for length in above + 1...names.count {
             let directory = Array(names.prefix(length))
-            if !isShared(directory), isHarmless(directory) { return directory }
+            if !isShared(directory), canBeShown(directory) { return directory }
         }
         return nil
     }
 
-    /// Whether it is a directory that can be shown as a whole.
-    private func isHarmless(_ names: [[UInt8]]) -> Bool {
+    /// Whether it is a directory that can be shown as a whole. It is not read: the person has to look.
+    private func canBeShown(_ names: [[UInt8]]) -> Bool {
         guard case .directory = home.find(names), !PrivateNames.areBelow(names) else { return false }
         let path = path(of: names)
         // No place of a sandbox lies in another one.
         if report.granted.contains(where: { MountTable.path($0.path, isAtOrBelow: path) }) { return false }
-        guard (try? administrator.checkShown(path)) != nil, let entries = try? DirectoryNames.of(path) else { return false }
-        return !entries.contains(where: PrivateNames.tells)
+        return (try? administrator.checkShown(path)) != nil
     }
 
     /// Whether many programs have directories in it.
@@ -169,6 +182,7 @@ struct ProfileProposal {
         let obstacle = granted.access == .readWrite ? obstacleToWriting(names) : nil
         if let obstacle { refuse(granted.path, 1, "for writing: " + obstacle) }
         grants[names, default: Grant()].count += 1
+        grants[names]?.isHarmless = true
         if granted.access == .readWrite, obstacle == nil { grants[names]?.access = .readWrite }
     }
 
@@ -185,7 +199,10 @@ struct ProfileProposal {
         guard let names = home.names(of: granted.path) else {
             return refuse(shown, refused.count, "for writing: it is not below the home, --grant without :ro grants it")
         }
-        let reason = PrivateNames.reason(names) ?? (PrivateNames.areBelow(names) || isShared(names) ? Refusal.shared.reason : nil)
+        let isWhole = names.count < 2 && names[0].first != UInt8(ascii: ".")
+        let reason =
+            PrivateNames.reason(names)
+            ?? (PrivateNames.areBelow(names) || isShared(names) ? Refusal.shared.reason : isWhole ? Refusal.whole.reason : nil)
         guard case .directory = home.find(names) else { return refuse(shown, refused.count, "for writing: it is not a directory") }
         if let reason = reason ?? obstacleToWriting(names) { return refuse(shown, refused.count, "for writing: " + reason) }
         grants[names, default: Grant()].count += refused.count
@@ -199,12 +216,12 @@ struct ProfileProposal {
         // `*` and `!` would be patterns.
         let parts = host.target.split(separator: ":", omittingEmptySubsequences: false)
         let isName =
-            parts.count == 2 && UInt16(parts[1]) != nil && host.target.utf8.count < 256
+            parts.count == 2 && UInt16(parts[1]) != nil && host.target.utf8.count < 256 && ProfileProposal.isPublic(parts[0])
             && parts[0].utf8.allSatisfy { Bytes.isHostName($0) } && parts[0].split(separator: ".").last?.first?.isLetter == true
         let reason =
             if host.reason != "it is not on the list" {
                 host.reason
-            } else if !isName || parts[0] == "localhost" || (try? HostRule(host.target)) == nil {
+            } else if !isName || (try? HostRule(host.target)) == nil {
                 "it is not the name of another host"
             } else { nil as String? }
         if let reason {
@@ -213,6 +230,13 @@ struct ProfileProposal {
         } else {
             hosts.append((host.target, host.count))
         }
+    }
+
+    /// Whether it looks like the name of a host of the internet. The proxy refuses private addresses in any case.
+    private static func isPublic(_ name: Substring) -> Bool {
+        let last = name.split(separator: ".").last?.lowercased() ?? ""
+        let local = ["localhost", "local", "lan", "internal", "intranet", "home", "corp", "private", "arpa", "test", "localdomain"]
+        return name.contains(".") && !local.contains(last)
     }
 
     // MARK: - All of them
@@ -227,7 +251,7 @@ struct ProfileProposal {
             guard group.allSatisfy({ grants[$0]?.access == .readOnly }) else { continue }
             var common = Array(group[0].dropLast())
             for names in group { while !names.starts(with: common) { common.removeLast() } }
-            guard common.count >= 2, isHarmless(common) else { continue }
+            guard common.count >= 2, canBeShown(common) else { continue }
             var whole = Grant()
             for names in group { whole.count += grants.removeValue(forKey: names)?.count ?? 0 }
             grants[common] = whole
@@ -271,6 +295,14 @@ struct ProfileProposal {
 
     private static func uses(_ count: Int64) -> String { count == 1 ? "1 use" : "\(count) uses" }
 
+    private static func lines(_ path: [UInt8], _ grant: Grant) -> [String] {
+        guard let quoted = ProfileText.quoted(path) else { return [] }
+        return [
+            "[[grant]]  # \(uses(grant.count))", "path = \(quoted)", "access = \"\(grant.access.rawValue)\"", "optional = true",
+            "links = false",
+        ]
+    }
+
     /// The profile.
     var text: String {
         var lines = [
@@ -281,10 +313,14 @@ struct ProfileProposal {
             lines += ["", "network = ["] + hosts.map { "    \"\($0.target)\",  # \(ProfileProposal.uses($0.count))" } + ["]"]
         }
         let sorted = grants.map { (shown(path(of: $0.key)), $0.value) }.sorted { $0.0.lexicographicallyPrecedes($1.0) }
-        for (path, grant) in sorted {
-            guard let quoted = ProfileText.quoted(path) else { continue }
-            lines += ["", "[[grant]]  # \(ProfileProposal.uses(grant.count))", "path = \(quoted)"]
-            lines += ["access = \"\(grant.access.rawValue)\"", "optional = true"]
+        for (path, grant) in sorted where grant.isHarmless { lines += [""] + ProfileProposal.lines(path, grant) }
+        for (access, title) in [
+            (Access.readOnly, "# Remove “# ” from the lines of what it may read. Look first for keys and other secrets in there."),
+            (.readWrite, "# The same for what it may change. Look first whether this machine executes or obeys something in there."),
+        ] {
+            let open = sorted.filter { !$0.1.isHarmless && $0.1.access == access }
+            if !open.isEmpty { lines += ["", title] }
+            for (path, grant) in open { lines += ["#"] + ProfileProposal.lines(path, grant).map { "# " + $0 } }
         }
         // The directories above a grant are in the sandbox as well.
         let comments = comments.filter { comment in

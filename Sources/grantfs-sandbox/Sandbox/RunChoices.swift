@@ -37,6 +37,12 @@ enum RunChoices {
             // A writable file is shown in a directory of its own, because most programs save by replacing the file.
             let proposal = try GrantAdministrator.propose(
                 directory: wish.path, name: nil, store: store, document: wish.access == .readOnly ? .file : .directory, probe: probe)
+            if let plain = wish.plainPath, plain != proposal.bookmark.path {
+                throw GrantError(
+                    .invalidDirectory, "“\(VisibleText.of(wish.path))” of the profile is not granted",
+                    cause: "a link leads to “\(VisibleText.of(proposal.bookmark.path))”, and the profile follows none there",
+                    advice: "remove that grant from the profile, or the link")
+            }
             if wish.isOffered { try proposal.requireOfferable() }
             try ObeyedFiles.check(proposal.bookmark.path, access: wish.access)
             // A tool's own directories are what it needs.

@@ -13,7 +13,7 @@ struct RunWants {
 
     private let view: ViewName
     private var entries: [LogEntry] = []
-    private var nameCount = 0
+    private var hasNames = false
     private var hostCount = 0
     private var areUnreadable = false
 
@@ -23,7 +23,7 @@ struct RunWants {
         self.view = view
         if let names {
             add(names)
-            areUnreadable = names.areUnreadable && entries.isEmpty
+            areUnreadable = names.areUnreadable
         }
         for refusal in refused {
             let detail = VisibleText.cut("\(refusal.target): \(refusal.reason)", to: 600)
@@ -36,16 +36,17 @@ struct RunWants {
     /// Writes the entries, and says which commands show them. Best effort: the program has ended.
     func record(in store: GrantStore) {
         if areUnreadable {
-            Terminal.note("names were not learnt: the kernel lets this user inspect no program (kernel.yama.ptrace_scope, AppArmor)")
+            Terminal.note("some names were not learnt: a process may not be inspected (its own wish, kernel.yama.ptrace_scope, AppArmor)")
         }
-        if entries.isEmpty { return }
+        if entries.isEmpty, !hasNames { return }
         do throws(GrantError) {
             try store.appendOfRun(entries)
         } catch {
             return Terminal.note("what the program wanted is not recorded: \(error.message)")
         }
         var parts: [String] = []
-        if nameCount > 0 { parts.append("\(nameCount == 1 ? "1 name" : "\(nameCount) names") outside of its grants") }
+        // Not how many: the program may read this, and would learn which names exist.
+        if hasNames { parts.append("names outside of its grants") }
         if hostCount > 0 { parts.append("\(hostCount == 1 ? "1 host" : "\(hostCount) hosts") that it did not reach") }
         if parts.isEmpty { parts.append("more than is recorded") }
         Terminal.note(
@@ -60,7 +61,7 @@ struct RunWants {
             let (left, right) = ((min(one.value.changes, 1), one.value.total), (min(other.value.changes, 1), other.value.total))
             return left == right ? one.key.lexicographicallyPrecedes(other.key) : left > right
         }
-        nameCount = wanted.count
+        hasNames = !names.known.isEmpty || names.others > 0
         var (rest, count, bytes) = (names.others, 0, 0)
         for (path, uses) in wanted {
             guard count < RunWants.mostNames, bytes + path.count <= RunWants.mostBytes else {

@@ -37,10 +37,11 @@ enum SandboxProfiles {
             advice: near.map { "did you mean “\($0)”?" } ?? "\(directories[0])/\(name) would be one")
     }
 
-    /// The expansion of `~`. `/` if there is no home, so that nothing is found.
+    /// The expansion of `~`. Nothing is found there if there is no home, or if it is the whole machine.
     static var home: [UInt8] {
         let home = SandboxEnvironment.value(of: "HOME") ?? []
-        return home.first == UInt8(ascii: "/") ? home : Array("/nonexistent".utf8)
+        let isOwn = home.first == UInt8(ascii: "/") && CanonicalPath.plain(home) != [UInt8(ascii: "/")]
+        return isOwn ? home : Array("/nonexistent".utf8)
     }
 
     private static var directories: [String] {

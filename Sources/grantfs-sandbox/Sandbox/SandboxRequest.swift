@@ -15,6 +15,8 @@ struct SandboxRequest {
         var isOfTool = false
         /// Whether a person is asked when it is used.
         var isOffered = false
+        /// The path that it must have without links, if these are not followed.
+        var plainPath: [UInt8]?
         /// More rules of this directory.
         var rules = GrantRules.none
     }
@@ -87,7 +89,14 @@ struct SandboxRequest {
                 Terminal.note("there is no “\(VisibleText.of(grant.path))”: make it to keep what the program writes there")
                 continue
             }
-            grants.append(Wish(path: grant.path, access: grant.access, isOfTool: true))
+            var wish = Wish(path: grant.path, access: grant.access, isOfTool: true)
+            if !grant.followsLinks {
+                let path = CanonicalPath.plain(grant.path)
+                let home = CanonicalPath.plain(SandboxProfiles.home)
+                let isBelow = MountTable.path(path, isAtOrBelow: home)
+                wish.plainPath = isBelow ? CanonicalPath.resolveWhatExists(home) + path.dropFirst(home.count) : path
+            }
+            grants.append(wish)
         }
         for path in profile.binds {
             do throws(GrantError) {

@@ -23,7 +23,7 @@ final class SandboxTerminal: Sendable {
     private let hasKeys = Semaphore()
     private let isWithdrawn = Lock(false)
     /// Held during a question: the program can neither change nor imitate it.
-    private let showing = Lock(())
+    private let showing = Lock(TerminalModes())
     /// The last of the program's output has been shown.
     private let isShown = Semaphore()
 
@@ -68,7 +68,12 @@ final class SandboxTerminal: Sendable {
             let thread = try? WorkerThread.start(
                 "showing",
                 {
-                    SandboxTerminal.copy(from: outer) { bytes in showing.withLock { _ in SandboxTerminal.write(bytes, to: screen) } }
+                    SandboxTerminal.copy(from: outer) { bytes in
+                        showing.withLock { modes in
+                            modes.read(bytes)
+                            return SandboxTerminal.write(bytes, to: screen)
+                        }
+                    }
                     shown.post()
                 })
         else { return shown.post() }
@@ -137,8 +142,7 @@ final class SandboxTerminal: Sendable {
         [
             // An unfinished sequence, other languages of terminals.
             "\u{18}", "\u{1B}\\", "\u{1B}\u{3}", "\u{1B}<",
-            // Reports of the mouse, the focus and pastes, and other codes of keys.
-            "\u{1B}[?\(inputModes)s", "\u{1B}[?\(inputModes)l", "\u{1B}[>0u", "\u{1B}[>4;0m",
+            TerminalModes.off,
             // A part of the screen that scrolls, between the cursor's place saved and restored.
             "\u{1B}7", "\u{1B}[r", "\u{1B}[?69l", "\u{1B}8",
             // Modes, among them insertion, no wrapping, and output that is not shown yet.
@@ -149,10 +153,6 @@ final class SandboxTerminal: Sendable {
             "\u{1B}[J",
         ].joined().utf8)
 
-    private static let inputModes = "1000;1002;1003;1004;1005;1006;1015;1016;2004"
-    /// What programs use to read keys, as it was.
-    private static let restored = Array("\u{1B}[?\(inputModes)r\u{1B}[<1u".utf8)
-
     /// How long keys do not count: they were meant for the program.
     static let reading = InjectedFault.readingSeconds.number.map { Int64(clamping: $0) &* 1_000_000_000 } ?? 1_000_000_000
 
@@ -162,18 +162,21 @@ final class SandboxTerminal: Sendable {
         _ question: String, again choices: String, isOver: () -> Bool, _ answer: (String) -> Answer?
     ) -> Answer? {
         awaitOutput()
-        return showing.withLock { _ in
+        return showing.withLock { modes in
             _ = SandboxTerminal.write(Self.reset, to: screen)
-            defer { _ = SandboxTerminal.write(Self.restored, to: screen) }
+            defer { _ = SandboxTerminal.write(Array(modes.on.utf8), to: screen) }
             let result =
                 takesKeys
                 ? askWithKeys(question, choices, isOver, answer)
                 : ControllingTerminal.ask(question, again: choices, isOver: { isWithdrawn.withLock { $0 } || isOver() }, answer)
             answering.withLock { $0 = nil }
-            // A program that draws the whole screen draws it again.
-            if let group { kill(-group, SIGWINCH) }
             return result
         }
+    }
+
+    /// Has a program that draws the whole screen draw it again. Call it after the answer is carried out: the signal may end a call that waits.
+    func redraw() {
+        if let group { kill(-group, SIGWINCH) }
     }
 
     private func askWithKeys<Answer>(

@@ -16,6 +16,8 @@ enum ExportCommand {
         let passing = store.map { TemporaryMount.views(of: $0) } ?? []
         let all = try (store?.grants(view: view) ?? []).filter { !passing.contains($0.view) }
         let active = all.filter { $0.state(at: now) == .active && !$0.isOffered }
+        let offers = all.count { $0.state(at: now) == .active && $0.isOffered }
+        if offers > 0 { Terminal.note("\(offers == 1 ? "1 offered directory is" : "\(offers) offered directories are") not declared") }
         let empty = Set(all.map(\.view)).union(view.map { [$0] } ?? []).subtracting(active.map(\.view))
         try Terminal.print(GrantFileText.of(active, views: empty.sorted { $0.description < $1.description }), terminator: "")
         if active.isEmpty { Terminal.note("nothing is granted") }

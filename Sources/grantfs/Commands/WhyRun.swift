@@ -96,7 +96,8 @@ enum WhyRun {
     /// The caller's home, canonical, or a path that nothing is below.
     private static var home: [UInt8] {
         guard let home = getenv("HOME"), home[0] == CChar(UInt8(ascii: "/")) else { return Array("/nonexistent".utf8) }
-        return CanonicalPath.resolveWhatExists(CanonicalPath.bytes(of: home))
+        let path = CanonicalPath.resolveWhatExists(CanonicalPath.bytes(of: home))
+        return path == [UInt8(ascii: "/")] ? Array("/nonexistent".utf8) : path
     }
 
     private static func shown(_ path: [UInt8]) -> String {

@@ -121,6 +121,20 @@ extension MountTests {
             mount = try fixture.mount(options: "recover")
         }
 
+        @Test("The person is asked about each mount of the view")
+        func severalMounts() throws {
+            let other = try fixture.mount(at: "second", isNew: true)
+            let session = try TerminalSession("$GRANTFS run --ask terminal -- sleep 1000", in: fixture, columns: 160)
+            let waiting = try Child(["sh", "-c", "until cat '\(other)/data/file'; do sleep 0.1; done 2>/dev/null"])
+            try session.waitFor("[N] never?")
+            try fixture.wait(until: "an answer", within: 30) {
+                try session.send("y", "Enter")
+                return try fixture.list("data").first { $0.state == "active" } != nil && waiting.wait(within: 1) == 0
+            }
+            try session.send("C-c")
+            _ = try session.status()
+        }
+
         @Test("Whichever access comes last applies, however close they are")
         func race() throws {
             for round in 0..<20 {

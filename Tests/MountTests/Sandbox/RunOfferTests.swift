@@ -201,6 +201,26 @@ extension MountTests {
             #expect((900...1100).contains(try #require(count)), "\(screen)")
         }
 
+        @Test(
+            "A signal that a program handles does not end its waiting, and a deadly one does",
+            .enabled(if: Command.exists("perl"), "needs perl"))
+        func signals() throws {
+            let perl = #"perl -e '$SIG{WINCH} = sub {}; open(F, "<", $ARGV[0]) or die "failed: $!"; print <F>'"#
+            let session = try start(
+                """
+                timeout -s KILL 3 \(perl) '\(offered)/file'; echo status $?
+                \(perl) '\(offered)/file'; echo; echo end
+                """)
+            try session.waitFor("[N] never?")
+            try session.resize(columns: 150, rows: 30)
+            // The second program is signalled as well.
+            pause(milliseconds: 5_000)
+            try session.resize(columns: 140, rows: 30)
+            try answer("s", session, until: "end")
+            let screen = try session.screen()
+            #expect(screen.contains("status 137") && screen.contains("kept\nend") && !screen.contains("failed"), "\(screen)")
+        }
+
         @Test("A change of the grant during a question leads to the question again")
         func changed() throws {
             let session = try start("cat '\(offered)/file'; echo; echo end")
@@ -252,7 +272,10 @@ extension MountTests {
             #expect(profile.contains("path = \"~/data\"\naccess = \"read-write\""), "\(profile)")
             #expect(profile.contains("path = \"~/.config/tool\""), "\(profile)")
             #expect(profile.contains("# not proposed: ~/mail"), "\(profile)")
-            try profile.write(toFile: home + "/.config/grantfs/profiles/learnt", atomically: false, encoding: .utf8)
+            // The person allows the rest as well.
+            let proposed = "(?m)^# (\\[\\[|path|access|optional|links)"
+            let all = profile.replacingOccurrences(of: proposed, with: "$1", options: .regularExpression)
+            try all.write(toFile: home + "/.config/grantfs/profiles/learnt", atomically: false, encoding: .utf8)
             try (script + "; echo end").write(toFile: project + "/script", atomically: false, encoding: .utf8)
             let next = try TerminalSession(
                 "$GRANTFS run --learn --tool learnt --grant '\(project)' -- sh '\(project)/script'", in: fixture, columns: 200, rows: 60)
