@@ -18,8 +18,13 @@ struct ProfileProposal {
     private struct Grant {
         var access = Access.readOnly
         var count: Int64 = 0
+        /// Whether it is a place that is known to be harmless for reading.
+        var isPublic = false
+        /// What a person has allowed there.
+        var allowed: Access?
+
         /// Whether it needs no decision of a person.
-        var isHarmless = false
+        var isDecided: Bool { access == .readOnly ? isPublic || allowed != nil : allowed == .readWrite }
     }
 
     private let home = HomeFiles()
@@ -57,7 +62,7 @@ struct ProfileProposal {
         switch place(of: names) {
         case .success(let place):
             grants[place, default: Grant()].count += name.count
-            if isPublic(place) { grants[place]?.isHarmless = true }
+            if isPublic(place) { grants[place]?.isPublic = true }
         case .failure(let refusal): refuse(name.path, name.count, refusal.reason)
         }
     }
@@ -182,8 +187,9 @@ struct ProfileProposal {
         let obstacle = granted.access == .readWrite ? obstacleToWriting(names) : nil
         if let obstacle { refuse(granted.path, 1, "for writing: " + obstacle) }
         grants[names, default: Grant()].count += 1
-        grants[names]?.isHarmless = true
-        if granted.access == .readWrite, obstacle == nil { grants[names]?.access = .readWrite }
+        let access = obstacle == nil ? granted.access : .readOnly
+        grants[names]?.allowed = access
+        if access == .readWrite { grants[names]?.access = .readWrite }
     }
 
     // MARK: - Refusals in grants
@@ -313,12 +319,12 @@ struct ProfileProposal {
             lines += ["", "network = ["] + hosts.map { "    \"\($0.target)\",  # \(ProfileProposal.uses($0.count))" } + ["]"]
         }
         let sorted = grants.map { (shown(path(of: $0.key)), $0.value) }.sorted { $0.0.lexicographicallyPrecedes($1.0) }
-        for (path, grant) in sorted where grant.isHarmless { lines += [""] + ProfileProposal.lines(path, grant) }
+        for (path, grant) in sorted where grant.isDecided { lines += [""] + ProfileProposal.lines(path, grant) }
         for (access, title) in [
             (Access.readOnly, "# Remove “# ” from the lines of what it may read. Look first for keys and other secrets in there."),
             (.readWrite, "# The same for what it may change. Look first whether this machine executes or obeys something in there."),
         ] {
-            let open = sorted.filter { !$0.1.isHarmless && $0.1.access == access }
+            let open = sorted.filter { !$0.1.isDecided && $0.1.access == access }
             if !open.isEmpty { lines += ["", title] }
             for (path, grant) in open { lines += ["#"] + ProfileProposal.lines(path, grant).map { "# " + $0 } }
         }

@@ -383,14 +383,17 @@ extension MountTests {
         @Test("A profile by itself grants nothing for writing, and nothing secret")
         func nothingByItself() throws {
             let places = [
-                ".local/bin/git", ".config/sway/config", ".local/share/applications/x", ".oh-my-zsh/x", ".cache/nvim/luac", ".nvm/nvm.sh",
-                ".msmtprc", ".config/openai/x", ".kaggle/x", "backup/home/.ssh/id", "work/acme/.aws/credentials",
+                ".local/bin/git", ".local/lib/python3/u.pth", ".config/sway/config", ".local/share/applications/x", ".oh-my-zsh/x",
+                ".cache/nvim/luac", ".nvm/nvm.sh",
+                ".msmtprc", ".config/openai/x", ".kaggle/x", ".local/lib/other", "backup/home/.ssh/id", "work/acme/.aws/credentials",
             ]
             for place in places { try write("x", place) }
             try run(places.map { "cat ~/\($0); echo x >> ~/\($0); echo x > ~/\($0).new" }.joined(separator: "\n") + "\ntrue").orThrow()
             let text = try profile()
             let active = text.split(separator: "\n").filter { $0.first != "#" && $0.hasPrefix("path") }
-            #expect(active.allSatisfy { $0 == "path = \"~/.local/bin\"" } && !text.contains("\naccess = \"read-write\""), "\(text)")
+            #expect(
+                active.allSatisfy { $0 == "path = \"~/.local/bin\"" } && text.contains("# path = \"~/.local/lib\"")
+                    && !text.contains("\naccess = \"read-write\""), "\(text)")
             #expect(!text.contains("path = \"~/backup") && !text.contains("path = \"~/work/acme/.aws"), "\(text)")
         }
 
