@@ -254,15 +254,19 @@ final class MountedView: @unchecked Sendable {
         state.note(pending, of: grant.id)
         return { [self] in
             _ = BackgroundTask { [self] in
-                files.admit(scope, readOnly: grant.access == .readOnly)
-                // Another access may have been chosen before the scope was open.
-                let rest = self.state.withLock { state -> (() -> Void)? in
-                    guard let live = state.grants[grant.id], live.scope === scope, !files.isOffered(scope),
-                        files.wantsReadOnly(scope) != (live.grant.access == .readOnly)
-                    else { return nil }
-                    return change(scope, to: live.grant.access, of: grant.id, &state)
+                let isAdmitted = files.admit(scope, readOnly: grant.access == .readOnly)
+                // Another access may have been chosen before the scope was open, and is then in force before this ends.
+                let access = self.state.withLock { state in
+                    state.grants[grant.id].flatMap { $0.scope === scope ? $0.grant.access : nil }
                 }
-                rest?()
+                if access == .readWrite, files.wantsReadOnly(scope) {
+                    files.wantWriting(scope)
+                    files.widen(scope)
+                } else if access == .readOnly, !isAdmitted || grant.access != .readOnly {
+                    files.shut(scope, .writing)
+                    let outcome = files.finish(scope, .writing, patience: 2_000)
+                    if !outcome.isConfirmed { return pending.note(outcome) { [files] in files.complete(scope, .writing) } }
+                }
                 pending.end(.done)
             }
         }

@@ -94,11 +94,16 @@ public final class OfferQueue: @unchecked Sendable {
         // It was interrupted before it was in the table.
         if !session.isParked(unique) { return cancel(unique) }
         // An answer changes the gate and then looks for the waiting requests: one of the two sees the other.
-        let isOver = state.withLock { $0.isOver.contains(scope) }
-        if isOver || !view.coordinator.isOffered(ScopeID(rawValue: scope)) {
-            cancel(unique)
-            session.resume([unique])
+        let isOffered = view.coordinator.isOffered(ScopeID(rawValue: scope))
+        let isOver = state.withLock { state in
+            let isOver = !isOffered || state.isOver.contains(scope)
+            if isOver {
+                state.questions[scope] = nil
+                state.waiting[unique] = nil
+            }
+            return isOver
         }
+        if isOver { session.resume([unique]) }
     }
 
     /// Whether somebody is there to answer about the scope, and there is room for the request.

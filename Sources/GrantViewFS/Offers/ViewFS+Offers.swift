@@ -9,10 +9,10 @@ extension ViewFS {
     /// Whether a person has yet to allow the scope.
     public func isOffered(_ scope: Scope) -> Bool { coordinator.isOffered(scope.id) }
 
-    /// Opens an offered scope. Does nothing if it was withdrawn meanwhile.
+    /// Opens an offered scope. Returns false, and does nothing, if it is not offered any more.
     ///
     /// Locking: the scope's `closing` lock. Called by a thread that serves no requests.
-    public func admit(_ scope: Scope, readOnly: Bool) {
+    public func admit(_ scope: Scope, readOnly: Bool) -> Bool {
         let isAdmitted = scope.closing.withLock { _ in
             guard coordinator.isOffered(scope.id) else { return false }
             scope.wantsReadOnly.store(readOnly, ordering: .releasing)
@@ -22,10 +22,11 @@ extension ViewFS {
             records?.update(.none, of: scope.id)
             return true
         }
-        guard isAdmitted else { return }
+        guard isAdmitted else { return false }
         // The kernel may have cached that the directory has no access list.
         _ = session?.notifier.invalidateAttributes(NodeID(scope.rootNode))
         offers.resume(scope)
+        return true
     }
 
     /// Serves a request in an offered scope.

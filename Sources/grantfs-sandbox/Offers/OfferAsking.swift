@@ -9,12 +9,11 @@ import GrantSystem
 
 /// Puts the questions of a view's offered directories to the person: `grantfs run --ask`.
 ///
-/// One thread waits for questions of the daemon, for which programs wait only as long as it does so. Another one asks.
+/// A thread for each mount waits for questions of its daemon, and programs wait only as long as it does so. Another one asks.
 final class OfferAsking: Sendable {
     enum Means: String, CaseIterable {
         case terminal, desktop
 
-        /// Returns nil if there is nothing to ask. Throws `.usage` if a person cannot be asked that way.
         /// Throws `.usage` if the program has an output that may be on the terminal and cannot be held up during a question.
         private static func requireHeldOutput() throws(GrantError) {
             for number in [STDOUT_FILENO, STDERR_FILENO] {
@@ -33,6 +32,7 @@ final class OfferAsking: Sendable {
         /// /dev/null
         private static let nullDevice: dev_t = 0x103
 
+        /// Returns nil if there is nothing to ask. Throws `.usage` if a person cannot be asked that way.
         init?(_ arguments: ParsedArguments, hasOffers: Bool, _ isCopied: Bool) throws(GrantError) {
             let word = try arguments.text("ask")
             if !hasOffers, word == nil { return nil }
