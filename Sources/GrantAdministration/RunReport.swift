@@ -31,7 +31,7 @@ package struct RunReport: Sendable {
         package fileprivate(set) var access: Access
         /// Whether it was only offered.
         package let isOffered: Bool
-        /// Whether a person has allowed the offer.
+        /// Whether a person has allowed the offer for as long as the run, and has not taken it back.
         package fileprivate(set) var isAllowed = false
         /// Whether a person has made it, changed it or taken it back, or it has rules.
         package fileprivate(set) var isChanged = false
@@ -121,9 +121,13 @@ package struct RunReport: Sendable {
         case .revoked, .expired, .changed:
             if entry.event == .changed, entry.detail.contains(part: "offered → allowed") {
                 for index in granted.indices where granted[index].name == entry.name {
-                    granted[index].isAllowed = true
-                    if entry.detail.contains(part: "→ read-only") { granted[index].access = .readOnly }
+                    // Not if only for a time.
+                    granted[index].isAllowed = !entry.detail.contains(part: "expires ")
                 }
+            }
+            for index in granted.indices where granted[index].name == entry.name && granted[index].isOffered {
+                if entry.detail.contains(part: "→ read-only") { granted[index].access = .readOnly }
+                if entry.event != .changed, granting != entry.actor.pid { granted[index].isAllowed = false }
             }
             if granting == entry.actor.pid { return }
             for index in granted.indices where granted[index].name == entry.name { granted[index].isChanged = true }

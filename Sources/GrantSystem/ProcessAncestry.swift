@@ -22,13 +22,17 @@ public enum ProcessAncestry {
     /// Whether the thread is ending by a signal, or has ended, or is not visible.
     package static func isBeingKilled(_ thread: Int32) -> Bool {
         guard thread > 0, let text = try? File.contents(of: Array("/proc/\(thread)/status".utf8)) else { return true }
-        // Each thread of a process that a signal ends gets SIGKILL.
-        let pending = text.split(separator: 0x0A).filter { $0.starts(with: "SigPnd:".utf8) || $0.starts(with: "ShdPnd:".utf8) }
-        let kill = UInt64(1) << (SIGKILL - 1)
-        return pending.contains { line in
-            let digits = String(decoding: line.dropFirst(7), as: UTF8.self).filter { $0.isHexDigit }
-            return UInt64(digits, radix: 16).map { $0 & kill != 0 } ?? true
+        let mask = { (name: String) -> UInt64? in
+            guard let line = text.split(separator: 0x0A).first(where: { $0.starts(with: name.utf8) }) else { return nil }
+            return UInt64(String(decoding: line.dropFirst(name.utf8.count), as: UTF8.self).filter { $0.isHexDigit }, radix: 16)
         }
+        guard let own = mask("SigPnd:"), let shared = mask("ShdPnd:"), let blocked = mask("SigBlk:"), let ignored = mask("SigIgn:"),
+            let caught = mask("SigCgt:")
+        else { return true }
+        let kill = UInt64(1) << (SIGKILL - 1)
+        let harmless = [SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH].reduce(UInt64(0)) { $0 | 1 << ($1 - 1) }
+        // Each thread of a process that a signal ends gets SIGKILL, but not before a core dump, or under a debugger.
+        return (own | shared) & (kill | ~(blocked | ignored | caught | harmless)) != 0
     }
 
     /// The process of a thread. Returns nil if it has ended or is not visible.

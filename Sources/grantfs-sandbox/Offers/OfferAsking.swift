@@ -187,9 +187,10 @@ final class OfferAsking: Sendable {
         let administrator = GrantAdministrator.command(store)
         let now = Instant(nanoseconds: Clock.realtime)
         switch answer {
-        case .once, .session: _ = try administrator.setUnchanged(use.grant, access: use.grant.access, expires: nil)
-        case .minutes:
-            let end = now.adding(seconds: Self.minutes * 60)
+        case .session: _ = try administrator.setUnchanged(use.grant, access: use.grant.access, expires: nil)
+        case .once, .minutes:
+            // A day at most, whatever becomes of the process.
+            let end = now.adding(seconds: answer == .once ? 86_400 : Self.minutes * 60)
             let expires = use.grant.expires.map { min($0, end) } ?? end
             _ = try administrator.setUnchanged(use.grant, access: use.grant.access, expires: .some(expires))
         case .readOnly: _ = try administrator.setUnchanged(use.grant, access: .readOnly, expires: nil)

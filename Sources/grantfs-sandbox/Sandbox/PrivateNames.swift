@@ -38,7 +38,9 @@ enum PrivateNames {
     ]
 
     /// Directories with keys, in copies of homes as well.
-    private static let anywhere = [".ssh", ".ssh2", ".gnupg", ".aws", ".kube", ".docker", ".password-store", ".mozilla", ".git"].map {
+    private static let anywhere = [
+        ".ssh", ".ssh2", ".gnupg", ".aws", ".kube", ".docker", ".password-store", ".mozilla", ".git", ".npmrc", "npmrc",
+    ].map {
         Array($0.utf8)
     }
 

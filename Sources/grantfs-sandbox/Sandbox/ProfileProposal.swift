@@ -70,7 +70,7 @@ struct ProfileProposal {
     /// Programs and libraries that the person has installed, and fonts.
     private static let publicPlaces = [
         ".rustup", ".cargo/bin", ".cargo/registry", ".nvm/versions", ".pyenv/versions", ".rbenv/versions", ".sdkman/candidates",
-        "go/pkg/mod", ".local/bin", ".local/lib", ".local/share/fonts", ".local/share/man", ".fonts", ".config/fontconfig",
+        ".local/lib", ".local/share/fonts", ".local/share/man", ".fonts", ".config/fontconfig",
     ].map { $0.utf8.split(separator: UInt8(ascii: "/")).map { Array($0) } }
 
     private func isPublic(_ names: [[UInt8]]) -> Bool { ProfileProposal.publicPlaces.contains { $0 == names } }
@@ -176,7 +176,7 @@ struct ProfileProposal {
     // MARK: - Offers
 
     private mutating func add(offered granted: RunReport.Granted) {
-        guard granted.isAllowed else { return refuse(granted.path, 1, "it was offered, and nobody allowed it") }
+        guard granted.isAllowed else { return refuse(granted.path, 1, "it was offered, and not allowed for the whole run") }
         guard let names = home.names(of: granted.path), !granted.hasRules else {
             return refuse(granted.path, 1, "it was allowed, and has rules or is not below the home: --offer or --grant shows it")
         }

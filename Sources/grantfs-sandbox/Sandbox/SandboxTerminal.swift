@@ -141,7 +141,7 @@ final class SandboxTerminal: Sendable {
     private static let reset = Array(
         [
             // An unfinished sequence, other languages of terminals.
-            "\u{18}", "\u{1B}\\", "\u{1B}\u{3}", "\u{1B}<",
+            "\u{18}", "\u{1B}\\", "\u{1B}\u{3}", "\u{1B}<", "\u{1B}[4i", "\u{1B}[0$}",
             TerminalModes.off,
             // A part of the screen that scrolls, between the cursor's place saved and restored.
             "\u{1B}7", "\u{1B}[r", "\u{1B}[?69l", "\u{1B}8",

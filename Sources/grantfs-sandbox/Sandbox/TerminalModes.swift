@@ -27,7 +27,9 @@ struct TerminalModes {
             case (.escape, UInt8(ascii: "c")): self = TerminalModes()
             case (.escape, _): state = .text
             case (.sequence, 0x20...0x3F):
-                if parameters.count < Self.longest { parameters.append(byte) }
+                // One more than is read, by which too long ones are known.
+                if parameters.count <= Self.longest { parameters.append(byte) }
+            case (.sequence, 0x00..<0x20): continue
             case (.sequence, _):
                 state = .text
                 end(byte)
@@ -37,6 +39,7 @@ struct TerminalModes {
     }
 
     private mutating func end(_ final: UInt8) {
+        if parameters.count > Self.longest { return }
         let isOn = final == UInt8(ascii: "h")
         let numbers = parameters.dropFirst().split(separator: UInt8(ascii: ";")).map { Int(String(decoding: $0, as: UTF8.self)) ?? 0 }
         switch (parameters.first, final) {
