@@ -10,6 +10,8 @@ struct PublicFiles {
 
     /// Larger files are bound instead of copied, and so are all after this number.
     private static let (largest, most): (off_t, Int) = (1 << 20, 256)
+    /// The seconds in which a file may change again, and the size up to which it is copied then.
+    private static let (settling, largestChanging): (time_t, off_t) = (60, 64 << 20)
     /// Programs replace files of the system at any time, and leave others only for a moment, such as /etc/group+.
     private static let bind = "--ro-bind-try"
     /// A bind takes as long as this many copies.
@@ -29,8 +31,7 @@ struct PublicFiles {
                 words.add(target, entry.path)
             case S_IFDIR where entry.isPublic:
                 if let size = PublicFiles.size(ofWhole: entry.below), size > PublicFiles.small {
-                    words.add(PublicFiles.bind)
-                    words.add(entry.path, entry.path)
+                    bind(entry.path, in: &words)
                 } else {
                     words.add("--perms", "0755", "--dir")
                     words.add(entry.path)
@@ -43,19 +44,31 @@ struct PublicFiles {
     }
 
     private mutating func addFile(_ path: [UInt8], to words: inout Words) {
-        if descriptors.count < PublicFiles.most, let file = try? FileDescriptor.open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK),
-            let status = try? file.status().st, status.st_mode & S_IFMT == S_IFREG, status.st_size <= PublicFiles.largest
-        {
-            // Another file may have the name by now.
-            guard status.st_mode & 0o4 != 0 else { return }
-            let mode = String(status.st_mode & 0o755, radix: 8)
-            words.add("--perms", "0" + mode, "--file", String(firstDescriptor + Int32(clamping: descriptors.count)))
-            words.add(path)
-            descriptors.append(file.release())
-        } else {
-            words.add(PublicFiles.bind)
-            words.add(path, path)
+        let file: FileDescriptor
+        do throws(Errno) {
+            file = try FileDescriptor.open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
+        } catch {
+            if error != Errno(ENOENT) { bind(path, in: &words) }
+            return
         }
+        // Another file may have the name by now.
+        guard let status = try? file.status().st, status.st_mode & S_IFMT == S_IFREG, status.st_mode & 0o4 != 0 else { return }
+        guard copies(status) else { return bind(path, in: &words) }
+        let mode = String(status.st_mode & 0o755, radix: 8)
+        words.add("--perms", "0" + mode, "--file", String(firstDescriptor + Int32(clamping: descriptors.count)))
+        words.add(path)
+        descriptors.append(file.release())
+    }
+
+    /// bwrap ends with an error if a file is removed while it is being bound, so files that are changing are copied.
+    private func copies(_ status: stat) -> Bool {
+        if time(nil) - status.st_ctim.tv_sec < PublicFiles.settling { return status.st_size <= PublicFiles.largestChanging }
+        return status.st_size <= PublicFiles.largest && descriptors.count < PublicFiles.most
+    }
+
+    private func bind(_ path: [UInt8], in words: inout Words) {
+        words.add(PublicFiles.bind)
+        words.add(path, path)
     }
 
     /// A directory entry, as it was at one look.

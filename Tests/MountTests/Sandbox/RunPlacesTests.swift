@@ -60,11 +60,11 @@ extension MountTests {
             let directory = "/usr/local/etc/grantfs-test-\(getpid())"
             try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
             defer { try? FileManager.default.removeItem(atPath: directory) }
-            // Larger than what is copied, so bwrap binds it, if it is still there.
+            // Larger than what is copied of files that do not change.
             let script = "cd \(directory); while :; do truncate -s 2M large; : >small; rm large small; done"
             let replacing = try Child(["sh", "-c", script])
             defer { replacing.kill() }
-            for _ in 0..<10 { try run("true", "--grant", source).orThrow() }
+            for _ in 0..<50 { try run("true", "--grant", source).orThrow() }
         }
 
         @Test("Directories with one basename have a name and a path each")
