@@ -11,7 +11,7 @@ extension GrantFleetTests {
     @Suite struct AHostThatFillsEtcd {
         @Test("A host that fills etcd blocks grants but not revocations")
         func fills() throws {
-            let fleet = try FleetFixture(hosts: ["h1", "h2"], lease: "6s", options: ["--quota-backend-bytes", "2000000"])
+            let fleet = try FleetFixture(hosts: ["h1", "h2"], lease: "6s", options: FleetFixture.smallDatabase)
             let mount = try fleet.mount("h2")
             for name in ["x", "y"] {
                 try fleet.administer("grant", "--fleet", try fleet.source(name), "--view", "v", "--name", name).orThrow()
