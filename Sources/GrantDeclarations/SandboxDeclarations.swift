@@ -120,14 +120,15 @@ extension CommandDeclaration {
         ], program: .sandbox)
 
     package static let profile = CommandDeclaration(
-        "profile", "Prints a profile that grants what a program of grantfs run wanted and did not get.",
+        "profile", "Proposes a profile with what a program of grantfs run wanted and did not get.",
         operands: [OperandDeclaration("RUN", isOptional: true)],
         notes: [
             "RUN is the view that grantfs run has printed, run-…, or its beginning, with or without run- (default: the newest run). Save the profile "
                 + "as ~/.config/grantfs/profiles/NAME, read it, and use it with grantfs run --tool NAME. Each line has the number of uses.",
-            "It proposes existing files and directories of yours below the home, for reading. Where the program tried to write, and that is "
-                + "safe, for writing. Keys, credentials, profiles of browsers, the home itself, and for writing also files that the host "
-                + "executes, are comments with the reason. Names are recorded by grantfs run --learn, hosts by --network-hosts.",
+            "By itself the profile grants toolchains and fonts for reading, offered directories that a person has allowed for the session, and "
+                + "hosts. Other places are proposed in comments: remove the “# ” of the lines that the program may have. Keys, "
+                + "credentials, browsers, the home itself, and for writing also files that the host executes, are named with the reason, "
+                + "and not proposed. Names are recorded by grantfs run --learn, hosts by --network-hosts.",
             "Exit status: 1 if nothing can be proposed.",
         ], program: .sandbox)
 

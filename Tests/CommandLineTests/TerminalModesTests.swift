@@ -25,6 +25,8 @@ import Testing
         #expect(modes("\u{1B}", "[", "?20", "04", "h") == "\u{1B}[?2004h" + plain)
         #expect(
             modes("\u{1B}[?2004\u{18}h", "\u{1B}[2004h", "\u{1B}[?7777h", "\u{1B}[" + String(repeating: "1", count: 1000) + "h") == plain)
+        #expect(modes("\u{1B}[?9" + String(repeating: ";", count: 59) + ";1000h") == plain)
+        #expect(modes("\u{1B}[?10\n00h") == "\u{1B}[?1000h" + plain)
         #expect(modes("\u{1B}[?99999999999999999999h", "\u{1B}[?;;h") == plain)
     }
 }

@@ -59,7 +59,7 @@ public final class OfferQueue: @unchecked Sendable {
         var isAttended: Bool { !listeners.isEmpty || (listened.map { Clock.monotonic - $0 < OfferQueue.absence } ?? false) }
     }
 
-    /// The most requests that wait in a mount. Others fail.
+    /// The most requests that wait in a mount. Others fail, except for the first of each scope, which is its question.
     private static let mostWaiting = 1024
     /// How long a question may take.
     private static let patience = InjectedFault.answerSeconds.number.map { Int64(clamping: $0) &* 1_000_000_000 } ?? 300_000_000_000
@@ -109,7 +109,8 @@ public final class OfferQueue: @unchecked Sendable {
     /// Whether somebody is there to answer about the scope, and there is room for the request.
     private func isAnswerable(_ scope: UInt32) -> Bool {
         state.withLock { state in
-            !state.isOver.contains(scope) && state.waiting.count < Self.mostWaiting && state.isAttended
+            let hasRoom = state.waiting.count < Self.mostWaiting || state.questions[scope] == nil
+            return !state.isOver.contains(scope) && hasRoom && state.isAttended
         }
     }
 

@@ -100,6 +100,7 @@ final class RunEnding {
         case .undo: try putBack(snapshot)
         case .review:
             guard isatty(0) == 1, isatty(Terminal.standardError) == 1 else { return leave(snapshot, changes) }
+            SandboxTerminal.undoModes(of: Terminal.standardError)
             try review(snapshot, changes)
         }
     }

@@ -138,6 +138,8 @@ final class SandboxTerminal: Sendable {
     }
 
     /// Undoes what a program may have told the terminal in order to hide a question. The question is then the last text on the screen.
+    static func undoModes(of terminal: Int32) { _ = write(reset, to: terminal) }
+
     private static let reset = Array(
         [
             // An unfinished sequence, other languages of terminals.
@@ -163,7 +165,7 @@ final class SandboxTerminal: Sendable {
     ) -> Answer? {
         awaitOutput()
         return showing.withLock { modes in
-            _ = SandboxTerminal.write(Self.reset, to: screen)
+            Self.undoModes(of: screen)
             defer { _ = SandboxTerminal.write(Array(modes.on.utf8), to: screen) }
             let result =
                 takesKeys

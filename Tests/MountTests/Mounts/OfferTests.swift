@@ -94,13 +94,7 @@ extension MountTests {
         func succession(_ isUpgrade: Bool) throws {
             let mount = try fixture.mount(options: "recover")
             _ = try Command.run(["stat", mount + "/data"]).orThrow()
-            if isUpgrade {
-                try fixture.grantfs("upgrade", mount).orThrow()
-            } else {
-                let daemon = try fixture.daemon(at: mount)
-                try fixture.killDaemon(at: mount)
-                try fixture.wait(until: "another daemon serves") { try fixture.daemon(at: mount) != daemon }
-            }
+            try fixture.replaceDaemon(at: mount, byUpgrade: isUpgrade)
             #expect(try Command.run(["stat", "-c", "%F", mount + "/data"]).trimmed == "directory")
             #expect(try Command.shell("cat '\(mount)/data/file'").errors.contains("Permission denied"))
             try fixture.grantfs("set", "data", "--access", "read-write").orThrow()
@@ -165,13 +159,7 @@ extension MountTests {
             let session = try TerminalSession(
                 "$GRANTFS run --ask terminal -- sh -c 'cat \(mount)/data/file; echo; echo end'", in: fixture, columns: 160)
             try session.waitFor("[N] never?")
-            if isUpgrade {
-                try fixture.grantfs("upgrade", mount).orThrow()
-            } else {
-                let daemon = try fixture.daemon(at: mount)
-                try fixture.killDaemon(at: mount)
-                try fixture.wait(until: "another daemon serves") { try fixture.daemon(at: mount) != daemon }
-            }
+            try fixture.replaceDaemon(at: mount, byUpgrade: isUpgrade)
             try fixture.wait(until: "end", within: 60) {
                 if try session.screen().contains("end\n") { return true }
                 try session.send("y", "Enter")
@@ -180,5 +168,18 @@ extension MountTests {
             let screen = try session.screen()
             #expect(screen.contains("kept\nend"), "\(screen)")
         }
+    }
+}
+
+extension MountFixture {
+    /// Has another daemon take the mount over, by an upgrade or after a kill.
+    fileprivate func replaceDaemon(at mountpoint: String, byUpgrade isUpgrade: Bool) throws {
+        if isUpgrade {
+            try grantfs("upgrade", mountpoint).orThrow()
+            return
+        }
+        let former = try daemon(at: mountpoint)
+        try killDaemon(at: mountpoint)
+        try wait(until: "another daemon serves") { try daemon(at: mountpoint) != former }
     }
 }

@@ -17,10 +17,11 @@ extension MountTests {
         }
 
         /// A sandbox in a terminal, with a script of sh.
-        private func start(_ script: String, with program: String = Programs.grantfs) throws -> TerminalSession {
+        private func start(_ script: String, with program: String = Programs.grantfs, and other: String? = nil) throws -> TerminalSession {
             try script.write(toFile: work + "/script", atomically: false, encoding: .utf8)
             return try TerminalSession(
-                "'\(program)' run --grant '\(work)' --offer '\(offered)' -- sh '\(work)/script'", in: fixture, columns: 160)
+                "'\(program)' run --grant '\(work)' --offer '\(offered)' \(other.map { "--offer '\($0)'" } ?? "") -- sh '\(work)/script'",
+                in: fixture, columns: 160)
         }
 
         /// Answers until the program says something. Keys at the beginning of a question are meant for the program.
@@ -92,6 +93,7 @@ extension MountTests {
                 """)
             try session.waitFor("[N] never?")
             try answer("o", session, until: "printed")
+            #expect(try grant().expires != nil, "a day at most, whatever becomes of the process")
             try session.send("x", "Enter")
             try session.waitFor("end")
             #expect(try session.screen().contains("Permission denied"))
@@ -135,6 +137,15 @@ extension MountTests {
             let screen = try session.screen()
             #expect(screen.contains("grantfs: may it read and change this directory"), "\(screen)")
             try answer("n", session, until: "end")
+        }
+
+        @Test("A program cannot hide the question of `--review`")
+        func review() throws {
+            try "echo x >'\(work)/new'; printf 'changed\\n\\033]0;'".write(toFile: work + "/script", atomically: false, encoding: .utf8)
+            let session = try TerminalSession("$GRANTFS run --review --grant '\(work)' -- sh '\(work)/script'", in: fixture, columns: 160)
+            try session.waitFor("(k)eep")
+            try session.send("k", "Enter")
+            #expect(try session.status() == 0)
         }
 
         @Test("An interrupted program stops waiting, and the answer counts for the next one")
@@ -201,6 +212,27 @@ extension MountTests {
             #expect((900...1100).contains(try #require(count)), "\(screen)")
         }
 
+        @Test("Requests that wait in one offer do not keep another one from its question")
+        func crowd() throws {
+            let other = try fixture.source("other")
+            try """
+            import os, threading
+            answers = []
+            def use():
+                try: answers.append(len(os.listdir('\(offered)')))
+                except PermissionError: answers.append('refused')
+            for _ in range(1300): threading.Thread(target=use, daemon=True).start()
+            while len(answers) < 200: pass
+            open('\(work)/full', 'w').close()
+            print('listed', os.listdir('\(other)'), flush=True)
+            """.write(toFile: work + "/crowd.py", atomically: false, encoding: .utf8)
+            let session = try start("python3 '\(work)/crowd.py'", and: other)
+            try session.waitFor("[N] never?")
+            try fixture.wait(until: "as many wait as may") { FileManager.default.fileExists(atPath: work + "/full") }
+            try answer("s", session, until: "BASE/source/other")
+            try answer("s", session, until: "listed []")
+        }
+
         @Test(
             "A signal that a program handles does not end its waiting, and a deadly one does",
             .enabled(if: Command.exists("perl"), "needs perl"))
@@ -209,15 +241,18 @@ extension MountTests {
             let session = try start(
                 """
                 timeout -s KILL 3 \(perl) '\(offered)/file'; echo status $?
+                (timeout --preserve-status -s QUIT 1 cat '\(offered)/file'; echo $? >'\(work)/quit') 2>/dev/null
                 \(perl) '\(offered)/file'; echo; echo end
                 """)
             try session.waitFor("[N] never?")
             try session.resize(columns: 150, rows: 30)
             // The second program is signalled as well.
-            pause(milliseconds: 5_000)
+            try fixture.wait(until: "both were killed") { FileManager.default.fileExists(atPath: work + "/quit") }
+            pause(milliseconds: 500)
             try session.resize(columns: 140, rows: 30)
             try answer("s", session, until: "end")
             let screen = try session.screen()
+            #expect(try String(contentsOfFile: work + "/quit", encoding: .utf8) == "131\n")
             #expect(screen.contains("status 137") && screen.contains("kept\nend") && !screen.contains("failed"), "\(screen)")
         }
 
