@@ -1,6 +1,6 @@
 // A desktop portal's file chooser for tests: FakePortal VERSION REPLY [URI...], on the session bus. REPLY is the number that it answers
 // with, or “leave” to end instead of answering, or “forge” to have another connection answer first.
-// It prints “ready”, and each option that it is asked with.
+// It prints “ready”, and the options and the title that it is asked with.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +69,7 @@ static int open_file(sd_bus_message *call, void *userdata, sd_bus_error *error) 
         }
         check(sd_bus_message_exit_container(call), "entry");
     }
+    printf("title=%s\n", title);
     fflush(stdout);
     snprintf(sender, sizeof sender, "%s", sd_bus_message_get_sender(call) + 1);
     for (char *point = strchr(sender, '.'); point != NULL; point = strchr(point, '.'))
