@@ -35,16 +35,18 @@ let package = Package(
     name: "grantfs",
     products: [
         .executable(name: "grantfs", targets: ["grantfs"]),
-        // Programs that grantfs starts: the daemon of a mount, sandboxes, the desktop's portal, a fleet.
+        // Programs that grantfs starts: the daemon of a mount, sandboxes, the desktop's portal, a fleet, volumes of containers.
         .executable(name: "grantfsd", targets: ["grantfsd"]),
         .executable(name: "grantfs-sandbox", targets: ["grantfs-sandbox"]),
         .executable(name: "grantfs-portal", targets: ["grantfs-portal"]),
         .executable(name: "grantfs-fleet", targets: ["grantfs-fleet"]),
+        .executable(name: "grantfs-volumes", targets: ["grantfs-volumes"]),
         // The same objects with faults that tests inject. They are not installed.
         .executable(name: "grantfs-faults", targets: ["grantfs", "CGrantFaults"]),
         .executable(name: "grantfs-sandbox-faults", targets: ["grantfs-sandbox", "CGrantFaults"]),
         .executable(name: "grantfs-portal-faults", targets: ["grantfs-portal", "CGrantFaults"]),
         .executable(name: "grantfs-fleet-faults", targets: ["grantfs-fleet", "CGrantFaults"]),
+        .executable(name: "grantfs-volumes-faults", targets: ["grantfs-volumes", "CGrantFaults"]),
         .executable(name: "grantfsd-faults", targets: ["FaultyDaemon"]),
         // For programs of your own, in the shapes of Apple's Foundation.
         .library(name: "GrantKit", targets: ["GrantKit"]),
@@ -84,8 +86,9 @@ let package = Package(
             "GrantAdministration",
             ["GrantMounts", "GrantFiles", "GrantModel", "GrantBookmarks", "GrantStore", "GrantControl", "GrantSystem"]),
         library("GrantFleet", ["CGrantFleet", "GrantAdministration", "GrantModel", "GrantStore", "GrantSystem"]),
+        library("GrantWeb", ["CGrantHTTP", "GrantModel", "GrantSystem"]),
         .target(
-            name: "GrantFleetConsole", dependencies: ["CGrantHTTP", "GrantFleet", "GrantModel", "GrantSystem"],
+            name: "GrantFleetConsole", dependencies: ["GrantFleet", "GrantModel", "GrantSystem", "GrantWeb"],
             resources: [
                 .embedInCode("Page/index.html"), .embedInCode("Page/console.css"), .embedInCode("Page/console.js"),
                 .embedInCode("Page/icon.svg"),
@@ -142,6 +145,13 @@ let package = Package(
             dependencies: [
                 "GrantDeclarations", "GrantCommandSupport", "GrantCommandLine", "GrantFleet", "GrantFleetConsole", "GrantFleetTop",
                 "GrantConsoles", "GrantTerminal", "GrantAdministration", "GrantFiles", "GrantStore", "GrantModel", "GrantSystem",
+            ],
+            swiftSettings: strict),
+        .executableTarget(
+            name: "grantfs-volumes",
+            dependencies: [
+                "GrantDeclarations", "GrantCommandSupport", "GrantCommandLine", "GrantWeb", "GrantAdministration", "GrantStore",
+                "GrantModel", "GrantSystem",
             ],
             swiftSettings: strict),
 

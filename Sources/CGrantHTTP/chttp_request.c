@@ -49,6 +49,16 @@ void chttp_peer(struct chttp_request *request, char *text, size_t size) {
     getnameinfo(info->client_addr, length, text, (socklen_t)size, NULL, 0, NI_NUMERICHOST);
 }
 
+int64_t chttp_user(const struct chttp_request *request) {
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct ucred peer;
+    socklen_t length = sizeof peer;
+    if (info == NULL || getsockopt(info->connect_fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || length != sizeof peer)
+        return -1;
+    // Other sockets have no user.
+    return peer.pid == 0 || peer.uid == (uid_t)-1 ? -1 : (int64_t)peer.uid;
+}
+
 /// libmicrohttpd asks for a certificate, and leaves its inspection to the application.
 bool chttp_identity(struct chttp_request *request, char *subject, size_t size) {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);

@@ -147,7 +147,8 @@ struct chttp_server *chttp_start(const struct chttp_settings *settings, char *re
     };
     if (!has_tls)
         tls[0].option = MHD_OPTION_END;
-    unsigned flags = MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG | (has_tls ? MHD_USE_TLS : 0);
+    unsigned flags = MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG | (has_tls ? MHD_USE_TLS : 0) |
+                     (settings->may_wait ? MHD_USE_THREAD_PER_CONNECTION : 0);
     server->daemon = MHD_start_daemon(
         flags, 0, on_accept, server, handle, server, MHD_OPTION_EXTERNAL_LOGGER, on_message, server, MHD_OPTION_LISTEN_SOCKET,
         settings->socket, MHD_OPTION_CONNECTION_LIMIT, settings->connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, settings->head_limit,

@@ -16,6 +16,8 @@ package enum CompanionProgram: String, CaseIterable, Sendable {
     case portal = "grantfs-portal"
     /// The commands, the agent and the console of a fleet.
     case fleet = "grantfs-fleet"
+    /// The volume plugin of container engines.
+    case volumes = "grantfs-volumes"
 
     static let executable = "/proc/self/exe"
 
@@ -25,7 +27,7 @@ package enum CompanionProgram: String, CaseIterable, Sendable {
     package var package: String {
         switch self {
         case .daemon, .sandbox: "grantfs"
-        case .portal, .fleet: rawValue
+        case .portal, .fleet, .volumes: rawValue
         }
     }
 

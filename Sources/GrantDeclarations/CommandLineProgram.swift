@@ -9,7 +9,7 @@ package enum CommandLineProgram {
         summary: "Grants directories to views, mounts the views, and withdraws grants, live.",
         commands: [
             .grant, .pick, .list, .revoke, .restore, .remove, .set, .why, .repair, .release,
-            MountRequest.declaration, .unmount, .run, .profile, .bwrap, .diff, .undo, .mcp, .portal, .coordinate, .present,
+            MountRequest.declaration, .unmount, .run, .profile, .bwrap, .diff, .undo, .mcp, .portal, .volumePlugin, .coordinate, .present,
             .apply, .export, .policy, .doctor, .status, .top, .metrics, .log, .upgrade, .fleet, .agent,
             .fleetCheck, .inventory, .serve, .begin, .proxy, .completion, .complete, .manual,
         ],
@@ -20,7 +20,7 @@ package enum CommandLineProgram {
         groups: [
             ("Every day", ["grant", "mount", "list", "revoke", "unmount"]),
             ("Grants", ["pick", "set", "why", "restore", "remove", "apply", "export"]),
-            ("Use", ["run", "profile", "bwrap", "diff", "undo", "mcp", "portal", "status", "top", "log"]),
+            ("Use", ["run", "profile", "bwrap", "diff", "undo", "mcp", "portal", "volume-plugin", "status", "top", "log"]),
             ("Repair", ["doctor", "repair", "release"]),
             ("Coordination", ["coordinate", "present"]),
             ("Many machines", ["fleet", "agent"]),

@@ -2,6 +2,7 @@ import GrantFleet
 import Glibc
 import GrantModel
 import GrantSystem
+import GrantWeb
 
 /// The settings of a console.
 public struct ConsoleSettings: Sendable {

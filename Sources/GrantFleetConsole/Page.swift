@@ -1,3 +1,5 @@
+import GrantWeb
+
 /// The page, which is the same for every user and contains no data: it requests the data that it
 /// shows.
 enum Page {

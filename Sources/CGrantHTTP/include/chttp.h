@@ -42,7 +42,9 @@ struct chttp_settings {
     size_t body_limit;
     /// How long one request may take, from the first byte of the connection, or the end of the request before, to the last byte of the answer.
     unsigned seconds;
-    /// Called by the server's only thread: it must give one answer, by `chttp_reply`, and must not wait.
+    /// Each connection has a thread, so that `answer` may wait. Otherwise there is one thread.
+    bool may_wait;
+    /// It must give one answer, by `chttp_reply`.
     void (*answer)(void *context, struct chttp_request *request);
     void *context;
 };
@@ -62,6 +64,8 @@ enum chttp_kind { CHTTP_HEADER, CHTTP_COOKIE, CHTTP_ARGUMENT };
 const char *chttp_value(struct chttp_request *request, enum chttp_kind kind, const char *name, size_t number);
 /// Whether connections from these addresses count as one client's: the same address, or network of IPv6, or both of this machine.
 bool chttp_is_same_client(const struct sockaddr *one, const struct sockaddr *other);
+/// The user on the other side of a Unix socket, or -1.
+int64_t chttp_user(const struct chttp_request *request);
 /// The address of the other side, as text.
 void chttp_peer(struct chttp_request *request, char *text, size_t size);
 /// Whether the other side has a certificate that one of `authorities` has signed for clients, and its subject.

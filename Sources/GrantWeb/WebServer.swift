@@ -1,47 +1,59 @@
 import CGrantHTTP
 import Glibc
 import GrantModel
+import GrantSystem
 
 /// A listening socket.
-struct ListeningSocket {
+package struct ListeningSocket {
     let place: chttp_place
 
-    var port: UInt16 { place.port }
-    var isLoopback: Bool { place.is_loopback }
-    var isAny: Bool { place.is_any }
+    package var port: UInt16 { place.port }
+    package var isLoopback: Bool { place.is_loopback }
+    package var isAny: Bool { place.is_any }
 
     /// `.usage`, `.system`.
-    init(address: String, port: UInt16) throws(GrantError) {
+    package init(address: String, port: UInt16) throws(GrantError) {
         var (place, reason) = (chttp_place(), [CChar](repeating: 0, count: 256))
         guard chttp_listen(address, port, &place, &reason, reason.count) else {
             throw GrantError(.system, "nothing can be served at \(address), port \(port)", cause: WebServer.text(reason))
         }
         self.place = place
     }
+
+    /// A Unix socket that listens.
+    package init(_ socket: consuming FileDescriptor) {
+        place = chttp_place(socket: socket.release(), port: 0, is_loopback: true, is_any: false)
+    }
 }
 
-/// A request of a browser.
-struct WebRequest {
-    enum Kind { case header, cookie, argument }
+/// A request of a browser or a program.
+package struct WebRequest {
+    package enum Kind { case header, cookie, argument }
 
     fileprivate let request: OpaquePointer
 
-    var method: String { String(cString: chttp_method(request)) }
-    var path: String { String(cString: chttp_path(request)) }
-    var peer: String {
+    package var method: String { String(cString: chttp_method(request)) }
+    package var path: String { String(cString: chttp_path(request)) }
+    package var peer: String {
         var text = [CChar](repeating: 0, count: 64)
         chttp_peer(request, &text, text.count)
         return WebServer.text(text)
     }
 
-    var body: [UInt8] {
+    /// The user on the other side of a Unix socket, or nil.
+    package var user: UInt32? {
+        let user = chttp_user(request)
+        return user < 0 ? nil : UInt32(truncatingIfNeeded: user)
+    }
+
+    package var body: [UInt8] {
         var length = 0
         let bytes = chttp_body(request, &length)
         return Array(UnsafeRawBufferPointer(start: bytes, count: bytes == nil ? 0 : length))
     }
 
     /// Returns all values with that name, at most eight.
-    func values(_ kind: Kind, _ name: String) -> [String] {
+    package func values(_ kind: Kind, _ name: String) -> [String] {
         let kind = [Kind.header: CHTTP_HEADER, .cookie: CHTTP_COOKIE, .argument: CHTTP_ARGUMENT][kind] ?? CHTTP_HEADER
         var values: [String] = []
         while values.count < 8, let value = chttp_value(request, kind, name, values.count) { values.append(String(cString: value)) }
@@ -49,35 +61,43 @@ struct WebRequest {
     }
 
     /// Returns nil if it is missing or ambiguous.
-    func only(_ kind: Kind, _ name: String) -> String? {
+    package func only(_ kind: Kind, _ name: String) -> String? {
         let values = values(kind, name)
         return values.count == 1 ? values[0] : nil
     }
 
     /// The subject of the client's certificate, or nil if it has none that is trusted.
-    var identity: String? {
+    package var identity: String? {
         var text = [CChar](repeating: 0, count: 512)
         return chttp_identity(request, &text, text.count) ? WebServer.text(text) : nil
     }
 
     /// Exempts the connection from being closed when there are too many.
-    func admit() { chttp_admit(request) }
+    package func admit() { chttp_admit(request) }
 }
 
-struct WebReply {
-    var status: UInt32
-    var type = "application/json"
-    var body: [UInt8] = []
-    var headers: [(String, String)] = []
+package struct WebReply {
+    package var status: UInt32
+    package var type = "application/json"
+    package var body: [UInt8] = []
+    package var headers: [(String, String)] = []
+
+    package init(status: UInt32, type: String = "application/json", body: [UInt8] = [], headers: [(String, String)] = []) {
+        (self.status, self.type, self.body, self.headers) = (status, type, body, headers)
+    }
 }
 
-/// An HTTP server with one thread.
-final class WebServer {
-    struct Limits {
-        var connections: UInt32 = 64
-        var head = 16_384
-        var body = 4_096
-        var seconds: UInt32 = 10
+/// An HTTP server, with one thread or one for each connection.
+package final class WebServer {
+    package struct Limits {
+        package var connections: UInt32 = 64
+        package var head = 16_384
+        package var body = 4_096
+        package var seconds: UInt32 = 10
+        /// Whether an answer may block: then each connection has a thread.
+        package var mayWait = false
+
+        package init() {}
     }
 
     private final class Handler {
@@ -88,8 +108,8 @@ final class WebServer {
     private let server: OpaquePointer
     private let handler: Unmanaged<Handler>
 
-    /// The texts are PEM. `answer` must not block. Throws `.system` if it does not start.
-    init(
+    /// The texts are PEM. `answer` must not block unless `limits` permit it. Throws `.system` if it does not start.
+    package init(
         _ place: ListeningSocket, certificate: String?, key: String?, authorities: String?, limits: Limits,
         answer: @escaping @Sendable (WebRequest) -> WebReply
     ) throws(GrantError) {
@@ -98,6 +118,7 @@ final class WebServer {
         var settings = chttp_settings()
         (settings.socket, settings.is_loopback) = (place.place.socket, place.isLoopback)
         (settings.connections, settings.seconds) = (limits.connections, limits.seconds)
+        settings.may_wait = limits.mayWait
         (settings.head_limit, settings.body_limit) = (limits.head, limits.body)
         settings.context = handler.toOpaque()
         settings.answer = { context, request in

@@ -1,0 +1,3 @@
+import GrantDeclarations
+
+CommandLineProgram.main(.volumes, VolumePluginCommand.bodies)
