@@ -33,7 +33,7 @@ INSTALL ?= install
 
 program := .build/release/grantfs
 # The programs that grantfs starts.
-companions := grantfsd grantfs-sandbox grantfs-portal grantfs-fleet
+companions := grantfsd grantfs-sandbox grantfs-portal grantfs-fleet grantfs-volumes
 # They are beside it in a build, and in libexec in some installations.
 companion = $(firstword $(shell ls -d '$(dir $(program))$(1)' '$(dir $(program))../libexec/grantfs/$(1)' 2>/dev/null))
 sources := Package.swift $(shell find Sources -type f 2>/dev/null)
@@ -138,7 +138,7 @@ install: $(program) ## install the programs, the mount helper, units, man pages 
 		for unit in grantfs@.service grantfs-apply.service; do \
 			$(call write,sed 's|@BINDIR@|$(BINDIR)|' "mount-helpers/systemd/$$kind/$$unit",$(DESTDIR)$(UNITDIR)/$$kind/$$unit,644) || exit 1; \
 		done; done
-	for unit in grantfs-agent.service grantfs-system@.service grantfs-system.socket; do \
+	for unit in grantfs-agent.service grantfs-system@.service grantfs-system.socket grantfs-volumes.service grantfs-volumes.socket; do \
 		$(call write,sed 's|@BINDIR@|$(BINDIR)|' "mount-helpers/systemd/system/$$unit",$(DESTDIR)$(UNITDIR)/system/$$unit,644) || exit 1; \
 	done
 	$(call write,sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/systemd/user/grantfs-portal.service,$(DESTDIR)$(UNITDIR)/user/grantfs-portal.service,644)
@@ -182,7 +182,8 @@ uninstall: ## remove the files of `make install` with the same PREFIX and DESTDI
 		'$(UNITDIR)/system/grantfs@.service' '$(UNITDIR)/user/grantfs@.service' \
 		'$(UNITDIR)/system/grantfs-apply.service' '$(UNITDIR)/user/grantfs-apply.service' \
 		'$(UNITDIR)/system/grantfs-agent.service' '$(UNITDIR)/system/grantfs-system@.service' \
-		'$(UNITDIR)/system/grantfs-system.socket' '$(POLICYEXAMPLE)' \
+		'$(UNITDIR)/system/grantfs-system.socket' '$(UNITDIR)/system/grantfs-volumes.service' \
+		'$(UNITDIR)/system/grantfs-volumes.socket' '$(POLICYEXAMPLE)' \
 		'$(UNITDIR)/user/grantfs-portal.service' '$(DBUSDIR)/org.freedesktop.portal.Documents.service' \
 		'$(TMPFILESDIR)/grantfs.conf' '$(SYSUSERSDIR)/grantfs.conf' \
 		'$(BWRAPDIR)/bwrap' \

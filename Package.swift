@@ -241,7 +241,7 @@ let package = Package(
         tests(
             "CommandLineTests",
             [
-                "grantfs", "grantfs-sandbox", "grantfs-portal", "grantfs-fleet", "GrantDeclarations", "GrantCommandSupport",
+                "grantfs", "grantfs-sandbox", "grantfs-portal", "grantfs-fleet", "grantfs-volumes", "GrantDeclarations", "GrantCommandSupport",
                 "GrantCommandLine", "GrantDaemon", "GrantControl", "GrantAdministration", "GrantModel", "GrantSystem", "TestSupport",
             ]),
     ],

@@ -14,7 +14,7 @@ public enum Programs {
     /// The programs that the two above start, beside them or in an installation's libexec.
     public static let companions: [String] = [grantfs, grantfsWithFaults].flatMap { program in
         let directory = (program as NSString).deletingLastPathComponent
-        return ["grantfsd", "grantfs-sandbox", "grantfs-portal", "grantfs-fleet"].map { companion in
+        return ["grantfsd", "grantfs-sandbox", "grantfs-portal", "grantfs-fleet", "grantfs-volumes"].map { companion in
             let name = (program as NSString).lastPathComponent.replacingOccurrences(of: "grantfs", with: companion)
             let beside = directory + "/" + name
             return access(beside, X_OK) == 0 ? beside : (directory as NSString).deletingLastPathComponent + "/libexec/grantfs/" + name
