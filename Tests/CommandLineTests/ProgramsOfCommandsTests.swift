@@ -7,17 +7,18 @@ import Testing
 @testable import grantfs_fleet
 @testable import grantfs_portal
 @testable import grantfs_sandbox
+@testable import grantfs_volumes
 
 /// Which program runs which command.
 @Suite struct ProgramsOfCommandsTests {
     private static let bodies: [CompanionProgram?: Set<String>] = [
         nil: Set(GrantfsCommands.bodies.keys), .sandbox: Set(SandboxCommands.bodies.keys), .portal: Set(PortalCommand.bodies.keys),
-        .fleet: Set(FleetCommands.bodies.keys),
+        .fleet: Set(FleetCommands.bodies.keys), .volumes: Set(VolumePluginCommand.bodies.keys),
     ]
 
     @Test(
         "Each program has the code of the commands that are declared for it, and no other",
-        arguments: [nil, .sandbox, .portal, .fleet] as [CompanionProgram?])
+        arguments: [nil, .sandbox, .portal, .fleet, .volumes] as [CompanionProgram?])
     func code(program: CompanionProgram?) {
         let commands = CommandLineProgram.declaration.commands.flatMap(\.leaves)
         let declared = commands.filter { command in
@@ -31,6 +32,7 @@ import Testing
         arguments: [
             ("list", nil), ("list --fleet", .fleet), ("--fleet list", .fleet), ("top --fleet -d 1", .fleet),
             ("run -- list --fleet", .sandbox), ("fleet hosts", .fleet), ("portal --replace", .portal), ("revoke --all", nil),
+            ("volume-plugin --socket /run/grantfs.sock", .volumes),
         ] as [(String, CompanionProgram?)])
     func options(line: String, program: CompanionProgram?) throws {
         let words = line.split(separator: " ").map { Array($0.utf8) }
