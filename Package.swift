@@ -241,8 +241,9 @@ let package = Package(
         tests(
             "CommandLineTests",
             [
-                "grantfs", "grantfs-sandbox", "grantfs-portal", "grantfs-fleet", "grantfs-volumes", "GrantDeclarations", "GrantCommandSupport",
-                "GrantCommandLine", "GrantDaemon", "GrantControl", "GrantAdministration", "GrantModel", "GrantSystem", "TestSupport",
+                "grantfs", "grantfs-sandbox", "grantfs-portal", "grantfs-fleet", "grantfs-volumes", "GrantDeclarations",
+                "GrantCommandSupport", "GrantCommandLine", "GrantDaemon", "GrantControl", "GrantAdministration", "GrantModel",
+                "GrantSystem", "TestSupport",
             ]),
     ],
     cxxLanguageStandard: .cxx17
