@@ -172,7 +172,7 @@ int clinux_open_standard_descriptors(void) {
 
 int clinux_pipe(int ends[2]) { return pipe2(ends, O_CLOEXEC) == -1 ? -errno : 0; }
 
-pid_t clinux_spawn(const char *path, int program, char *const arguments[], char *const environment[], int manner,
+pid_t clinux_spawn(const char *path, int program, char *const arguments[], char *const environment[], int manner, int errors,
                    const int descriptors[], int count) {
     bool detached = manner & clinux_SPAWN_DETACHED;
     posix_spawnattr_t attributes;
@@ -186,6 +186,8 @@ pid_t clinux_spawn(const char *path, int program, char *const arguments[], char 
                                               (manner & clinux_SPAWN_GROUP ? POSIX_SPAWN_SETPGROUP : 0));
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
+    // Before the others, which may take its number.
+    if (errors != -1) posix_spawn_file_actions_adddup2(&actions, errors, 2);
     if (manner & clinux_SPAWN_SILENT) posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
     if (manner & (clinux_SPAWN_DETACHED | clinux_SPAWN_SILENT)) {
         posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);

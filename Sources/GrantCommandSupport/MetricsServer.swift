@@ -33,7 +33,7 @@ package enum MetricsServer {
         let name = String(decoding: path[(slash + 1)...], as: UTF8.self)
         do throws(Errno) {
             let place = try FileDescriptor.open(directory, OpenFlags.path | O_DIRECTORY)
-            let socket = try listen(place.number, name)
+            let socket = try UnixSocket.listen(inPlaceOfDead: name, in: place.number)
             let stop = try PipePair()
             let end = EndSignal(stop.writing.number)
             defer {
@@ -48,23 +48,6 @@ package enum MetricsServer {
             }
         } catch {
             throw GrantError(.system, "nothing can be served at \(String(decoding: path, as: UTF8.self))", cause: error.description)
-        }
-    }
-
-    /// Removes a socket first on which no process listens any more.
-    private static func listen(_ directory: Int32, _ name: String) throws(Errno) -> UnixSocket {
-        do {
-            return try UnixSocket.listen(directory: directory, name: name)
-        } catch {
-            guard error == Errno(EADDRINUSE) else { throw error }
-            do {
-                _ = try UnixSocket.connect(directory: directory, name: name)
-            } catch {
-                guard error == Errno(ECONNREFUSED) else { throw error }
-                unlinkat(directory, name, 0)
-                return try UnixSocket.listen(directory: directory, name: name)
-            }
-            throw error
         }
     }
 

@@ -21,10 +21,11 @@ public enum ChildProcess {
     ///   - inGroup: In a process group of its own, only the three standard descriptors inherited.
     ///   - silent: All three standard descriptors at /dev/null.
     ///   - descriptors: Get the numbers from 3 on in the child.
+    ///   - errors: Becomes its standard error.
     ///   - environment: `NAME=VALUE` entries that replace this process's environment.
     public static func spawn(
         _ program: ProgramFile, arguments: [[UInt8]], environment: [[UInt8]]? = nil, detached: Bool = false, inGroup: Bool = false,
-        silent: Bool = false, descriptors: [Int32] = []
+        silent: Bool = false, errors: Int32? = nil, descriptors: [Int32] = []
     ) throws(Errno) -> Int32 {
         let manner =
             (detached ? Int32(truncatingIfNeeded: clinux_SPAWN_DETACHED) : 0)
@@ -35,9 +36,9 @@ public enum ChildProcess {
         let count = Int32(clamping: descriptors.count)
         switch program {
         case .path(let path):
-            return try Errno.check(clinux_spawn(path, -1, words.pointers, variables?.pointers, manner, descriptors, count))
+            return try Errno.check(clinux_spawn(path, -1, words.pointers, variables?.pointers, manner, errors ?? -1, descriptors, count))
         case .descriptor(let file):
-            return try Errno.check(clinux_spawn(nil, file, words.pointers, variables?.pointers, manner, descriptors, count))
+            return try Errno.check(clinux_spawn(nil, file, words.pointers, variables?.pointers, manner, errors ?? -1, descriptors, count))
         }
     }
 

@@ -32,6 +32,30 @@ public enum File {
 }
 
 /// This boot of the machine.
+extension File {
+    /// Replaces the file (mode 0600) by one with these contents, or makes it. A crash leaves the one or the other. Follows no link at its
+    /// name. The directory has to be the caller's own.
+    public static func replace(_ path: String, with contents: [UInt8]) throws(Errno) {
+        let fresh = path + ".new"
+        let file = try FileDescriptor.open(fresh.utf8, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode: 0o600)
+        do throws(Errno) {
+            let count = write(file.number, contents, contents.count)
+            if count != contents.count { throw Errno(count < 0 ? errno : ENOSPC) }
+            if fsync(file.number) != 0 || rename(fresh, path) != 0 { throw Errno(errno) }
+        } catch {
+            unlink(fresh)
+            throw error
+        }
+        try keepNames(in: path.lastIndex(of: "/").map { String(path[...$0]) } ?? ".")
+    }
+
+    /// Makes the names in the directory survive a crash.
+    public static func keepNames(in directory: String) throws(Errno) {
+        let descriptor = try FileDescriptor.open(directory.utf8, O_RDONLY | O_DIRECTORY)
+        if fsync(descriptor.number) != 0 { throw Errno(errno) }
+    }
+}
+
 public enum Boot {
     /// /proc/sys/kernel/random/boot_id, or `unknown` if it cannot be read.
     public static var id: String { known ?? "unknown" }

@@ -17,6 +17,9 @@ public struct UnixSocket: ~Copyable, Sendable {
         return SocketPair(UnixSocket(FileDescriptor(owning: ends[0])), UnixSocket(FileDescriptor(owning: ends[1])))
     }
 
+    /// Gives up ownership.
+    public consuming func release() -> FileDescriptor { descriptor }
+
     /// The descriptor, to wait on. This value keeps ownership.
     public var number: Int32 { descriptor.number }
 

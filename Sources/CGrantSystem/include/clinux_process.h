@@ -52,10 +52,10 @@ int clinux_open_standard_descriptors(void);
 //
 // Without a `path` the program is the descriptor `program`, which the child does not inherit.
 // `descriptors` become the numbers from 3 on of the child. `environment` (or NULL for this
-// process's) becomes its variables.
+// process's) becomes its variables. `errors` becomes its standard error, unless it is -1.
 enum { clinux_SPAWN_DETACHED = 1, clinux_SPAWN_GROUP = 2, clinux_SPAWN_SILENT = 4 };
 pid_t clinux_spawn(const char *path, int program, char *const arguments[], char *const environment[], int manner,
-                   const int descriptors[], int count);
+                   int errors, const int descriptors[], int count);
 // A pseudo-terminal: master and slave.
 int clinux_terminal_make(int ends[2]);
 // Gives the terminal `to` the size that `from` has.

@@ -20,11 +20,12 @@ package enum BackgroundStart {
         try start(program, words: words, for: command).status
     }
 
+    /// `errors`: where the daemon reports errors, instead of standard error.
     package static func start(
-        _ program: ProgramFile, words: [[UInt8]], for command: String? = nil
+        _ program: ProgramFile, words: [[UInt8]], for command: String? = nil, errors: Int32? = nil
     ) throws(Errno) -> (status: Int32, said: [UInt8]) {
         let pipe = try PipePair()
-        let child = try spawn(program, words, for: command, ["--ready-fd=3"], [pipe.writing.number])
+        let child = try spawn(program, words, for: command, ["--ready-fd=3"], [pipe.writing.number], errors: errors)
         return try outcome(of: child, pipe)
     }
 
@@ -96,7 +97,8 @@ package enum BackgroundStart {
     }
 
     private static func spawn(
-        _ program: ProgramFile, _ words: [[UInt8]], for command: String?, _ added: [String], _ descriptors: [Int32], silent: Bool = false
+        _ program: ProgramFile, _ words: [[UInt8]], for command: String?, _ added: [String], _ descriptors: [Int32], silent: Bool = false,
+        errors: Int32? = nil
     ) throws(Errno) -> Int32 {
         // The runtime's backtracer, started by a crash with several threads, can hang and keep the mount from dying.
         setenv("SWIFT_BACKTRACE", "enable=no", 0)
@@ -106,7 +108,7 @@ package enum BackgroundStart {
         let added = (added + ["--foreground"]).map { Array($0.utf8) }
         return try ChildProcess.spawn(
             program, arguments: [words.first ?? Array("grantfs".utf8)] + added + words.dropFirst(), detached: true,
-            silent: silent, descriptors: descriptors)
+            silent: silent, errors: errors, descriptors: descriptors)
     }
 
     private static func outcome(of child: Int32, _ pipe: consuming PipePair) throws(Errno) -> (status: Int32, said: [UInt8]) {

@@ -60,7 +60,7 @@ final class OwnDocuments: Sendable {
             let descriptor = try FileDescriptor.open(file.utf8, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, mode: 0o600)
             // After an empty line, because the last one may have been cut off.
             try Self.write("\n" + Self.text(new), to: descriptor)
-            if isNew { try Self.keepNames(in: directory) }
+            if isNew { try File.keepNames(in: directory) }
             state.ids.formUnion(new)
             state.lines += new.count
         }
@@ -71,11 +71,7 @@ final class OwnDocuments: Sendable {
     func forget(_ id: String) { state.withLock { _ = $0.ids.remove(id) } }
 
     private func replace(with ids: Set<String>) throws(Errno) {
-        let fresh = file + ".new"
-        let descriptor = try FileDescriptor.open(fresh.utf8, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode: 0o600)
-        try Self.write(Self.text(ids), to: descriptor)
-        if rename(fresh, file) != 0 { throw Errno(errno) }
-        try Self.keepNames(in: directory)
+        try File.replace(file, with: Array(Self.text(ids).utf8))
     }
 
     private static func text(_ ids: Set<String>) -> String { ids.sorted().map { "\($0);\n" }.joined() }
@@ -84,11 +80,6 @@ final class OwnDocuments: Sendable {
         let bytes = Array(text.utf8)
         let count = Glibc.write(descriptor.number, bytes, bytes.count)
         if count != bytes.count { throw Errno(count < 0 ? errno : ENOSPC) }
-        if fsync(descriptor.number) != 0 { throw Errno(errno) }
-    }
-
-    private static func keepNames(in directory: String) throws(Errno) {
-        let descriptor = try FileDescriptor.open(directory.utf8, O_RDONLY | O_DIRECTORY)
         if fsync(descriptor.number) != 0 { throw Errno(errno) }
     }
 }

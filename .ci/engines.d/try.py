@@ -1,0 +1,286 @@
+"""Runs containers with volumes of grantfs in Docker and Podman, revokes, and ends each part while they run: try.py PREFIX [--hundred]"""
+
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+PREFIX = Path(sys.argv[1])
+GRANTFS = str(PREFIX / "bin/grantfs")
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def run(*words, ok=True, **more):
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=120, **more)
+    if ok and done.returncode != 0:
+        raise AssertionError(f"{' '.join(map(str, words))} → {done.returncode}\n{done.stdout}{done.stderr}")
+    return done
+
+
+def wait(what, condition, seconds=30):
+    end = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise AssertionError(f"waited in vain: {what}")
+        time.sleep(0.05)
+
+
+class Place:
+    """A store, directories to grant, the plugin, and the root of a container's image."""
+
+    def __init__(self):
+        self.base = Path(tempfile.mkdtemp(prefix="grantfs-engines."))
+        self.variables = {**os.environ, "PATH": PATH, "GRANTFS_STORE": str(self.base / "store")}
+        self.variables.pop("DOCKER_HOST", None)
+        self.socket = self.base / "grantfs.sock"
+        self.plugin = None
+        for name in ("one", "two", "other"):
+            (self.base / name).mkdir()
+            (self.base / name / "file").write_text(f"{name}\n")
+        self.root = self.base / "root"
+        (self.root / "bin").mkdir(parents=True)
+        (self.root / "data").mkdir()
+        shutil.copy("/usr/bin/busybox", self.root / "bin/busybox")
+        for name in ("sh", "cat", "ls", "sleep", "stat", "touch", "echo", "dd", "true", "id"):
+            (self.root / "bin" / name).symlink_to("busybox")
+
+    def start_plugin(self):
+        self.plugin = subprocess.Popen(
+            [GRANTFS, "volume-plugin", "--socket", self.socket], env=self.variables, stderr=open(self.base / "plugin.log", "a"))
+        wait("the plugin listens", self.socket.exists)
+
+    def end_plugin(self, number):
+        self.plugin.send_signal(number)
+        self.plugin.wait(30)
+
+    def grantfs(self, *words, ok=True):
+        return run(GRANTFS, *words, ok=ok, env=self.variables)
+
+    def mounts(self):
+        return [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(self.base) in line and "fuse.grantfs" in line]
+
+    def daemons(self):
+        return [one["pid"] for one in json.loads(self.grantfs("status", "--json", ok=False).stdout)]
+
+    def end(self):
+        if self.plugin and self.plugin.poll() is None:
+            self.end_plugin(signal.SIGTERM)
+        for line in self.mounts():
+            run("umount", "-l", line.split()[1], ok=False)
+        shutil.rmtree(self.base, ignore_errors=True)
+
+
+class Docker:
+    name = "docker"
+    # Docker looks for plugins here only.
+    specification = Path("/etc/docker/plugins/grantfs-test.spec")
+    driver = "grantfs-test"
+
+    def __init__(self, place):
+        self.place = place
+        self.base = place.base / "docker"
+        self.base.mkdir()
+        self.host = f"unix://{self.base}/sock"
+        self.specification.parent.mkdir(parents=True, exist_ok=True)
+        self.specification.write_text(f"unix://{place.socket}\n")
+        self.engine = None
+        self.start()
+        archive = run("tar", "-C", place.root, "-cf", self.base / "image.tar", ".") and self.base / "image.tar"
+        self.command("import", archive, "probe")
+        self.image = ["probe"]
+
+    def start(self):
+        self.engine = subprocess.Popen(
+            ["dockerd", "--iptables=false", "--bridge=none", "--storage-driver=vfs", f"--data-root={self.base}/data",
+             f"--exec-root={self.base}/exec", f"--pidfile={self.base}/pid", "-H", self.host],
+            env=self.place.variables, stdout=subprocess.DEVNULL, stderr=open(self.base / "log", "a"))
+        wait("dockerd answers", lambda: self.command("version", ok=False).returncode == 0)
+
+    def restart(self):
+        self.engine.kill()
+        self.engine.wait(30)
+        (self.base / "pid").unlink(missing_ok=True)
+        self.start()
+
+    def command(self, *words, ok=True):
+        return run("/usr/bin/docker", "-H", self.host, *words, ok=ok, env=self.place.variables)
+
+    def options(self, name, volume):
+        return ["--name", name, "--network=none", "-v", volume]
+
+    def end(self):
+        self.engine.terminate()
+        try:
+            self.engine.wait(30)
+        except subprocess.TimeoutExpired:
+            self.engine.kill()
+        self.specification.unlink(missing_ok=True)
+
+
+class Podman:
+    name = "podman"
+    driver = "grantfs"
+
+    def __init__(self, place):
+        self.place = place
+        self.base = place.base / "podman"
+        self.base.mkdir()
+        settings = self.base / "containers.conf"
+        settings.write_text(f'''
+[engine]
+cgroup_manager="cgroupfs"
+runtime="runc"
+events_logger="file"
+tmp_dir="{self.base}/tmp"
+[engine.volume_plugins]
+grantfs="{place.socket}"
+[containers]
+default_ulimits=["nofile=1024:2048","nproc=1000:1000"]
+''')
+        storage = self.base / "storage.conf"
+        storage.write_text(f'[storage]\ndriver="vfs"\ngraphroot="{self.base}/graph"\nrunroot="{self.base}/run"\n')
+        self.variables = {**place.variables, "CONTAINERS_CONF": str(settings), "CONTAINERS_STORAGE_CONF": str(storage)}
+        archive = run("tar", "-C", place.root, "-cf", self.base / "image.tar", ".") and self.base / "image.tar"
+        self.command("import", archive, "probe")
+        self.image = ["probe"]
+
+    def restart(self):
+        """It has no process of its own."""
+
+    def command(self, *words, ok=True):
+        return run("/usr/bin/podman", *words, ok=ok, env=self.variables)
+
+    def options(self, name, volume):
+        return ["--name", name, "--network=none", "-v", volume]
+
+    def end(self):
+        self.command("rm", "-af", "-t", "0", ok=False)
+
+
+# Reads a file by its path and by an open descriptor, for ever.
+READER = "exec 3</data/one/file; while :; do cat /data/one/file; ls /data; cat /proc/self/fd/3 && echo held; sleep 0.1; done"
+
+
+def volumes(place, engine):
+    """Made, used, extended, revoked, restored, inspected and removed. Another container is not disturbed."""
+    create = ["volume", "create", "--driver", engine.driver]
+    engine.command(*create, "-o", f"path={place.base}/one", "-o", "ttl=2h", "-o", "hide=.env", "v1")
+    engine.command(*create, "-o", f"path={place.base}/one", "-o", "ro=true", "v2")
+    refused = engine.command(*create, "-o", f"path={place.base}/none", "bad", ok=False)
+    assert refused.returncode != 0 and "there is no such directory" in refused.stderr, refused
+    refused = engine.command(*create, "-o", "colour=red", "bad", ok=False)
+    assert refused.returncode != 0 and "unknown option" in refused.stderr, refused
+    shown = json.loads(engine.command("volume", "inspect", "v1").stdout)[0]
+    assert shown["Status"]["grants"][0]["rules"]["hide"] == [".env"], shown
+    engine.command("run", "-d", *engine.options("c1", "v1:/data"), *engine.image, "sh", "-c", READER)
+    engine.command("run", "-d", *engine.options("c2", "v2:/data"), *engine.image, "sh", "-c", READER)
+    last = lambda name: "\n".join((lambda done: done.stdout + done.stderr)(engine.command("logs", "--tail", "8", name)).splitlines()[-8:])
+    for name in ("c1", "c2"):
+        wait(f"{name} reads", lambda: "held" in last(name))
+    refused = engine.command("exec", "c2", "touch", "/data/one/new", ok=False)
+    assert refused.returncode != 0 and not (place.base / "one/new").exists(), refused
+    place.grantfs("grant", "--view", "v1", place.base / "two")
+    wait("the added directory is shown", lambda: "two" in last("c1"))
+    # The mapping of a file is refused as well: dd of busybox reads, so python of the host looks through the container's root.
+    place.grantfs("revoke", "--view", "v1", "one")
+    wait("the path and the open descriptor are refused", lambda: last("c1").count("Permission denied") >= 2 and "held" not in last("c1"))
+    assert "held" in last("c2"), last("c2")
+    assert engine.command("exec", "c1", "cat", "/data/two/file").stdout == "two\n"
+    place.grantfs("restore", "--view", "v1", "one")
+    wait("the path is readable again", lambda: engine.command("exec", "c1", "cat", "/data/one/file", ok=False).stdout == "one\n")
+    assert engine.command("volume", "rm", "v1", ok=False).returncode != 0
+    engine.command("rm", "-f", "c1")
+    engine.command("volume", "rm", "v1")
+    assert not json.loads(place.grantfs("list", "--all", "--view", "v1", "--json", ok=False).stdout or "[]")
+
+
+def restarts(place, engine):
+    """Each part ends, also by kill -9, while c2 reads: it never sees an error."""
+    place.end_plugin(signal.SIGKILL)
+    place.start_plugin()
+    place.end_plugin(signal.SIGTERM)
+    place.start_plugin()
+    before = place.daemons()
+    place.grantfs("upgrade", "--all")
+    for pid in place.daemons():
+        os.kill(pid, signal.SIGKILL)
+    wait("another daemon serves", lambda: place.daemons() and not set(place.daemons()) & set(before))
+    assert engine.command("exec", "c2", "cat", "/data/one/file").stdout == "one\n"
+    done = engine.command("logs", "c2")
+    assert "not connected" not in done.stdout + done.stderr and "rror" not in done.stdout + done.stderr, (done.stdout + done.stderr)[-2000:]
+    engine.restart()
+    # Docker ends its containers then.
+    engine.command("rm", "-f", "c2")
+    engine.command("volume", "rm", "v2")
+    engine.command("volume", "create", "--driver", engine.driver, "v3")
+    engine.restart()
+    assert "v3" in engine.command("volume", "ls", "-q").stdout.split()
+    engine.command("volume", "prune", "-f", *(["-a"] if "-a" in engine.command("volume", "prune", "--help").stdout else []))
+    if "v3" in engine.command("volume", "ls", "-q").stdout.split():
+        engine.command("volume", "rm", "v3")
+    assert not place.mounts(), place.mounts()
+
+
+def hundred(place, engine):
+    """A hundred containers with a volume each: time of a start, memory, and one revocation that reaches all."""
+    times = {"volume": [], "bind": []}
+    for number in range(100):
+        engine.command("volume", "create", "--driver", engine.driver, "-o", f"path={place.base}/one", f"h{number}")
+        began = time.monotonic()
+        engine.command("run", "-d", *engine.options(f"h{number}", f"h{number}:/data"), *engine.image, "sleep", "1000")
+        times["volume"].append(time.monotonic() - began)
+        if number % 5 == 0:
+            began = time.monotonic()
+            engine.command("run", "-d", *engine.options(f"b{number}", f"{place.base}/one:/data"), *engine.image, "sleep", "1000")
+            times["bind"].append(time.monotonic() - began)
+            engine.command("rm", "-f", f"b{number}")
+    memory = 0
+    for pid in place.daemons():
+        status = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        memory += int(next(line.split()[1] for line in status.splitlines() if line.startswith("Pss:")))
+    began = time.monotonic()
+    place.grantfs("revoke", "--path", place.base / "one")
+    took = time.monotonic() - began
+    refused = sum(engine.command("exec", f"h{number}", "cat", "/data/one/file", ok=False).returncode != 0 for number in range(100))
+    assert refused == 100, refused
+    medians = {name: round(statistics.median(values) * 1000) for name, values in times.items()}
+    print(f"engines: {engine.name}: start of a container, median: {medians['volume']} ms with a volume, {medians['bind']} ms with a bind mount; "
+          f"daemons: {memory // 1024} MB together; one revocation in 100 containers: {took:.2f} s")
+    engine.command("rm", "-f", *[f"h{number}" for number in range(100)])
+    for number in range(100):
+        engine.command("volume", "rm", f"h{number}")
+
+
+def main():
+    place = Place()
+    engines = []
+    try:
+        place.start_plugin()
+        for kind in (Docker, Podman):
+            engine = kind(place)
+            engines.append(engine)
+            volumes(place, engine)
+            restarts(place, engine)
+            if "--hundred" in sys.argv:
+                hundred(place, engine)
+            print(f"engines: {engine.name}: passed")
+    except AssertionError:
+        log = place.base / "plugin.log"
+        sys.stderr.write(log.read_text()[-3000:] if log.exists() else "")
+        raise
+    finally:
+        for engine in engines:
+            engine.end()
+        place.end()
+
+
+main()

@@ -1,0 +1,76 @@
+import Glibc
+import GrantAdministration
+import GrantCommandLine
+import GrantCommandSupport
+import GrantModel
+import GrantStore
+import GrantSystem
+
+/// The mounts of volumes, below the store's run directory, each with a daemon of its own.
+struct VolumeMounts {
+    private let store: GrantStore
+    private let directory: String
+
+    init(_ store: GrantStore) throws(GrantError) {
+        self.store = store
+        directory = store.runDirectory + "/volumes"
+        try VolumeMounts.make(directory)
+    }
+
+    private static func make(_ path: String) throws(GrantError) {
+        if mkdir(path, 0o700) == 0 || errno == EEXIST { return }
+        throw GrantError(.mountFailed, "\(path) cannot be made", cause: Errno(errno).description)
+    }
+
+    private func path(of name: String) -> String { "\(directory)/\(name)" }
+
+    private func mounted(_ name: String) -> MountEntry? {
+        guard let entry = try? Mountpoint(canonical: Array(path(of: name).utf8)).mounted() else { return nil }
+        return entry.type == GrantAdministrator.filesystemType ? entry : nil
+    }
+
+    /// Where the volume is mounted, or nil.
+    func place(of name: String) -> String? { mounted(name) == nil ? nil : path(of: name) }
+
+    /// Mounts the view unless it is mounted, and returns where. A dead mount is replaced.
+    func begin(_ name: String, _ view: ViewName, isReadOnly: Bool) throws(GrantError) -> String {
+        let place = path(of: name)
+        if mounted(name) != nil, !Mountpoint(canonical: Array(place.utf8)).isDead() { return place }
+        try VolumeMounts.make(directory)
+        if mounted(name) == nil { try VolumeMounts.make(place) }
+        // Programs of a container are other users than the plugin's.
+        let options = ["recover"] + (geteuid() == 0 || Mountpoint.usersMayAllowOther ? ["allow_other"] : []) + (isReadOnly ? ["ro"] : [])
+        let words = [
+            "grantfs", "mount", "--store", store.directory, "--new", "-o", options.joined(separator: ","), view.description, place,
+        ]
+        let daemon = try CompanionProgram.daemon.file()
+        let said: [UInt8]
+        do throws(Errno) {
+            // The engine shows the reason to its user.
+            let errors = try MemoryFile.of([])
+            if try BackgroundStart.start(daemon, words: words.map { Array($0.utf8) }, errors: errors.number).status == 0 { return place }
+            said = try File.contents(of: "/proc/self/fd/\(errors.number)".utf8)
+        } catch {
+            throw GrantError(.mountFailed, "the daemon cannot be started", cause: error.description)
+        }
+        rmdir(place)
+        throw GrantError(.mountFailed, "the volume “\(name)” cannot be mounted", cause: VolumeMounts.plain(said))
+    }
+
+    /// Without the name of the program, on one line.
+    private static func plain(_ said: [UInt8]) -> String {
+        let lines = String(decoding: said, as: UTF8.self).split(separator: "\n")
+        return lines.map { $0.hasPrefix("grantfs: ") ? $0.dropFirst(9) : $0 }.joined(separator: "; ")
+    }
+
+    /// Unmounts it. Throws `.mountFailed` if it is busy.
+    func end(_ name: String) throws(GrantError) {
+        let place = path(of: name)
+        let records = ((try? store.mounts()) ?? []).filter { $0.mountpoint == Array(place.utf8) }
+        for record in records { record.abortIfDefunct(in: store) }
+        let mountpoint = Mountpoint(canonical: Array(place.utf8))
+        while mounted(name) != nil { try mountpoint.unmount() }
+        MountEnd.wait(for: records)
+        rmdir(place)
+    }
+}

@@ -1,0 +1,167 @@
+import Glibc
+import GrantAdministration
+import GrantCommandLine
+import GrantCommandSupport
+import GrantModel
+import GrantStore
+import GrantSystem
+
+/// The volumes of a store. Each is a view, mounted while containers use it.
+///
+/// Calls about one volume follow each other, and do not wait for another volume's.
+final class Volumes: Sendable {
+    private let store: GrantStore
+    private let administrator: GrantAdministrator
+    private let mounts: VolumeMounts
+    /// One volume always has the same.
+    private let turns = (0..<64).map { _ in Lock(()) }
+
+    init(_ store: GrantStore) throws(GrantError) {
+        self.store = store
+        administrator = .command(store)
+        mounts = try VolumeMounts(store)
+        _ = try VolumeRecords(store: store.directory)
+    }
+
+    private func inTurn<Result>(_ name: String, _ body: (VolumeRecords) throws(GrantError) -> Result) throws(GrantError) -> Result {
+        var sum = 0
+        for byte in name.utf8 { sum = (sum &* 31 &+ Int(byte)) & 0xFFFF }
+        let records = try VolumeRecords(store: store.directory)
+        return try turns[sum % turns.count].withLock { _ throws(GrantError) in try body(records) }
+    }
+
+    private static func unknown(_ name: String) -> GrantError { GrantError(.notFound, "there is no volume “\(name)” of grantfs") }
+
+    /// Makes a volume. The record comes first, so that an attempt that was interrupted can be repeated or removed.
+    func create(_ name: String, _ words: [(name: String, value: String)]) throws(GrantError) {
+        guard VolumeRecords.isName(name) else {
+            throw GrantError(
+                .usage, "invalid name “\(VisibleText.of(Array(name.utf8)))” of a volume",
+                cause: "it has up to 128 letters, digits, dots, dashes and underscores, and begins with a letter or digit")
+        }
+        let options = try VolumeOptions(words)
+        try inTurn(name) { records throws(GrantError) in
+            var record: VolumeRecord
+            if let known = try records.find(name) {
+                guard known.options.elementsEqual(words, by: { $0 == $1 }) else {
+                    throw GrantError(
+                        .alreadyExists, "there is a volume “\(name)” with other options", advice: "remove it, or choose another name")
+                }
+                if known.isMade { return }
+                record = known
+            } else {
+                if options.view == nil { try requireFree(name) }
+                record = VolumeRecord(
+                    name: name, options: words, created: Timestamp.text(Instant(nanoseconds: Clock.realtime)))
+                try records.keep(record)
+            }
+            do throws(GrantError) {
+                try grant(options, to: try Volumes.view(of: record, options))
+                record.isMade = true
+                try records.keep(record)
+            } catch {
+                // A view that has got a grant stays on record, to be removed.
+                if (try? isEmpty(try Volumes.view(of: record, options))) ?? false { try? records.remove(name) }
+                throw error
+            }
+        }
+    }
+
+    /// A volume ends with its view, so the view must be nothing else's.
+    private func requireFree(_ name: String) throws(GrantError) {
+        let isReserved = name == ViewName.standard.description || name == "app" || TemporaryMount.isLabel(name)
+        let isTaken = try administrator.views().contains { $0.description == name }
+        guard isReserved || isTaken else { return }
+        throw GrantError(
+            .alreadyExists, "the view “\(name)” is not a volume's", cause: isTaken ? "it has grants" : "grantfs uses the name itself",
+            advice: "choose another name, and show that view with -o view=\(name)")
+    }
+
+    private func isEmpty(_ view: ViewName) throws(GrantError) -> Bool { try store.grants(view: view).isEmpty }
+
+    private static func view(of record: VolumeRecord, _ options: VolumeOptions) throws(GrantError) -> ViewName {
+        if let view = options.view { return view }
+        do throws(GrantName.Flaw) {
+            return try ViewName(record.name)
+        } catch {
+            throw GrantError(.usage, "invalid name “\(record.name)” of a volume", cause: error.rawValue)
+        }
+    }
+
+    private func grant(_ options: VolumeOptions, to view: ViewName) throws(GrantError) {
+        guard let path = options.path else {
+            if let shown = options.view { try administrator.requireKnown(shown, advice: "grantfs grant --view \(shown) DIR") }
+            return
+        }
+        let proposal = try GrantAdministrator.propose(
+            directory: path, name: options.name, store: store.directory, document: .file, probe: .command)
+        let now = Instant(nanoseconds: Clock.realtime)
+        let choice = GrantAdministrator.Choice(
+            proposal, name: proposal.name, view: view, access: options.isReadOnly ? .readOnly : .readWrite,
+            expires: try options.span.map { span throws(GrantError) in try Expiry.after(span, now: now) }, rules: options.rules)
+        // An attempt that was interrupted may have made it.
+        if try store.grants(view: view).contains(where: { $0.bookmark.identity == proposal.bookmark.identity && $0.name == choice.name }) {
+            return
+        }
+        _ = try administrator.grant([choice])
+    }
+
+    /// Removes a volume, and withdraws the grants of its own view.
+    func remove(_ name: String) throws(GrantError) {
+        try inTurn(name) { records throws(GrantError) in
+            guard let record = try records.find(name) else { throw Volumes.unknown(name) }
+            let options = try VolumeOptions(record.options)
+            try mounts.end(name)
+            if options.view == nil {
+                let grants = try store.grants(view: try Volumes.view(of: record, options))
+                if !grants.isEmpty { _ = try administrator.remove(grants) }
+            }
+            try records.remove(name)
+        }
+    }
+
+    /// Mounts a volume for one more user, and returns where.
+    func mount(_ name: String, for user: String) throws(GrantError) -> String {
+        try inTurn(name) { records throws(GrantError) in
+            guard var record = try records.find(name), record.isMade else { throw Volumes.unknown(name) }
+            let options = try VolumeOptions(record.options)
+            let place = try mounts.begin(
+                name, try Volumes.view(of: record, options), isReadOnly: options.isReadOnly && options.path == nil)
+            if record.users.insert(user).inserted { try records.keep(record) }
+            return place
+        }
+    }
+
+    /// Unmounts it after its last user. If it is busy it stays mounted, until it is used or removed next.
+    func unmount(_ name: String, for user: String) throws(GrantError) {
+        try inTurn(name) { records throws(GrantError) in
+            guard var record = try records.find(name) else { throw Volumes.unknown(name) }
+            if record.users.remove(user) != nil { try records.keep(record) }
+            guard record.users.isEmpty else { return }
+            do throws(GrantError) {
+                try mounts.end(name)
+            } catch {
+                SystemLog.write(.warning, "volume \(name): \(Terminal.visible(error.description))")
+            }
+        }
+    }
+
+    /// Where it is mounted, or nil.
+    func place(of name: String) throws(GrantError) -> String? {
+        guard try VolumeRecords(store: store.directory).find(name) != nil else { throw Volumes.unknown(name) }
+        return mounts.place(of: name)
+    }
+
+    /// What `inspect` shows.
+    func description(of name: String) throws(GrantError) -> [(String, JSON)] {
+        guard let record = try VolumeRecords(store: store.directory).find(name) else { throw Volumes.unknown(name) }
+        let view = try Volumes.view(of: record, try VolumeOptions(record.options))
+        let grants = try administrator.list(view: view, all: true)
+        return [
+            ("CreatedAt", .string(record.created)),
+            ("Status", .object([("view", .string(view.description)), ("grants", .array(grants.map { .object(JSON.grant($0)) }))])),
+        ]
+    }
+
+    func names() throws(GrantError) -> [String] { try VolumeRecords(store: store.directory).names() }
+}
