@@ -26,7 +26,8 @@ struct PluginAnswers: Sendable {
             if error.code != .notFound {
                 SystemLog.write(.warning, "\(Terminal.visible(request.path)): \(Terminal.visible(error.description))")
             }
-            return PluginAnswers.reply(200, error.description)
+            // Podman takes an answer with status 200 for a success, whatever it says.
+            return PluginAnswers.reply(500, error.description)
         }
     }
 

@@ -1,0 +1,316 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+/// `grantfs volume-plugin`, called by the protocol that engines speak. `.ci/engines` runs Docker and Podman.
+extension MountTests {
+    @Suite struct VolumePlugin {
+        private let fixture: MountFixture
+        private let data: String
+        private let socket: String
+        private let plugin: Running
+
+        /// The plugin's process, which a test may replace.
+        private final class Running {
+            var process: Child
+            init(_ process: Child) { self.process = process }
+            deinit { process.kill() }
+        }
+
+        private struct Answer: Decodable {
+            struct Volume: Decodable {
+                struct Status: Decodable {
+                    let view: String
+                    let grants: [GrantDocument]
+                }
+                let Name: String
+                let Mountpoint: String
+                let Status: Status?
+            }
+            let Err: String
+            let Mountpoint: String?
+            let Volume: Volume?
+            let Volumes: [Volume]?
+        }
+
+        init() throws {
+            fixture = try MountFixture()
+            data = try fixture.source("data")
+            try "content\n".write(toFile: data + "/file", atomically: false, encoding: .utf8)
+            socket = fixture.base + "/plugin.sock"
+            plugin = Running(try VolumePlugin.start(fixture, socket))
+        }
+
+        private static func start(_ fixture: MountFixture, _ socket: String, _ program: String = Programs.grantfs) throws -> Child {
+            let process = try Child(
+                [program, "volume-plugin", "--socket", socket], environment: fixture.environment, separateErrors: true)
+            try fixture.wait(until: "the plugin answers") { try post(socket, "Plugin.Activate", "").status == 0 }
+            return process
+        }
+
+        private static func post(_ socket: String, _ call: String, _ body: String, as identity: Identity = .current) throws -> Output {
+            try Command.run(
+                ["curl", "-sS", "--max-time", "60", "--unix-socket", socket, "-X", "POST", "--data-binary", body, "http://plugin/\(call)"],
+                as: identity)
+        }
+
+        /// Kills the plugin and starts it again.
+        private func restart() throws {
+            plugin.process.kill()
+            plugin.process = try VolumePlugin.start(fixture, socket)
+        }
+
+        private func call(_ call: String, _ members: [String: Any]) throws -> Answer {
+            let body = String(decoding: try JSONSerialization.data(withJSONObject: members), as: UTF8.self)
+            return try JSONDecoder().decode(Answer.self, from: Data(VolumePlugin.post(socket, "VolumeDriver." + call, body).text.utf8))
+        }
+
+        /// Fails if the plugin refuses.
+        @discardableResult
+        private func done(_ name: String, _ volume: String, _ more: [String: Any] = [:]) throws -> Answer {
+            let answer = try call(name, ["Name": volume].merging(more) { $1 })
+            if !answer.Err.isEmpty { throw TestFailure("\(name) \(volume): \(answer.Err)") }
+            return answer
+        }
+
+        private func create(_ volume: String, _ options: [String: String] = [:]) throws { try done("Create", volume, ["Opts": options]) }
+
+        private func refusal(of volume: String, _ options: [String: String]) throws -> String {
+            try call("Create", ["Name": volume, "Opts": options]).Err
+        }
+
+        private func names() throws -> [String] { try call("List", [:]).Volumes?.map(\.Name) ?? [] }
+
+        private func read(_ path: String) -> Int32 {
+            let file = open(path, O_RDONLY | O_CLOEXEC)
+            if file < 0 { return errno }
+            defer { close(file) }
+            var byte: UInt8 = 0
+            return Glibc.read(file, &byte, 1) < 0 ? errno : 0
+        }
+
+        @Test("A volume is a view, mounted while it has users")
+        func life() throws {
+            #expect(try VolumePlugin.post(socket, "Plugin.Activate", "").text.contains(#""Implements":["VolumeDriver"]"#))
+            #expect(try VolumePlugin.post(socket, "VolumeDriver.Capabilities", "{}").text.contains(#""Scope":"local""#))
+            try create("one", ["path": data, "ttl": "2h", "hide": ".env,*.key", "name": "files"])
+            let status = try #require(try done("Get", "one").Volume?.Status)
+            #expect(status.view == "one" && status.grants.map(\.name) == ["files"] && status.grants[0].expires != nil)
+            #expect(try fixture.grantfs("list", "--view", "one").orThrow().text.contains("hide 2"))
+            #expect(try done("Path", "one").Mountpoint == "")
+
+            let place = try #require(try done("Mount", "one", ["ID": "a"]).Mountpoint)
+            #expect(try done("Mount", "one", ["ID": "b"]).Mountpoint == place && done("Path", "one").Mountpoint == place)
+            #expect(try names() == ["one"])
+            let held = open(place + "/files/file", O_RDONLY | O_CLOEXEC)
+            defer { close(held) }
+            let more = try fixture.source("more")
+            try fixture.grantfs("grant", "--view", "one", more).orThrow()
+            #expect(access(place + "/more", F_OK) == 0)
+            try fixture.grantfs("revoke", "--view", "one", "files").orThrow()
+            var byte: UInt8 = 0
+            #expect(pread(held, &byte, 1, 0) < 0 && errno == EACCES && read(place + "/files/file") == EACCES)
+
+            try done("Unmount", "one", ["ID": "a"])
+            #expect(try done("Path", "one").Mountpoint == place)
+            try done("Unmount", "one", ["ID": "a"])
+            #expect(try done("Path", "one").Mountpoint == place)
+            close(held)
+            try done("Unmount", "one", ["ID": "b"])
+            #expect(
+                try done("Path", "one").Mountpoint == "" && fixture.grantfs("status", "--json").orThrow().text.contains("\"mounts\":[]"))
+            try done("Remove", "one")
+            #expect(try names().isEmpty && fixture.list("--all").isEmpty)
+        }
+
+        @Test("A volume of a view shows it and leaves its grants")
+        func ofView() throws {
+            #expect(try refusal(of: "two", ["view": "ci"]).contains("view “ci”"))
+            try fixture.grantfs("grant", "--view", "ci", data).orThrow()
+            try create("two", ["view": "ci", "ro": ""])
+            let place = try #require(try done("Mount", "two", ["ID": "a"]).Mountpoint)
+            #expect(read(place + "/data/file") == 0 && open(place + "/data/new", O_WRONLY | O_CREAT, 0o600) < 0 && errno == EROFS)
+            try done("Unmount", "two", ["ID": "a"])
+            try done("Remove", "two")
+            #expect(try fixture.list("--view", "ci").count == 1)
+            #expect(try refusal(of: "ci", [:]).contains("the view “ci” is not a volume's (it has grants)"))
+        }
+
+        @Test(
+            "Options and names that make no sense are refused, and leave nothing",
+            arguments: [
+                (["colour": "red"], "unknown option “colour”"), (["path": "relative"], "not an absolute path"),
+                (["path": "/nowhere/at/all"], "there is no such directory"), (["path": "/srv", "view": "ci"], "either path or view"),
+                (["ttl": "2h"], "for the directory of path"), (["path": "BASE", "ttl": "soon"], "invalid time span"),
+                (["path": "BASE", "ro": "perhaps"], "“ro” has no value but"), (["path": "BASE", "hide": "#x"], "#x"),
+                (["path": "BASE", "name": "a/b"], "invalid name “a/b”"), (["path": "STORE"], "cannot be granted"),
+                (["view": ""], "invalid view"),
+            ])
+        func nonsense(_ options: [String: String], _ reason: String) throws {
+            let options = options.mapValues { $0 == "BASE" ? data : $0 == "STORE" ? fixture.store : $0 }
+            #expect(try refusal(of: "bad", options).contains(reason))
+            #expect(try names().isEmpty && fixture.list("--all").isEmpty)
+            try create("bad", ["path": data])
+        }
+
+        @Test(
+            "Names that engines do not give are refused",
+            arguments: ["", "../up", "a/b", "-a", ".a", "a b", "ä", "default", "app", "run-1"])
+        func name(_ name: String) throws {
+            #expect(try !refusal(of: name, ["path": data]).isEmpty)
+            for call in ["Get", "Mount", "Unmount", "Path", "Remove"] {
+                #expect(try !self.call(call, ["Name": name, "ID": "a"]).Err.isEmpty)
+            }
+            #expect(try !refusal(of: String(repeating: "a", count: 129), [:]).isEmpty)
+            #expect(try names().isEmpty && fixture.list("--all").isEmpty)
+        }
+
+        @Test("A second volume of a name has the same options or is refused")
+        func again() throws {
+            try create("one", ["path": data])
+            try create("one", ["path": data])
+            #expect(try refusal(of: "one", ["path": data, "ro": "1"]).contains("with other options"))
+            #expect(try fixture.list("--all").count == 1)
+        }
+
+        @Test("Bad calls are refused by an answer")
+        func calls() throws {
+            let bodies = ["", "{", "[]", #"{"Name":7}"#, #"{"Name":"a","Opts":[]}"#, #"{"Name":"a","Opts":{"ro":1}}"#]
+            for body in bodies { #expect(try VolumePlugin.post(socket, "VolumeDriver.Create", body).text.contains(#""Err":""#)) }
+            #expect(
+                try VolumePlugin.post(socket, "VolumeDriver.Create", #"{"Name":"a","Opts":{"ro":"1","ro":"0"}}"#).text.contains("twice"))
+            #expect(try VolumePlugin.post(socket, "VolumeDriver.Destroy", "{}").text.contains("there is no call"))
+            let huge = #"{"Name":""# + String(repeating: "a", count: 70_000) + #""}"#
+            #expect(try !VolumePlugin.post(socket, "VolumeDriver.Create", huge).text.contains("Mountpoint"))
+            let get = try Command.run(["curl", "-sS", "--unix-socket", socket, "http://plugin/VolumeDriver.List"])
+            #expect(get.text.contains("POST"))
+            #expect(try names().isEmpty)
+        }
+
+        @Test("Only root and the plugin's own user may connect", .enabled(if: Identity.isRoot, "needs root"))
+        func others() throws {
+            let user = try #require(Machine.plainUser)
+            try create("one", ["path": data])
+            #expect(try VolumePlugin.post(socket, "VolumeDriver.List", "{}", as: user).status != 0)
+            chmod(socket, 0o777)
+            let refused = try VolumePlugin.post(socket, "VolumeDriver.List", "{}", as: user)
+            #expect(
+                refused.status == 0 && refused.text.contains("only root may connect") && !refused.text.contains("Volumes"), "\(refused)")
+        }
+
+        @Test("A plugin that was killed finds its volumes, and their mounts go on")
+        func killed() throws {
+            try create("one", ["path": data])
+            let place = try #require(try done("Mount", "one", ["ID": "a"]).Mountpoint)
+            let held = open(place + "/data/file", O_RDONLY | O_CLOEXEC)
+            defer { close(held) }
+            try restart()
+            var byte: UInt8 = 0
+            #expect(pread(held, &byte, 1, 0) == 1 && read(place + "/data/file") == 0)
+            #expect(try done("Mount", "one", ["ID": "b"]).Mountpoint == place)
+            try done("Unmount", "one", ["ID": "b"])
+            #expect(try done("Path", "one").Mountpoint == place, "the first user is still on record")
+            close(held)
+            try done("Unmount", "one", ["ID": "a"])
+            #expect(try done("Path", "one").Mountpoint == "")
+        }
+
+        @Test("A second plugin of a store is refused")
+        func second() throws {
+            let other = try fixture.grantfs("volume-plugin", "--socket", fixture.base + "/other.sock")
+            #expect(other.status == 1 && other.errors.contains("another volume-plugin serves them"), "\(other)")
+            #expect(try names().isEmpty)
+        }
+
+        @Test("A daemon that was killed is replaced under the volume's users")
+        func recovers() throws {
+            try create("one", ["path": data])
+            let place = try #require(try done("Mount", "one", ["ID": "a"]).Mountpoint)
+            let before = try fixture.daemon(at: place)
+            kill(before, SIGKILL)
+            #expect(read(place + "/data/file") == 0)
+            #expect(try fixture.daemon(at: place) != before)
+        }
+
+        @Test("A mount that died with its keeper is replaced for the next user")
+        func dead() throws {
+            try create("one", ["path": data])
+            let place = try #require(try done("Mount", "one", ["ID": "a"]).Mountpoint)
+            try fixture.killDaemon(at: place)
+            #expect(read(place + "/data/file") == ENOTCONN)
+            #expect(try done("Mount", "one", ["ID": "b"]).Mountpoint == place && read(place + "/data/file") == 0)
+        }
+
+        @Test("An attempt that was interrupted is completed or removed", arguments: [true, false])
+        func interrupted(_ isRepeated: Bool) throws {
+            try create("one", ["path": data])
+            plugin.process.kill()
+            // As it is before the grant.
+            let file = fixture.store + "/volumes/one.json"
+            let text = try String(contentsOfFile: file, encoding: .utf8).replacingOccurrences(
+                of: #""isMade":true"#, with: #""isMade":false"#)
+            try text.write(toFile: file, atomically: false, encoding: .utf8)
+            try fixture.grantfs("remove", "--view", "one", "data").orThrow()
+            plugin.process = try VolumePlugin.start(fixture, socket)
+            #expect(try names() == ["one"] && !call("Mount", ["Name": "one", "ID": "a"]).Err.isEmpty)
+            if isRepeated {
+                try create("one", ["path": data])
+                #expect(read(try #require(try done("Mount", "one", ["ID": "a"]).Mountpoint) + "/data/file") == 0)
+                try done("Unmount", "one", ["ID": "a"])
+            }
+            try done("Remove", "one")
+            #expect(try names().isEmpty && fixture.list("--all").isEmpty)
+        }
+
+        @Test("A full disk refuses a volume, and leaves nothing", .enabled(if: Identity.isRoot, "needs root"))
+        func full() throws {
+            let directory = fixture.store + "/volumes"
+            try Command.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", directory]).orThrow()
+            defer { _ = try? Command.run(["umount", "-l", directory]) }
+            try Command.run(["dd", "if=/dev/zero", "of=" + directory + "/filler", "bs=4096", "count=1"]).orThrow()
+            #expect(try refusal(of: "one", ["path": data]).contains("No space left"))
+            #expect(try names().isEmpty && fixture.list("--all").isEmpty)
+            unlink(directory + "/filler")
+            try create("one", ["path": data])
+        }
+
+        @Test("A damaged record is reported, and others are served")
+        func damaged() throws {
+            for name in ["one", "two"] { try create(name, ["path": data]) }
+            try "{".write(toFile: fixture.store + "/volumes/one.json", atomically: false, encoding: .utf8)
+            #expect(try names() == ["one", "two"])
+            #expect(try call("Get", ["Name": "one"]).Err.contains("the record of the volume “one” is damaged"))
+            #expect(try !call("Remove", ["Name": "one"]).Err.isEmpty && fixture.list("--all").count == 2)
+            try done("Get", "two")
+        }
+
+        @Test("A volume in use is not removed")
+        func busy() throws {
+            try create("one", ["path": data])
+            let place = try #require(try done("Mount", "one", ["ID": "a"]).Mountpoint)
+            let held = open(place + "/data/file", O_RDONLY | O_CLOEXEC)
+            defer { close(held) }
+            #expect(try call("Remove", ["Name": "one"]).Err.contains("it is in use"))
+            #expect(read(place + "/data/file") == 0)
+        }
+
+        @Test("Volumes are made, mounted and removed at the same time")
+        func atOnce() throws {
+            let names = (0..<12).map { "volume-\($0)" }
+            let script = """
+                call() { curl -sS --unix-socket '\(socket)' -X POST --data-binary "$2" http://plugin/VolumeDriver.$1; echo; }
+                for name in \(names.joined(separator: " ")); do
+                    (call Create '{"Name":"'$name'","Opts":{"path":"\(data)"}}'; call Mount '{"Name":"'$name'","ID":"a"}'
+                     cat '\(fixture.store)'/run/volumes/$name/data/file
+                     call Unmount '{"Name":"'$name'","ID":"a"}'; call Remove '{"Name":"'$name'"}') &
+                done
+                wait
+                """
+            let output = try Command.run(["sh", "-c", script])
+            #expect(output.lines.filter { $0 == "content" }.count == 12, "\(output)")
+            #expect(output.text.components(separatedBy: #""Err":"""#).count == 49, "\(output)")
+            #expect(try self.names().isEmpty && fixture.list("--all").isEmpty)
+        }
+    }
+}
