@@ -23,7 +23,7 @@ def run(*words, ok=True, **more):
     return done
 
 
-def wait(what, condition, seconds=30):
+def wait(what, condition, seconds=90):
     end = time.monotonic() + seconds
     while True:
         found = condition()
@@ -51,7 +51,7 @@ class Place:
         (self.root / "data").mkdir()
         shutil.copy("/usr/bin/busybox", self.root / "bin/busybox")
         run("cc", "-O1", "-Wall", "-Werror", "-static", "-o", self.root / "bin/mapping", Path(__file__).with_name("mapping.c"))
-        for name in ("sh", "cat", "ls", "sleep", "stat", "touch", "echo", "dd", "true", "id"):
+        for name in ("sh", "cat", "ls", "sleep", "stat", "touch", "echo", "chown", "rm", "true"):
             (self.root / "bin" / name).symlink_to("busybox")
 
     def start_plugin(self):
@@ -87,6 +87,8 @@ class Docker:
     # Docker looks for plugins here only.
     specification = Path("/etc/docker/plugins/grantfs-test.spec")
     driver = "grantfs-test"
+    maps = [[], ["--user", "1000:1000"], ["--user", "1000:0", "--cap-drop", "ALL"]]
+    label = ""
 
     def __init__(self, place):
         self.place = place
@@ -136,6 +138,10 @@ class Docker:
 class Podman:
     name = "podman"
     driver = "grantfs"
+    # Without SELinux, :z changes nothing.
+    maps = [[], ["--user", "1000:1000"], ["--uidmap", "0:100000:65536", "--gidmap", "0:100000:65536"],
+            ["--user", "1000:1000", "--uidmap", "0:100000:65536", "--gidmap", "0:100000:65536"]]
+    label = ":z"
 
     def __init__(self, place):
         self.place = place
@@ -212,6 +218,48 @@ def volumes(place, engine):
     assert not json.loads(place.grantfs("list", "--all", "--view", "v1", "--json", ok=False).stdout or "[]")
 
 
+def users(place, engine):
+    """Owners and modes, and what may be done, are those of a bind mount of the same directory, with each map of users and label."""
+    shared = place.base / "shared"
+    shared.mkdir(exist_ok=True)
+    for owner in (0, 1000, 100000, 101000):
+        file = shared / f"of-{owner}"
+        file.write_text("content\n")
+        os.chown(file, owner, owner)
+        file.chmod(0o640)
+        (shared / f"in-{owner}").mkdir(exist_ok=True)
+        os.chown(shared / f"in-{owner}", owner, owner)
+    engine.command("volume", "create", "--driver", engine.driver, "-o", f"path={shared}", "users")
+    script = (
+        "for place in /data/shared /bind; do cd $place; for file in *; do stat -c '%n %u %g %a %F' $file; done; for file in of-*; do "
+        "cat $file >/dev/null 2>&1 && echo read $file; done; for directory in in-*; do touch $directory/new$USE 2>/dev/null && "
+        "stat -c '%n %u %g' $directory/new$USE; rm -f $directory/new$USE; done; chown 1 of-0 2>/dev/null && chown 0 of-0 && echo given; "
+        "echo end; done")
+    for number, more in enumerate(engine.maps):
+        done = engine.command(
+            "run", "--rm", *more, "-e", f"USE={number}", *engine.options("users", "users:/data" + engine.label), "-v", f"{shared}:/bind",
+            *engine.image, "sh", "-c", script)
+        ours, theirs, rest = done.stdout.split("end\n")
+        assert ours and ours == theirs and not rest, f"{engine.name} {more}:\n{ours}\n{theirs}\n{done.stderr}"
+    engine.command("volume", "rm", "users")
+
+
+def guide(place, engine):
+    """The ten lines of docs/guides/containers.md, with other directories and another image."""
+    page = (Path(__file__).resolve().parent.parent.parent / "docs/guides/containers.md").read_text()
+    lines = page.split("```sh\n", 1)[1].split("```", 1)[0].splitlines()
+    assert len(lines) == 10, lines
+    # The plugin runs already.
+    assert lines[0].startswith("systemctl ")
+    script = "\n".join(lines[1:]).replace("/srv/", f"{place.base}/").replace(" debian ", " probe ").replace("-d grantfs", f"-d {engine.driver}")
+    done = subprocess.run(
+        ["sh", "-c", f"docker() {{ /usr/bin/docker -H '{engine.host}' \"$@\"; }}\n"
+         + script.replace("docker run", "docker run --network=none")],
+        env={**place.variables, "PATH": f"{PREFIX}/bin:{PATH}"}, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stderr.count("Permission denied") == 1, (done.stdout, done.stderr)
+    assert done.stdout.count("file\n") == 2, done.stdout
+
+
 def restarts(place, engine):
     """Each part ends, also by kill -9, while c2 reads: it never sees an error."""
     place.end_plugin(signal.SIGKILL)
@@ -277,6 +325,9 @@ def main():
         for kind in (Docker, Podman):
             engine = kind(place)
             engines.append(engine)
+            users(place, engine)
+            if kind is Docker:
+                guide(place, engine)
             volumes(place, engine)
             restarts(place, engine)
             if "--hundred" in sys.argv:

@@ -53,6 +53,7 @@ STAGES = [
     # With the SDK of the Model Context Protocol, from PyPI.
     Stage("mcp", ".ci/mcp", after=("release",), skipped=77),
     Stage("bwrap", ".ci/bwrap", after=("release",), skipped=77),
+    Stage("engines", ".ci/packages engines && .ci/engines", after=("release",), skipped=77),
     Stage("distributions", ".ci/distributions", after=("release",), skipped=77),
     Stage("units", ".ci/units", after=("package",), skipped=77),
     Stage("fuzz", ".ci/fuzz 20", after=("address-build",)),

@@ -13,7 +13,7 @@ struct PluginAnswers: Sendable {
     private static let type = "application/vnd.docker.plugins.v1.2+json"
 
     func answer(_ request: WebRequest) -> WebReply {
-        // The socket's mode refuses others already, if it is the one that was made here.
+        // The socket's mode refuses others already, if the plugin made it.
         guard let user = request.user, user == 0 || user == self.user else { return PluginAnswers.reply(403, "only root may connect") }
         request.admit()
         guard request.method == "POST" else { return PluginAnswers.reply(405, "calls of plugins are POST requests") }
@@ -26,7 +26,7 @@ struct PluginAnswers: Sendable {
             if error.code != .notFound {
                 SystemLog.write(.warning, "\(Terminal.visible(request.path)): \(Terminal.visible(error.description))")
             }
-            // Podman takes an answer with status 200 for a success, whatever it says.
+            // Podman takes an answer with status 200 for a success.
             return PluginAnswers.reply(500, error.description)
         }
     }
@@ -84,10 +84,10 @@ struct PluginAnswers: Sendable {
     private static func options(_ json: JSON?) throws(GrantError) -> [(name: String, value: String)] {
         guard let json else { return [] }
         if case .null = json { return [] }
-        guard case .object(let members) = json else { throw GrantError(.usage, "the options of a volume are no object") }
+        guard case .object(let members) = json else { throw GrantError(.usage, "the options of a volume are not an object") }
         var options: [(name: String, value: String)] = []
         for (name, value) in members {
-            guard let value = value.stringValue else { throw GrantError(.usage, "the option “\(name)” of a volume is no text") }
+            guard let value = value.stringValue else { throw GrantError(.usage, "the option “\(name)” of a volume is not a text") }
             if options.contains(where: { $0.name == name }) { throw GrantError(.usage, "the option “\(name)” is given twice") }
             options.append((name, value))
         }

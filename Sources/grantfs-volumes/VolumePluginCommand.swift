@@ -60,7 +60,7 @@ enum VolumePluginCommand {
         return 3
     }
 
-    /// Two processes would not know of each other's calls.
+    /// Calls in two processes would not follow each other.
     private static func lock(_ store: GrantStore) throws(GrantError) -> FileLock {
         do throws(Errno) {
             return try FileLock.take(store.runDirectory + "/volumes.lock", create: true)

@@ -3,7 +3,7 @@ import GrantCommandSupport
 import GrantModel
 import GrantSystem
 
-/// What is on record of a volume.
+/// The record of a volume.
 struct VolumeRecord {
     let name: String
     /// As the engine gave them.

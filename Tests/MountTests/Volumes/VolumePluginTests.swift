@@ -24,14 +24,25 @@ extension MountTests {
                     let view: String
                     let grants: [GrantDocument]
                 }
-                let Name: String
-                let Mountpoint: String
-                let Status: Status?
+                let name: String
+                let status: Status?
+
+                enum CodingKeys: String, CodingKey {
+                    case name = "Name"
+                    case status = "Status"
+                }
             }
-            let Err: String
-            let Mountpoint: String?
-            let Volume: Volume?
-            let Volumes: [Volume]?
+            let error: String
+            let mountpoint: String?
+            let volume: Volume?
+            let volumes: [Volume]?
+
+            enum CodingKeys: String, CodingKey {
+                case error = "Err"
+                case mountpoint = "Mountpoint"
+                case volume = "Volume"
+                case volumes = "Volumes"
+            }
         }
 
         init() throws {
@@ -70,17 +81,17 @@ extension MountTests {
         @discardableResult
         private func done(_ name: String, _ volume: String, _ more: [String: Any] = [:]) throws -> Answer {
             let answer = try call(name, ["Name": volume].merging(more) { $1 })
-            if !answer.Err.isEmpty { throw TestFailure("\(name) \(volume): \(answer.Err)") }
+            if !answer.error.isEmpty { throw TestFailure("\(name) \(volume): \(answer.error)") }
             return answer
         }
 
         private func create(_ volume: String, _ options: [String: String] = [:]) throws { try done("Create", volume, ["Opts": options]) }
 
         private func refusal(of volume: String, _ options: [String: String]) throws -> String {
-            try call("Create", ["Name": volume, "Opts": options]).Err
+            try call("Create", ["Name": volume, "Opts": options]).error
         }
 
-        private func names() throws -> [String] { try call("List", [:]).Volumes?.map(\.Name) ?? [] }
+        private func names() throws -> [String] { try call("List", [:]).volumes?.map(\.name) ?? [] }
 
         private func read(_ path: String) -> Int32 {
             let file = open(path, O_RDONLY | O_CLOEXEC)
@@ -95,13 +106,13 @@ extension MountTests {
             #expect(try VolumePlugin.post(socket, "Plugin.Activate", "").text.contains(#""Implements":["VolumeDriver"]"#))
             #expect(try VolumePlugin.post(socket, "VolumeDriver.Capabilities", "{}").text.contains(#""Scope":"local""#))
             try create("one", ["path": data, "ttl": "2h", "hide": ".env,*.key", "name": "files"])
-            let status = try #require(try done("Get", "one").Volume?.Status)
+            let status = try #require(try done("Get", "one").volume?.status)
             #expect(status.view == "one" && status.grants.map(\.name) == ["files"] && status.grants[0].expires != nil)
             #expect(try fixture.grantfs("list", "--view", "one").orThrow().text.contains("hide 2"))
-            #expect(try done("Path", "one").Mountpoint == "")
+            #expect(try done("Path", "one").mountpoint == "")
 
-            let place = try #require(try done("Mount", "one", ["ID": "a"]).Mountpoint)
-            #expect(try done("Mount", "one", ["ID": "b"]).Mountpoint == place && done("Path", "one").Mountpoint == place)
+            let place = try #require(try done("Mount", "one", ["ID": "a"]).mountpoint)
+            #expect(try done("Mount", "one", ["ID": "b"]).mountpoint == place && done("Path", "one").mountpoint == place)
             #expect(try names() == ["one"])
             let held = open(place + "/files/file", O_RDONLY | O_CLOEXEC)
             defer { close(held) }
@@ -113,13 +124,13 @@ extension MountTests {
             #expect(pread(held, &byte, 1, 0) < 0 && errno == EACCES && read(place + "/files/file") == EACCES)
 
             try done("Unmount", "one", ["ID": "a"])
-            #expect(try done("Path", "one").Mountpoint == place)
+            #expect(try done("Path", "one").mountpoint == place)
             try done("Unmount", "one", ["ID": "a"])
-            #expect(try done("Path", "one").Mountpoint == place)
+            #expect(try done("Path", "one").mountpoint == place)
             close(held)
             try done("Unmount", "one", ["ID": "b"])
             #expect(
-                try done("Path", "one").Mountpoint == "" && fixture.grantfs("status", "--json").orThrow().text.contains("\"mounts\":[]"))
+                try done("Path", "one").mountpoint == "" && fixture.grantfs("status", "--json").orThrow().text.contains("\"mounts\":[]"))
             try done("Remove", "one")
             #expect(try names().isEmpty && fixture.list("--all").isEmpty)
         }
@@ -129,7 +140,7 @@ extension MountTests {
             #expect(try refusal(of: "two", ["view": "ci"]).contains("view “ci”"))
             try fixture.grantfs("grant", "--view", "ci", data).orThrow()
             try create("two", ["view": "ci", "ro": ""])
-            let place = try #require(try done("Mount", "two", ["ID": "a"]).Mountpoint)
+            let place = try #require(try done("Mount", "two", ["ID": "a"]).mountpoint)
             #expect(read(place + "/data/file") == 0 && open(place + "/data/new", O_WRONLY | O_CREAT, 0o600) < 0 && errno == EROFS)
             try done("Unmount", "two", ["ID": "a"])
             try done("Remove", "two")
@@ -161,7 +172,7 @@ extension MountTests {
         func name(_ name: String) throws {
             #expect(try !refusal(of: name, ["path": data]).isEmpty)
             for call in ["Get", "Mount", "Unmount", "Path", "Remove"] {
-                #expect(try !self.call(call, ["Name": name, "ID": "a"]).Err.isEmpty)
+                #expect(try !self.call(call, ["Name": name, "ID": "a"]).error.isEmpty)
             }
             #expect(try !refusal(of: String(repeating: "a", count: 129), [:]).isEmpty)
             #expect(try names().isEmpty && fixture.list("--all").isEmpty)
@@ -203,18 +214,18 @@ extension MountTests {
         @Test("A plugin that was killed finds its volumes, and their mounts go on")
         func killed() throws {
             try create("one", ["path": data])
-            let place = try #require(try done("Mount", "one", ["ID": "a"]).Mountpoint)
+            let place = try #require(try done("Mount", "one", ["ID": "a"]).mountpoint)
             let held = open(place + "/data/file", O_RDONLY | O_CLOEXEC)
             defer { close(held) }
             try restart()
             var byte: UInt8 = 0
             #expect(pread(held, &byte, 1, 0) == 1 && read(place + "/data/file") == 0)
-            #expect(try done("Mount", "one", ["ID": "b"]).Mountpoint == place)
+            #expect(try done("Mount", "one", ["ID": "b"]).mountpoint == place)
             try done("Unmount", "one", ["ID": "b"])
-            #expect(try done("Path", "one").Mountpoint == place, "the first user is still on record")
+            #expect(try done("Path", "one").mountpoint == place, "the first user is still on record")
             close(held)
             try done("Unmount", "one", ["ID": "a"])
-            #expect(try done("Path", "one").Mountpoint == "")
+            #expect(try done("Path", "one").mountpoint == "")
         }
 
         @Test("A second plugin of a store is refused")
@@ -227,7 +238,7 @@ extension MountTests {
         @Test("A daemon that was killed is replaced under the volume's users")
         func recovers() throws {
             try create("one", ["path": data])
-            let place = try #require(try done("Mount", "one", ["ID": "a"]).Mountpoint)
+            let place = try #require(try done("Mount", "one", ["ID": "a"]).mountpoint)
             let before = try fixture.daemon(at: place)
             kill(before, SIGKILL)
             #expect(read(place + "/data/file") == 0)
@@ -237,12 +248,12 @@ extension MountTests {
         @Test("A mount that died with its supervisor is replaced for the next user")
         func dead() throws {
             try create("one", ["path": data])
-            let place = try #require(try done("Mount", "one", ["ID": "a"]).Mountpoint)
+            let place = try #require(try done("Mount", "one", ["ID": "a"]).mountpoint)
             let daemon = try fixture.daemon(at: place)
             for child in Processes.children(of: daemon) where Processes.name(of: child) == "grantfs-superv" { kill(child, SIGKILL) }
             try fixture.killDaemon(at: place)
             #expect(read(place + "/data/file") == ENOTCONN)
-            #expect(try done("Mount", "one", ["ID": "b"]).Mountpoint == place && read(place + "/data/file") == 0)
+            #expect(try done("Mount", "one", ["ID": "b"]).mountpoint == place && read(place + "/data/file") == 0)
         }
 
         @Test("An attempt that was interrupted is completed or removed", arguments: [true, false])
@@ -256,10 +267,10 @@ extension MountTests {
             try text.write(toFile: file, atomically: false, encoding: .utf8)
             try fixture.grantfs("remove", "--view", "one", "data").orThrow()
             plugin.process = try VolumePlugin.start(fixture, socket)
-            #expect(try names() == ["one"] && !call("Mount", ["Name": "one", "ID": "a"]).Err.isEmpty)
+            #expect(try names() == ["one"] && !call("Mount", ["Name": "one", "ID": "a"]).error.isEmpty)
             if isRepeated {
                 try create("one", ["path": data])
-                #expect(read(try #require(try done("Mount", "one", ["ID": "a"]).Mountpoint) + "/data/file") == 0)
+                #expect(read(try #require(try done("Mount", "one", ["ID": "a"]).mountpoint) + "/data/file") == 0)
                 try done("Unmount", "one", ["ID": "a"])
             }
             try done("Remove", "one")
@@ -283,18 +294,18 @@ extension MountTests {
             for name in ["one", "two"] { try create(name, ["path": data]) }
             try "{".write(toFile: fixture.store + "/volumes/one.json", atomically: false, encoding: .utf8)
             #expect(try names() == ["one", "two"])
-            #expect(try call("Get", ["Name": "one"]).Err.contains("the record of the volume “one” is damaged"))
-            #expect(try !call("Remove", ["Name": "one"]).Err.isEmpty && fixture.list("--all").count == 2)
+            #expect(try call("Get", ["Name": "one"]).error.contains("the record of the volume “one” is damaged"))
+            #expect(try !call("Remove", ["Name": "one"]).error.isEmpty && fixture.list("--all").count == 2)
             try done("Get", "two")
         }
 
         @Test("A volume in use is not removed")
         func busy() throws {
             try create("one", ["path": data])
-            let place = try #require(try done("Mount", "one", ["ID": "a"]).Mountpoint)
+            let place = try #require(try done("Mount", "one", ["ID": "a"]).mountpoint)
             let held = open(place + "/data/file", O_RDONLY | O_CLOEXEC)
             defer { close(held) }
-            #expect(try call("Remove", ["Name": "one"]).Err.contains("it is in use"))
+            #expect(try call("Remove", ["Name": "one"]).error.contains("it is in use"))
             #expect(read(place + "/data/file") == 0)
         }
 
