@@ -51,7 +51,7 @@ class Place:
         (self.root / "data").mkdir()
         shutil.copy("/usr/bin/busybox", self.root / "bin/busybox")
         run("cc", "-O1", "-Wall", "-Werror", "-static", "-o", self.root / "bin/mapping", Path(__file__).with_name("mapping.c"))
-        for name in ("sh", "cat", "ls", "sleep", "stat", "touch", "echo", "chown", "rm", "true"):
+        for name in ("sh", "cat", "ls", "sleep", "stat", "touch", "echo", "chown", "rm", "mount", "true"):
             (self.root / "bin" / name).symlink_to("busybox")
 
     def start_plugin(self):
@@ -76,6 +76,13 @@ class Place:
         if self.plugin and self.plugin.poll() is None:
             self.end_plugin(signal.SIGTERM)
         run("pkill", "-9", "-f", self.base, ok=False)
+        # Processes of containers, whose root is below the place.
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if os.readlink(process / "ns/mnt") != os.readlink("/proc/self/ns/mnt") and f"{self.base}/" in (process / "mountinfo").read_text():
+                    os.kill(int(process.name), signal.SIGKILL)
+            except OSError:
+                continue
         for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
             if line.split()[1].startswith(f"{self.base}/"):
                 run("umount", "-l", line.split()[1], ok=False)
@@ -89,6 +96,7 @@ class Docker:
     driver = "grantfs-test"
     maps = [[], ["--user", "1000:1000"], ["--user", "1000:0", "--cap-drop", "ALL"]]
     label = ""
+    now = []
 
     def __init__(self, place):
         self.place = place
@@ -142,6 +150,7 @@ class Podman:
     maps = [[], ["--user", "1000:1000"], ["--uidmap", "0:100000:65536", "--gidmap", "0:100000:65536"],
             ["--user", "1000:1000", "--uidmap", "0:100000:65536", "--gidmap", "0:100000:65536"]]
     label = ":z"
+    now = ["-t", "0"]
 
     def __init__(self, place):
         self.place = place
@@ -201,6 +210,9 @@ def volumes(place, engine):
         wait(f"{name} reads", lambda: "held" in last(name))
     refused = engine.command("exec", "c2", "touch", "/data/one/new", ok=False)
     assert refused.returncode != 0 and not (place.base / "one/new").exists(), refused
+    script = "mount -o remount,rw /data && mount -o remount,rw,bind /data; touch /data/one/new"
+    refused = engine.command("run", "--rm", "--cap-add", "SYS_ADMIN", *engine.options("c4", "v2:/data:ro"), *engine.image, "sh", "-c", script, ok=False)
+    assert "Read-only" in refused.stderr and not (place.base / "one/new").exists(), refused
     place.grantfs("grant", "--view", "v1", place.base / "two")
     wait("the added directory is shown", lambda: "two" in last("c1"))
     engine.command("run", "-d", *engine.options("c3", "v1:/data"), *engine.image, "mapping", "/data/one/file")
@@ -213,7 +225,10 @@ def volumes(place, engine):
     place.grantfs("restore", "--view", "v1", "one")
     wait("the path is readable again", lambda: engine.command("exec", "c1", "cat", "/data/one/file", ok=False).stdout == "one\n")
     assert engine.command("volume", "rm", "v1", ok=False).returncode != 0
-    engine.command("rm", "-f", "c1", "c3")
+    # Another engine does not know of the containers.
+    remove = ["curl", "-sS", "--unix-socket", place.socket, "-X", "POST", "--data", '{"Name":"v1"}', "http://plugin/VolumeDriver.Remove"]
+    assert "it is in use by process" in run(*remove).stdout
+    engine.command("rm", "-f", *engine.now, "c1", "c3")
     engine.command("volume", "rm", "v1")
     assert not json.loads(place.grantfs("list", "--all", "--view", "v1", "--json", ok=False).stdout or "[]")
 
@@ -276,7 +291,7 @@ def restarts(place, engine):
     assert "not connected" not in done.stdout + done.stderr and "rror" not in done.stdout + done.stderr, (done.stdout + done.stderr)[-2000:]
     engine.restart()
     # Docker ends its containers then.
-    engine.command("rm", "-f", "c2")
+    engine.command("rm", "-f", *engine.now, "c2")
     engine.command("volume", "rm", "v2")
     engine.command("volume", "create", "--driver", engine.driver, "v3")
     engine.restart()
@@ -312,8 +327,8 @@ def hundred(place, engine):
     medians = {name: round(statistics.median(values) * 1000) for name, values in times.items()}
     print(f"engines: {engine.name}: start of a container, median: {medians['volume']} ms with a volume, {medians['bind']} ms with a bind mount; "
           f"daemons: {memory // 1024} MB together; one revocation in 100 containers: {took:.2f} s")
-    engine.command("rm", "-f", *[f"h{number}" for number in range(100)])
     for number in range(100):
+        engine.command("rm", "-f", *engine.now, f"h{number}")
         engine.command("volume", "rm", f"h{number}")
 
 

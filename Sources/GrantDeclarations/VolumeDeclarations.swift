@@ -12,7 +12,7 @@ extension CommandDeclaration {
             "It speaks Docker's plugin protocol: docker volume create -d grantfs -o path=/srv/data NAME. Podman needs "
                 + "grantfs = \"/run/docker/plugins/grantfs.sock\" in the table engine.volume_plugins of containers.conf.",
             "Options of a volume: path=DIR grants a directory to it, with ro, ttl=SPAN, hide=, protect= and only=PATTERN,… and "
-                + "name=NAME. Or view=VIEW shows a view that exists, with ro read-only. Without options a volume is empty. "
+                + "name=NAME. Or view=VIEW shows a view that exists. Without options a volume is empty. "
                 + "A view has the volume's name otherwise, and ends with it.",
             "Mounts go on without the plugin. Only root, or the user who started it, may connect.",
         ], program: .volumes)

@@ -32,14 +32,24 @@ struct VolumeMounts {
     /// Where the volume is mounted, or nil.
     func place(of name: String) -> String? { mounted(name) == nil ? nil : path(of: name) }
 
+    private func records(of name: String) throws(GrantError) -> [MountRecord] {
+        try store.mounts().filter { $0.mountpoint == Array(path(of: name).utf8) }
+    }
+
     /// Mounts the view unless it is mounted, and returns where. A dead mount is replaced.
-    func begin(_ name: String, _ view: ViewName, isReadOnly: Bool) throws(GrantError) -> String {
+    func begin(_ name: String, _ view: ViewName) throws(GrantError) -> String {
         let place = path(of: name)
-        if mounted(name) != nil, !Mountpoint(canonical: Array(place.utf8)).isDead() { return place }
+        if let entry = mounted(name), !Mountpoint(canonical: Array(place.utf8)).isDead() {
+            let device = DeviceNumber(major: entry.major, minor: entry.minor)
+            if try records(of: name).contains(where: { $0.connection?.device == device && $0.shown.onlyView == view }) { return place }
+            throw GrantError(
+                .mountFailed, "the volume “\(name)” cannot be mounted", cause: "another view is mounted at \(place)",
+                advice: "grantfs unmount \(place)")
+        }
         try VolumeMounts.make(directory)
         if mounted(name) == nil { try VolumeMounts.make(place) }
         // Programs of a container are other users than the plugin's.
-        let options = ["recover"] + (geteuid() == 0 || Mountpoint.usersMayAllowOther ? ["allow_other"] : []) + (isReadOnly ? ["ro"] : [])
+        let options = ["recover"] + (geteuid() == 0 || Mountpoint.usersMayAllowOther ? ["allow_other"] : [])
         let words = [
             "grantfs", "mount", "--store", store.directory, "--new", "-o", options.joined(separator: ","), view.description, place,
         ]
@@ -54,7 +64,9 @@ struct VolumeMounts {
             throw GrantError(.mountFailed, "the daemon cannot be started", cause: error.description)
         }
         rmdir(place)
-        throw GrantError(.mountFailed, "the volume “\(name)” cannot be mounted", cause: VolumeMounts.plain(said))
+        throw GrantError(
+            .mountFailed, "the volume “\(name)” cannot be mounted",
+            cause: said.isEmpty ? "the daemon ended before it answered" : VolumeMounts.plain(said))
     }
 
     /// Without the name of the program, on one line.
@@ -63,10 +75,22 @@ struct VolumeMounts {
         return lines.map { $0.hasPrefix("grantfs: ") ? $0.dropFirst(9) : $0 }.joined(separator: "; ")
     }
 
+    /// Throws `.mountFailed` if a container has it. Each has its own copy of the mount, at another place, so it could be unmounted here.
+    func requireUnused(_ name: String) throws(GrantError) {
+        let place = Array(path(of: name).utf8)
+        for device in try records(of: name).compactMap({ $0.connection?.device }) {
+            let holders = Holder.ofMount(device, until: Clock.monotonic + 5_000_000_000)
+            guard let holder = holders.first(where: { $0.paths.contains { $0 != place } }) else { continue }
+            throw GrantError(
+                .mountFailed, "the volume “\(name)” cannot be removed",
+                cause: "it is in use by process \(holder.pid) (\(Terminal.visible(holder.command)))", advice: "end that container first")
+        }
+    }
+
     /// Unmounts it. Throws `.mountFailed` if it is busy.
     func end(_ name: String) throws(GrantError) {
         let place = path(of: name)
-        let records = ((try? store.mounts()) ?? []).filter { $0.mountpoint == Array(place.utf8) }
+        let records = try records(of: name)
         for record in records { record.abortIfDefunct(in: store) }
         let mountpoint = Mountpoint(canonical: Array(place.utf8))
         while mounted(name) != nil { try mountpoint.unmount() }

@@ -17,7 +17,7 @@ struct VolumeOptions {
     let rules: GrantRules
 
     static let names = ["hide", "name", "only", "path", "protect", "ro", "ttl", "view"]
-    private static let ofDirectory = ["hide", "name", "only", "protect", "ttl"]
+    private static let ofDirectory = ["hide", "name", "only", "protect", "ro", "ttl"]
 
     /// Throws `.usage` for the first that is unknown, invalid or meaningless.
     init(_ words: [(name: String, value: String)]) throws(GrantError) {
@@ -35,7 +35,9 @@ struct VolumeOptions {
                 advice: "grantfs grant --view VIEW DIR adds a directory to it")
         }
         if path == nil, let name = VolumeOptions.ofDirectory.first(where: { value($0) != nil }) {
-            throw GrantError(.usage, "the option “\(name)” is for the directory of path", advice: "-o path=DIR")
+            throw GrantError(
+                .usage, "the option “\(name)” is for the directory of path",
+                advice: view == nil ? "-o path=DIR" : "grantfs set --view changes the grants of a view")
         }
         name = try VolumeOptions.grantName(value("name"))
         span = value("ttl")

@@ -79,7 +79,7 @@ enum VolumePluginCommand {
         do throws(Errno) {
             let place = try FileDescriptor.open(directory, OpenFlags.path | O_DIRECTORY)
             let name = String(decoding: CanonicalPath.lastName(of: path), as: UTF8.self)
-            return try UnixSocket.listen(inPlaceOfDead: name, in: place.number).release().release()
+            return try UnixSocket.listen(inPlaceOfDead: name, in: place.number, backlog: 512).release().release()
         } catch {
             throw GrantError(.system, "nothing can be served at \(VisibleText.of(path))", cause: error.description)
         }

@@ -15,6 +15,10 @@ struct VolumeRecord {
     /// The engine's ids of those that use its mount, since the boot.
     var users: Set<String> = []
 
+    /// The view that it shows, and whether the view ends with it. The other options matter only when it is made: another version may
+    /// have had others.
+    var view: (name: String, isOwn: Bool) { options.last { $0.name == "view" }.map { ($0.value, false) } ?? (name, true) }
+
     fileprivate var json: JSON {
         .object([
             ("name", .string(name)), ("options", .object(options.map { ($0.name, .string($0.value)) })), ("created", .string(created)),
@@ -88,7 +92,7 @@ struct VolumeRecords {
         if let record = VolumeRecord(text), record.name == name { return record }
         throw GrantError(
             .storeUnavailable, "the record of the volume “\(name)” is damaged", cause: file(name),
-            advice: "remove that file: the grants of the view “\(name)” stay")
+            advice: "remove the volume: the grants of the view “\(name)” stay")
     }
 
     func keep(_ record: VolumeRecord) throws(GrantError) {

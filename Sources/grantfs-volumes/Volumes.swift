@@ -13,8 +13,7 @@ final class Volumes: Sendable {
     private let store: GrantStore
     private let administrator: GrantAdministrator
     private let mounts: VolumeMounts
-    /// One volume always has the same.
-    private let turns = (0..<64).map { _ in Lock(()) }
+    private let turns = Lock<[String: Lock<Void>]>([:])
 
     init(_ store: GrantStore) throws(GrantError) {
         self.store = store
@@ -24,10 +23,15 @@ final class Volumes: Sendable {
     }
 
     private func inTurn<Result>(_ name: String, _ body: (VolumeRecords) throws(GrantError) -> Result) throws(GrantError) -> Result {
-        var sum = 0
-        for byte in name.utf8 { sum = (sum &* 31 &+ Int(byte)) & 0xFFFF }
+        guard VolumeRecords.isName(name) else { throw Volumes.unknown(name) }
+        let turn = turns.withLock { turns in
+            if let turn = turns[name] { return turn }
+            let turn = Lock(())
+            turns[name] = turn
+            return turn
+        }
         let records = try VolumeRecords(store: store.directory)
-        return try turns[sum % turns.count].withLock { _ throws(GrantError) in try body(records) }
+        return try turn.withLock { _ throws(GrantError) in try body(records) }
     }
 
     private static func unknown(_ name: String) -> GrantError { GrantError(.notFound, "there is no volume “\(name)” of grantfs") }
@@ -50,41 +54,56 @@ final class Volumes: Sendable {
                 if known.isMade { return }
                 record = known
             } else {
-                if options.view == nil { try requireFree(name) }
+                // A mount without a record is left over, and shows another's view or limits.
+                try mounts.end(name)
+                try requireFree(options.view?.description ?? name, isOwn: options.view == nil, records)
                 record = VolumeRecord(
                     name: name, options: words, created: Timestamp.text(Instant(nanoseconds: Clock.realtime)))
                 try records.keep(record)
             }
             do throws(GrantError) {
-                try grant(options, to: try Volumes.view(of: record, options))
+                try grant(options, to: try Volumes.view(of: record))
                 record.isMade = true
                 try records.keep(record)
             } catch {
                 // A view that has got a grant stays on record, to be removed.
-                if (try? isEmpty(try Volumes.view(of: record, options))) ?? false { try? records.remove(name) }
+                if (try? store.grants(view: try Volumes.view(of: record)).isEmpty) ?? false { try? records.remove(name) }
                 throw error
             }
         }
     }
 
-    /// A volume ends with its view, so the view must be nothing else's.
-    private func requireFree(_ name: String) throws(GrantError) {
-        let isReserved = name == ViewName.standard.description || name == "app" || TemporaryMount.isLabel(name)
-        let isTaken = try administrator.views().contains { $0.description == name }
-        guard isReserved || isTaken else { return }
+    /// A volume's own view ends with it, so it must be nothing else's, and no other volume's.
+    private func requireFree(_ view: String, isOwn: Bool, _ records: VolumeRecords) throws(GrantError) {
+        let cause: String
+        if isOwn {
+            let isReserved = view == ViewName.standard.description || view == "app" || TemporaryMount.isLabel(view)
+            if isReserved {
+                cause = "grantfs uses the name itself"
+            } else if try !store.grants().allSatisfy({ $0.view.description != view }) {
+                cause = "it has grants"
+            } else if try store.mounts().contains(where: { $0.view.description == view && $0.isServed(in: store.runDirectory) }) {
+                cause = "it is mounted"
+            } else if try records.names().contains(where: { (try? records.find($0))?.view.name == view }) {
+                cause = "another volume shows it"
+            } else {
+                return
+            }
+        } else if (try? records.find(view))?.view.isOwn == true {
+            cause = "it ends with the volume “\(view)”"
+        } else {
+            return
+        }
         throw GrantError(
-            .alreadyExists, "the view “\(name)” is not a volume's", cause: isTaken ? "it has grants" : "grantfs uses the name itself",
-            advice: "choose another name, and show that view with -o view=\(name)")
+            .alreadyExists, "the view “\(view)” cannot be this volume's", cause: cause,
+            advice: isOwn ? "choose another name, or -o view=\(view)" : "use that volume")
     }
 
-    private func isEmpty(_ view: ViewName) throws(GrantError) -> Bool { try store.grants(view: view).isEmpty }
-
-    private static func view(of record: VolumeRecord, _ options: VolumeOptions) throws(GrantError) -> ViewName {
-        if let view = options.view { return view }
+    private static func view(of record: VolumeRecord) throws(GrantError) -> ViewName {
         do throws(GrantName.Flaw) {
-            return try ViewName(record.name)
+            return try ViewName(record.view.name)
         } catch {
-            throw GrantError(.usage, "invalid name “\(record.name)” of a volume", cause: error.rawValue)
+            throw GrantError(.usage, "invalid view “\(record.view.name)” of a volume", cause: error.rawValue)
         }
     }
 
@@ -99,21 +118,30 @@ final class Volumes: Sendable {
         let choice = GrantAdministrator.Choice(
             proposal, name: proposal.name, view: view, access: options.isReadOnly ? .readOnly : .readWrite,
             expires: try options.span.map { span throws(GrantError) in try Expiry.after(span, now: now) }, rules: options.rules)
-        // An attempt that was interrupted may have made it.
-        if try store.grants(view: view).contains(where: { $0.bookmark.identity == proposal.bookmark.identity && $0.name == choice.name }) {
-            return
+        // An attempt that was interrupted may have made it, with another moment at which it ends.
+        var former = choice
+        if choice.expires != nil, let made = try store.grants(view: view).first(where: { $0.name == choice.name }), let end = made.expires {
+            former.expires = end
         }
+        if try administrator.existing(former) != nil { return }
         _ = try administrator.grant([choice])
     }
 
-    /// Removes a volume, and withdraws the grants of its own view.
+    /// Removes a volume, and withdraws the grants of its own view. Of a damaged record nothing is known, so grants stay.
     func remove(_ name: String) throws(GrantError) {
         try inTurn(name) { records throws(GrantError) in
-            guard let record = try records.find(name) else { throw Volumes.unknown(name) }
-            let options = try VolumeOptions(record.options)
+            var record: VolumeRecord?
+            do throws(GrantError) {
+                record = try records.find(name)
+                if record == nil { throw Volumes.unknown(name) }
+            } catch {
+                if error.code != .storeUnavailable { throw error }
+                SystemLog.write(.warning, "volume \(name): \(error.message). The grants of its view stay")
+            }
+            try mounts.requireUnused(name)
             try mounts.end(name)
-            if options.view == nil {
-                let grants = try store.grants(view: try Volumes.view(of: record, options))
+            if let record, record.view.isOwn {
+                let grants = try store.grants(view: try Volumes.view(of: record))
                 if !grants.isEmpty { _ = try administrator.remove(grants) }
             }
             try records.remove(name)
@@ -124,9 +152,7 @@ final class Volumes: Sendable {
     func mount(_ name: String, for user: String) throws(GrantError) -> String {
         try inTurn(name) { records throws(GrantError) in
             guard var record = try records.find(name), record.isMade else { throw Volumes.unknown(name) }
-            let options = try VolumeOptions(record.options)
-            let place = try mounts.begin(
-                name, try Volumes.view(of: record, options), isReadOnly: options.isReadOnly && options.path == nil)
+            let place = try mounts.begin(name, try Volumes.view(of: record))
             if record.users.insert(user).inserted { try records.keep(record) }
             return place
         }
@@ -155,7 +181,7 @@ final class Volumes: Sendable {
     /// What `inspect` shows.
     func description(of name: String) throws(GrantError) -> [(String, JSON)] {
         guard let record = try VolumeRecords(store: store.directory).find(name) else { throw Volumes.unknown(name) }
-        let view = try Volumes.view(of: record, try VolumeOptions(record.options))
+        let view = try Volumes.view(of: record)
         let grants = try administrator.list(view: view, all: true)
         return [
             ("CreatedAt", .string(record.created)),
