@@ -95,6 +95,12 @@ struct VolumeRecords {
             advice: "remove the volume: the grants of the view “\(name)” stay")
     }
 
+    /// Whether there is a record that can be read and makes no sense.
+    func isDamaged(_ name: String) -> Bool {
+        guard let text = try? File.contents(of: file(name).utf8) else { return false }
+        return VolumeRecord(text)?.name != name
+    }
+
     func keep(_ record: VolumeRecord) throws(GrantError) {
         do throws(Errno) {
             try File.replace(file(record.name), with: Array((record.json.text + "\n").utf8))

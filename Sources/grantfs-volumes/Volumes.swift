@@ -135,7 +135,7 @@ final class Volumes: Sendable {
                 record = try records.find(name)
                 if record == nil { throw Volumes.unknown(name) }
             } catch {
-                if error.code != .storeUnavailable { throw error }
+                if !records.isDamaged(name) { throw error }
                 SystemLog.write(.warning, "volume \(name): \(error.message). The grants of its view stay")
             }
             try mounts.requireUnused(name)
@@ -152,8 +152,15 @@ final class Volumes: Sendable {
     func mount(_ name: String, for user: String) throws(GrantError) -> String {
         try inTurn(name) { records throws(GrantError) in
             guard var record = try records.find(name), record.isMade else { throw Volumes.unknown(name) }
+            let isFirst = record.users.isEmpty
             let place = try mounts.begin(name, try Volumes.view(of: record))
-            if record.users.insert(user).inserted { try records.keep(record) }
+            guard record.users.insert(user).inserted else { return place }
+            do throws(GrantError) {
+                try records.keep(record)
+            } catch {
+                if isFirst { try? mounts.end(name) }
+                throw error
+            }
             return place
         }
     }

@@ -198,6 +198,8 @@ final class SandboxTerminal: Sendable {
                 say("\ngrantfs: the question is withdrawn\n")
                 return nil
             }
+            // The end of the input is an empty line.
+            if Self.hasHungUp(screen) { return answer("") }
             let keys = answering.withLock { keys in
                 defer { keys = [] }
                 return keys ?? []
@@ -222,6 +224,11 @@ final class SandboxTerminal: Sendable {
                 }
             }
         }
+    }
+
+    private static func hasHungUp(_ terminal: Int32) -> Bool {
+        var waited = pollfd(fd: terminal, events: 0, revents: 0)
+        return poll(&waited, 1, 0) > 0 && waited.revents & Int16(truncatingIfNeeded: POLLHUP | POLLERR) != 0
     }
 
     /// Ends a question that is open. There is none afterwards.

@@ -329,6 +329,25 @@ extension MountTests {
             #expect(try fixture.list("--all").isEmpty)
         }
 
+        @Test("A terminal that goes away during a question grants nothing, and leaves nothing", arguments: [false, true])
+        func hangUp(_ isIgnored: Bool) throws {
+            let session = try start(
+                """
+                \(isIgnored ? "trap '' HUP" : "true")
+                cat '\(offered)/file' >'\(work)/read' 2>'\(work)/errors'
+                echo ended >>'\(work)/errors'
+                """)
+            try session.waitFor("[N] never?")
+            try session.hangUp()
+            try fixture.wait(until: "nothing is left", within: 60) { try fixture.list("--all").isEmpty }
+            #expect(try fixture.grantfs("status", "--json").orThrow().text.contains(#""mounts":[]"#))
+            #expect(try String(contentsOfFile: work + "/read", encoding: .utf8).isEmpty)
+            if isIgnored {
+                let errors = try String(contentsOfFile: work + "/errors", encoding: .utf8)
+                #expect(errors.contains("Permission denied") && errors.hasSuffix("ended\n"), "\(errors)")
+            }
+        }
+
         @Test("Wrong offers are refused before anything starts")
         func wrong() throws {
             let file = offered + "/file"
