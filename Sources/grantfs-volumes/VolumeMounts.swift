@@ -10,6 +10,8 @@ import GrantSystem
 struct VolumeMounts {
     private let store: GrantStore
     private let directory: String
+    /// Daemons that this process has started and not reaped yet.
+    private let daemons = Lock<[Int32]>([])
 
     init(_ store: GrantStore) throws(GrantError) {
         self.store = store
@@ -58,7 +60,10 @@ struct VolumeMounts {
         do throws(Errno) {
             // The engine shows the reason to its user.
             let errors = try MemoryFile.of([])
-            if try BackgroundStart.start(daemon, words: words.map { Array($0.utf8) }, errors: errors.number).status == 0 { return place }
+            let outcome = try BackgroundStart.start(daemon, words: words.map { Array($0.utf8) }, errors: errors.number) { process in
+                daemons.withLock { $0.append(process) }
+            }
+            if outcome.status == 0 { return place }
             said = try File.contents(of: "/proc/self/fd/\(errors.number)".utf8)
         } catch {
             throw GrantError(.mountFailed, "the daemon cannot be started", cause: error.description)
@@ -96,5 +101,11 @@ struct VolumeMounts {
         while mounted(name) != nil { try mountpoint.unmount() }
         MountEnd.wait(for: records)
         rmdir(place)
+        reap()
+    }
+
+    /// Daemons that have ended, also long ago, stay processes until then.
+    private func reap() {
+        daemons.withLock { daemons in daemons.removeAll { waitpid($0, nil, WNOHANG) != 0 } }
     }
 }

@@ -20,13 +20,17 @@ package enum BackgroundStart {
         try start(program, words: words, for: command).status
     }
 
-    /// `errors`: where the daemon reports errors, instead of standard error.
+    /// `errors`: where the daemon reports errors, instead of standard error. `started` gets the daemon's process, which a caller that goes
+    /// on has to reap if the result is 0.
     package static func start(
-        _ program: ProgramFile, words: [[UInt8]], for command: String? = nil, errors: Int32? = nil
+        _ program: ProgramFile, words: [[UInt8]], for command: String? = nil, errors: Int32? = nil,
+        started: (Int32) -> Void = { _ in }
     ) throws(Errno) -> (status: Int32, said: [UInt8]) {
         let pipe = try PipePair()
         let child = try spawn(program, words, for: command, ["--ready-fd=3"], [pipe.writing.number], errors: errors)
-        return try outcome(of: child, pipe)
+        let outcome = try outcome(of: child, pipe)
+        if outcome.status == 0 { started(child) }
+        return outcome
     }
 
     /// A daemon that is started in advance, so that its start takes no time later. Until `go` it looks at directories for its starter, and ends

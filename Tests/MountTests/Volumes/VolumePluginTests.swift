@@ -231,6 +231,24 @@ extension MountTests {
             #expect(try done("Path", "one").mountpoint == "")
         }
 
+        @Test("Daemons that have ended do not stay processes")
+        func reaped() throws {
+            try create("one", ["path": data])
+            for _ in 0..<3 {
+                try done("Mount", "one", ["ID": "a"])
+                try done("Unmount", "one", ["ID": "a"])
+            }
+            // A daemon that was killed ended before its successor.
+            let place = try #require(try done("Mount", "one", ["ID": "a"]).mountpoint)
+            try fixture.killDaemon(at: place)
+            try fixture.wait(until: "another daemon serves") { read(place + "/data/file") == 0 }
+            try done("Unmount", "one", ["ID": "a"])
+            try fixture.wait(until: "no process is left") {
+                try done("Unmount", "one", ["ID": "a"])
+                return try !Command.run(["ps", "-o", "stat=", "--ppid", "\(plugin.process.pid)"]).text.contains("Z")
+            }
+        }
+
         @Test("A second plugin of a store is refused")
         func second() throws {
             let other = try fixture.grantfs("volume-plugin", "--socket", fixture.base + "/other.sock")
