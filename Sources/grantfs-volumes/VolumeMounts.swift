@@ -83,9 +83,15 @@ struct VolumeMounts {
     /// Throws `.mountFailed` if a container has it. Each has its own copy of the mount, at another place, so it could be unmounted here.
     func requireUnused(_ name: String) throws(GrantError) {
         let place = Array(path(of: name).utf8)
+        let deadline = Clock.deadline(seconds: 5)
         for device in try records(of: name).compactMap({ $0.connection?.device }) {
-            let holders = Holder.ofMount(device, until: Clock.monotonic + 5_000_000_000)
-            guard let holder = holders.first(where: { $0.paths.contains { $0 != place } }) else { continue }
+            let holders = Holder.ofMount(device, until: deadline)
+            guard let holder = holders.first(where: { $0.paths.contains { $0 != place } }) else {
+                if Clock.monotonic < deadline { continue }
+                throw GrantError(
+                    .mountFailed, "the volume “\(name)” cannot be removed", cause: "the search for its users takes too long",
+                    advice: "try again")
+            }
             throw GrantError(
                 .mountFailed, "the volume “\(name)” cannot be removed",
                 cause: "it is in use by process \(holder.pid) (\(Terminal.visible(holder.command)))", advice: "end that container first")

@@ -10,8 +10,9 @@ struct PublicFiles {
 
     /// Larger files are bound instead of copied, and so are all after this number.
     private static let (largest, most): (off_t, Int) = (1 << 20, 256)
-    /// The seconds in which a file may change again, and the size up to which it is copied then.
-    private static let (settling, largestChanging): (time_t, off_t) = (60, 64 << 20)
+    /// The seconds in which a file may change again, and the size and number of copies up to which it is copied then. In a new container
+    /// every file has changed, and each copy takes a descriptor.
+    private static let (settling, largestChanging, mostChanging): (time_t, off_t, Int) = (60, 64 << 20, 512)
     /// Programs replace files of the system at any time, and leave others only for a moment, such as /etc/group+.
     private static let bind = "--ro-bind-try"
     /// A bind takes as long as this many copies.
@@ -62,7 +63,9 @@ struct PublicFiles {
 
     /// bwrap ends with an error if a file is removed while it is being bound, so files that are changing are copied.
     private func copies(_ status: stat) -> Bool {
-        if time(nil) - status.st_ctim.tv_sec < PublicFiles.settling { return status.st_size <= PublicFiles.largestChanging }
+        if time(nil) - status.st_ctim.tv_sec < PublicFiles.settling {
+            return status.st_size <= PublicFiles.largestChanging && descriptors.count < PublicFiles.mostChanging
+        }
         return status.st_size <= PublicFiles.largest && descriptors.count < PublicFiles.most
     }
 
