@@ -11,8 +11,8 @@ struct PublicFiles {
     /// Larger files are bound instead of copied, and so are all after this number.
     private static let (largest, most): (off_t, Int) = (1 << 20, 256)
     /// The seconds in which a file may change again, and the size and number of copies up to which it is copied then. In a new container
-    /// every file has changed, and each copy takes a descriptor.
-    private static let (settling, largestChanging, mostChanging): (time_t, off_t, Int) = (60, 64 << 20, 512)
+    /// every file has changed, and each copy takes two descriptors for a moment.
+    private static let (settling, largestChanging, mostChanging): (time_t, off_t, Int) = (60, 64 << 20, 384)
     /// Programs replace files of the system at any time, and leave others only for a moment, such as /etc/group+.
     private static let bind = "--ro-bind-try"
     /// A bind takes as long as this many copies.
