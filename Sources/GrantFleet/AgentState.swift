@@ -9,6 +9,8 @@ struct AgentState: Sendable, Equatable {
     var boot = Boot.id
     /// 0: none.
     var lease: Int64 = 0
+    /// The Raft term in which the lease was taken, or 0 if that is unknown.
+    var term: Int64 = 0
     /// Random: by this value the agent recognises its own key in etcd.
     var instance = GrantID.random().description
     /// The fleet's epoch, and the last revision seen. A fleet that is behind has lost revocations.
@@ -25,12 +27,13 @@ struct AgentState: Sendable, Equatable {
         epoch = json["epoch"]?.integer ?? 0
         revision = json["revision"]?.integer ?? 0
         guard json["boot"]?.string == boot, let instance = json["instance"]?.string, let lease = json["lease"]?.integer else { return }
-        (self.instance, self.lease) = (instance, lease)
+        (self.instance, self.lease, term) = (instance, lease, json["term"]?.integer ?? 0)
     }
 
     func write(to file: String) throws(GrantError) {
         let json = JSONValue.object([
-            "boot": .string(boot), "lease": .integer(lease), "instance": .string(instance), "epoch": .integer(epoch),
+            "boot": .string(boot), "lease": .integer(lease), "term": .integer(term), "instance": .string(instance),
+            "epoch": .integer(epoch),
             "revision": .integer(revision),
         ])
         try PrivateFile.write(json.text, to: file)

@@ -183,15 +183,15 @@ public final class FleetAgent: @unchecked Sendable {
 
     private func renewOnce() throws(GrantError) {
         let what = "the fleet's grants on this host are not renewed"
-        if state.lease == 0 { try takeLease(what) }
-        // Read before the request: the lease lasts at least from then on.
-        let asked = BootClock.now
-        let (seconds, term): (Int64, Int64)
-        do throws(EtcdFailure) {
-            (seconds, term) = try renewing.renewLease(state.lease)
-        } catch {
-            if error == .noSuchLease { dropLease() }
-            throw error.error(what)
+        var renewed = state.lease == 0 ? nil : try renewLease(what)
+        // A leader that was replaced can let leases expire that its successor has renewed (etcd issue 15247). So a lease counts only in
+        // the term in which it was taken.
+        if renewed?.term != state.term {
+            try takeLease(what)
+            renewed = try renewLease(what)
+        }
+        guard let (asked, seconds, term) = renewed, term == state.term else {
+            throw GrantError(.system, what, cause: "another member of etcd leads now")
         }
         let (answer, isAnnounced) = try FleetStore.mapping(what) { () throws(EtcdFailure) in try writeRenewal(asked) }
         guard answer.succeeded, answer.found.count == 5 else {
@@ -300,17 +300,32 @@ public final class FleetAgent: @unchecked Sendable {
         try state.write(to: stateFile)
     }
 
+    private func renewLease(_ what: String) throws(GrantError) -> (asked: Int64, seconds: Int64, term: Int64) {
+        // Read before the request: the lease lasts at least from then on.
+        let asked = BootClock.now
+        do throws(EtcdFailure) {
+            let (seconds, term) = try renewing.renewLease(state.lease)
+            return (asked, seconds, term)
+        } catch {
+            if error == .noSuchLease { dropLease() }
+            throw error.error(what)
+        }
+    }
+
+    /// Takes a lease for this host, or exchanges the one it has: its keys then belong to the new lease, and the old one ends alone.
     private func takeLease(_ what: String) throws(GrantError) {
+        let term = try FleetStore.mapping(what) { () throws(EtcdFailure) in try renewing.electedTerm() }
         let found = try FleetStore.mapping(what) { () throws(EtcdFailure) in try renewing.read(FleetKeys.format) }
         guard let entry = found.entry else { throw GrantError(.notFound, what, cause: "etcd has no fleet") }
         let format = try FleetFormat(entry.value)
         try remember(format, found.revision, what)
         let id = Int64(bitPattern: GrantID.random().low >> 1)
-        let instance = GrantID.random().description
+        let isExchange = state.lease != 0
+        let instance = isExchange ? state.instance : GrantID.random().description
         let answer = try FleetStore.mapping(what) { () throws(EtcdFailure) -> EtcdAnswer in
             _ = try renewing.grantLease(id, seconds: format.lease)
             return try renewing.transaction(
-                [.modified(FleetKeys.agent(host), 0)],
+                [isExchange ? .value(FleetKeys.agent(host), Array(instance.utf8)) : .modified(FleetKeys.agent(host), 0)],
                 then: [
                     .put(FleetKeys.agent(host), Array(instance.utf8), lease: id),
                     .put(FleetKeys.alive(host), Array(instance.utf8), lease: id),
@@ -318,17 +333,21 @@ public final class FleetAgent: @unchecked Sendable {
         }
         guard answer.succeeded || answer.found.first?.first?.value == Array(instance.utf8) else {
             try? renewing.revokeLease(id)
+            if isExchange { dropLease() }
             throw GrantError(
                 .alreadyExists, what, cause: "another agent has the lease of “\(host)”, or its lease has not ended",
                 advice: "two machines must not share an invitation: invite the second by another name")
         }
-        (state.lease, state.instance) = (id, instance)
+        (state.lease, state.instance, state.term) = (id, instance, answer.term == term ? term : 0)
         shared.withLock { shared in
             shared.format = format
-            shared.leaseRevision = answer.revision
+            // A host that exchanges its lease has missed nothing.
+            if !isExchange { shared.leaseRevision = answer.revision }
         }
         try state.write(to: stateFile)
         shareLease()
+        // The host's state belongs to the lease, too.
+        if isExchange { applyWakeUp.post() }
     }
 
     /// From here on nothing is renewed. The daemons close the grants when the local lease ends.

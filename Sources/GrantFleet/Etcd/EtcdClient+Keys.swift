@@ -165,9 +165,21 @@ extension EtcdClient {
     /// A leader answers this without asking the other members, even if it was just replaced and does not know (3.4.23). The result is
     /// valid if a later transaction is answered in the same `term`.
     public func renewLease(_ id: Int64) throws(EtcdFailure) -> (seconds: Int64, term: Int64) {
+        let (seconds, term) = try keepLease(id)
+        guard seconds > 0 else { throw .noSuchLease }
+        return (seconds, term)
+    }
+
+    /// Returns a Raft term in which a leader was elected. What is written afterwards is never committed in an earlier term: a member
+    /// takes the term it reports before it asks its leader.
+    public func electedTerm() throws(EtcdFailure) -> Int64 {
+        // No lease has the number 0. Renewing it succeeds without an effect.
+        try keepLease(0).term
+    }
+
+    private func keepLease(_ id: Int64) throws(EtcdFailure) -> (seconds: Int64, term: Int64) {
         let answer = try call("/v3/lease/keepalive", ["ID": .string("\(id)")])
-        guard let seconds = answer["result"]?["TTL"]?.integer, seconds > 0 else { throw .noSuchLease }
-        return (seconds, EtcdClient.term(answer["result"]?["header"]))
+        return (answer["result"]?["TTL"]?.integer ?? 0, EtcdClient.term(answer["result"]?["header"]))
     }
 
     private static func term(_ header: JSONValue?) -> Int64 { header?["raft_term"]?.integer ?? 0 }

@@ -72,7 +72,8 @@ extension MountTests.VolumePlugin {
         let daemon = try fixture.daemon(at: place)
         for child in Processes.children(of: daemon) where Processes.name(of: child) == "grantfs-superv" { kill(child, SIGKILL) }
         try fixture.killDaemon(at: place)
-        #expect(read(place + "/data/file") == ENOTCONN)
+        // Before the kernel has ended the connection it gives another error.
+        try fixture.wait(until: "nothing serves the mount") { read(place + "/data/file") == ENOTCONN }
         #expect(try done("Mount", "one", ["ID": "b"]).mountpoint == place && read(place + "/data/file") == 0)
     }
 
