@@ -33,8 +33,7 @@ struct AgentState: Sendable, Equatable {
     func write(to file: String) throws(GrantError) {
         let json = JSONValue.object([
             "boot": .string(boot), "lease": .integer(lease), "term": .integer(term), "instance": .string(instance),
-            "epoch": .integer(epoch),
-            "revision": .integer(revision),
+            "epoch": .integer(epoch), "revision": .integer(revision),
         ])
         try PrivateFile.write(json.text, to: file)
     }

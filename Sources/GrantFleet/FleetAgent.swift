@@ -26,6 +26,8 @@ public final class FleetAgent: @unchecked Sendable {
     private let lock: FileLock
     private let stateFile: String
     private var state: AgentState
+    /// A lease of which etcd was asked without an answer. It is asked for the same again. Belongs to the thread that renews.
+    private var attempt: LeaseAttempt?
     private let renewWakeUp = Semaphore()
     private let applyWakeUp = Semaphore()
     private var lastLogged: String?
@@ -38,6 +40,14 @@ public final class FleetAgent: @unchecked Sendable {
         /// The revision at which it was written last.
         let modified: Int64
         let labels: Labels
+    }
+
+    /// A lease that is being taken, and the value by which the host's key then shows that it is this agent's.
+    private struct LeaseAttempt {
+        let id = Int64(bitPattern: GrantID.random().low >> 1)
+        let instance = GrantID.random().description
+        /// A term that was reached before the lease was granted.
+        let term: Int64
     }
 
     struct Shared {
@@ -312,33 +322,37 @@ public final class FleetAgent: @unchecked Sendable {
         }
     }
 
-    /// Takes a lease for this host, or exchanges the one it has: its keys then belong to the new lease, and the old one ends alone.
+    /// Takes a lease for this host, or exchanges the one it has: its keys then belong to the new lease, and the old one ends alone. Each
+    /// has an instance of its own, so that a request which arrives late cannot give the keys back to an older lease.
     private func takeLease(_ what: String) throws(GrantError) {
-        let term = try FleetStore.mapping(what) { () throws(EtcdFailure) in try renewing.electedTerm() }
+        let attempt: LeaseAttempt
+        if let former = self.attempt {
+            attempt = former
+        } else {
+            attempt = LeaseAttempt(term: try FleetStore.mapping(what) { () throws(EtcdFailure) in try renewing.electedTerm() })
+        }
         let found = try FleetStore.mapping(what) { () throws(EtcdFailure) in try renewing.read(FleetKeys.format) }
         guard let entry = found.entry else { throw GrantError(.notFound, what, cause: "etcd has no fleet") }
         let format = try FleetFormat(entry.value)
         try remember(format, found.revision, what)
-        let id = Int64(bitPattern: GrantID.random().low >> 1)
+        self.attempt = attempt
         let isExchange = state.lease != 0
-        let instance = isExchange ? state.instance : GrantID.random().description
+        let (key, own) = (FleetKeys.agent(host), Array(attempt.instance.utf8))
         let answer = try FleetStore.mapping(what) { () throws(EtcdFailure) -> EtcdAnswer in
-            _ = try renewing.grantLease(id, seconds: format.lease)
+            _ = try renewing.grantLease(attempt.id, seconds: format.lease)
             return try renewing.transaction(
-                [isExchange ? .value(FleetKeys.agent(host), Array(instance.utf8)) : .modified(FleetKeys.agent(host), 0)],
-                then: [
-                    .put(FleetKeys.agent(host), Array(instance.utf8), lease: id),
-                    .put(FleetKeys.alive(host), Array(instance.utf8), lease: id),
-                ], otherwise: [.read(FleetKeys.agent(host))])
+                [isExchange ? .value(key, Array(state.instance.utf8)) : .modified(key, 0)],
+                then: [.put(key, own, lease: attempt.id), .put(FleetKeys.alive(host), own, lease: attempt.id)], otherwise: [.read(key)])
         }
-        guard answer.succeeded || answer.found.first?.first?.value == Array(instance.utf8) else {
-            try? renewing.revokeLease(id)
+        self.attempt = nil
+        guard answer.succeeded || answer.found.first?.first?.value == own else {
+            try? renewing.revokeLease(attempt.id)
             if isExchange { dropLease() }
             throw GrantError(
                 .alreadyExists, what, cause: "another agent has the lease of “\(host)”, or its lease has not ended",
                 advice: "two machines must not share an invitation: invite the second by another name")
         }
-        (state.lease, state.instance, state.term) = (id, instance, answer.term == term ? term : 0)
+        (state.lease, state.instance, state.term) = (attempt.id, attempt.instance, answer.term == attempt.term ? attempt.term : 0)
         shared.withLock { shared in
             shared.format = format
             // A host that exchanges its lease has missed nothing.
@@ -346,8 +360,8 @@ public final class FleetAgent: @unchecked Sendable {
         }
         try state.write(to: stateFile)
         shareLease()
-        // The host's state belongs to the lease, too.
-        if isExchange { applyWakeUp.post() }
+        // The host's state has to belong to the lease as well.
+        applyWakeUp.post()
     }
 
     /// From here on nothing is renewed. The daemons close the grants when the local lease ends.

@@ -55,44 +55,14 @@ extension GrantFleetTests {
             }
         }
 
-        @Test("A deposed etcd leader that renews leases does not keep the fence open")
-        func staleLeader() throws {
+        @Test("A deposed etcd leader that grants or renews leases does not keep the fence open", arguments: ["granting", "renewing"])
+        func staleLeader(fault: String) throws {
             let fleet = try FleetFixture(hosts: [])
             let mount = fleet.files.base + "/m"
             try fleet.invite("h1")
             try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
-            // A proxy between the host and etcd. It reports that a lease was taken and renewed in the previous term, but not what
-            // is written afterwards.
-            let (socket, port) = try EtcdServers.listening(backlog: nil)
-            close(socket)
-            let code = """
-                import http.server, re, sys, urllib.error, urllib.request
-                class Between(http.server.BaseHTTPRequestHandler):
-                    def do_POST(self):
-                        body = self.rfile.read(int(self.headers['Content-Length']))
-                        headers = {name: self.headers[name] for name in ('Authorization',) if self.headers[name]}
-                        try:
-                            answer = urllib.request.urlopen(urllib.request.Request(sys.argv[2] + self.path, body, headers), timeout=2)
-                            status, text = answer.status, answer.read()
-                        except urllib.error.HTTPError as error:
-                            status, text = error.code, error.read()
-                        except OSError:
-                            return
-                        isOfLease = self.path.endswith('keepalive') or body.count(b'request_put') == 2
-                        if isOfLease and sys.argv[3] == 'stale':
-                            text = re.sub(rb'"raft_term":"\\d+"', b'"raft_term":"1"', text)
-                        self.send_response(status)
-                        self.send_header('Content-Length', str(len(text)))
-                        self.end_headers()
-                        self.wfile.write(text)
-                    def log_message(self, *words): pass
-                http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), Between).serve_forever()
-                """
-            let file = fleet.store("h1") + "/fleet/host.json"
-            let text = try String(contentsOfFile: file, encoding: .utf8)
-            try text.replacingOccurrences(of: fleet.servers.list, with: "http://127.0.0.1:\(port)").write(
-                toFile: file, atomically: false, encoding: .utf8)
-            let between = try Child(["python3", "-c", code, "\(port)", fleet.servers.list, "stale"])
+            let port = try fleet.divert("h1")
+            let between = try fleet.between(port, fault)
             defer { between.kill() }
             try fleet.startAgent("h1")
             mkdir(mount, 0o755)
@@ -103,9 +73,21 @@ extension GrantFleetTests {
             pause(milliseconds: 2_000)
             #expect([EACCES, ENOENT].contains(FleetFixture.reading(mount + "/x/file")))
             between.kill()
-            let honest = try Child(["python3", "-c", code, "\(port)", fleet.servers.list, "honest"])
+            let honest = try fleet.between(port, "honest")
             defer { honest.kill() }
             try fleet.awaitReading(mount + "/x/file", 0)
+        }
+
+        @Test("An agent that gets no answer when it takes a lease keeps that lease")
+        func unansweredLease() throws {
+            let fleet = try FleetFixture(hosts: [], lease: "60s")
+            try fleet.invite("h1")
+            let between = try fleet.between(try fleet.divert("h1"), "lossy")
+            defer { between.kill() }
+            try fleet.startAgent("h1")
+            try fleet.awaitLive(["h1"])
+            #expect(fleet.said("h1").contains("are not renewed"), "an answer was lost")
+            #expect(!fleet.said("h1").contains("another agent has the lease"), "\(fleet.said("h1"))")
         }
 
         @Test("A host exchanges its lease after an election, so that the previous leader cannot end it")
@@ -119,17 +101,21 @@ extension GrantFleetTests {
             let settings = try FleetCredentials(file: fleet.store("administrator") + "/fleet/administrator.json").settings
             let client = try EtcdClient(settings)
             let keys = ["agent", "alive", "state"].map { "grantfs/hosts/h1/" + $0 }
-            let before = try #require(try client.read(keys[0]).entry).lease
+            let before = try #require(try client.read(keys[0]).entry)
             let member = fleet.servers.members[0]
             fleet.servers.kill(member)
             try fleet.servers.start(member)
             try fleet.servers.awaitAnswer(of: member)
             try fleet.files.wait(until: "all that the host has written belongs to another lease", within: 30) {
                 guard let client = try? EtcdClient(settings) else { return false }
-                return keys.allSatisfy { key in ((try? client.read(key).entry?.lease) ?? before) != before }
+                return keys.allSatisfy { key in ((try? client.read(key).entry?.lease) ?? before.lease) != before.lease }
             }
+            // A request of the agent that arrives late finds another value, so it does not give the key back to the old lease.
+            let after = try EtcdClient(settings)
+            #expect(
+                try !after.transaction([.value(keys[0], before.value)], then: [.put(keys[0], before.value, lease: before.lease)]).succeeded)
             // What a leader does that was replaced and does not know, here without its delay.
-            try EtcdClient(settings).revokeLease(before)
+            try after.revokeLease(before.lease)
             let revoked = try fleet.administer("revoke", "--fleet", "x", "--json").orThrow().decoded(as: [FleetRevocation].self)
             #expect(revoked[0].state("h1") == "confirmed" && FleetFixture.reading(held) == EACCES)
             #expect(!fleet.said("h1").contains("the lease is gone"), "\(fleet.said("h1"))")
@@ -223,5 +209,53 @@ extension GrantFleetTests {
             try fleet.awaitReading(mount + "/y/file", 0)
             #expect(FleetFixture.reading(mount + "/x/file") == EACCES, "what was withdrawn after the backup does not come back")
         }
+    }
+}
+
+extension FleetFixture {
+    /// Makes a host, which has no agent yet, connect to another port. Returns the port.
+    fileprivate func divert(_ host: String) throws -> UInt16 {
+        let (socket, port) = try EtcdServers.listening(backlog: nil)
+        close(socket)
+        let file = store(host) + "/fleet/host.json"
+        let text = try String(contentsOfFile: file, encoding: .utf8)
+        try text.replacingOccurrences(of: servers.list, with: "http://127.0.0.1:\(port)").write(
+            toFile: file, atomically: false, encoding: .utf8)
+        return UInt16(port)
+    }
+
+    /// A proxy between the host and etcd. `granting`: it reports that the lease was granted in the previous term. `renewing`: that it
+    /// was taken and renewed then, but not what is written afterwards. `lossy`: it loses the first four answers to an agent that takes a lease.
+    fileprivate func between(_ port: UInt16, _ fault: String) throws -> Child {
+        let code = """
+            import http.server, re, sys, urllib.error, urllib.request
+            lost = []
+            class Between(http.server.BaseHTTPRequestHandler):
+                def do_POST(self):
+                    body = self.rfile.read(int(self.headers['Content-Length']))
+                    headers = {name: self.headers[name] for name in ('Authorization',) if self.headers[name]}
+                    try:
+                        answer = urllib.request.urlopen(urllib.request.Request(sys.argv[2] + self.path, body, headers), timeout=2)
+                        status, text = answer.status, answer.read()
+                    except urllib.error.HTTPError as error:
+                        status, text = error.code, error.read()
+                    except OSError:
+                        return
+                    takesLease = body.count(b'request_put') == 2
+                    if takesLease and sys.argv[3] == 'lossy' and len(lost) < 4:
+                        lost.append(body)
+                        return
+                    isRenewal = self.path.endswith('keepalive')
+                    isFirst = isRenewal and re.search(rb'"ID": *"0"', body)
+                    if (isFirst and sys.argv[3] == 'granting') or ((takesLease or isRenewal) and sys.argv[3] == 'renewing'):
+                        text = re.sub(rb'"raft_term":"\\d+"', b'"raft_term":"1"', text)
+                    self.send_response(status)
+                    self.send_header('Content-Length', str(len(text)))
+                    self.end_headers()
+                    self.wfile.write(text)
+                def log_message(self, *words): pass
+            http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), Between).serve_forever()
+            """
+        return try Child(["python3", "-c", code, "\(port)", servers.list, fault])
     }
 }
