@@ -113,6 +113,40 @@ uint64_t clinux_other_capabilities(pid_t tid) {
     const char *mask = status_of(tid, "\nCapEff:", text);
     return mask && shares_user_namespace(tid) ? strtoull(mask, NULL, 16) : 0;
 }
+// Whether a thread's user namespace has a number for an id of this process's namespace.
+static bool has_mapping(pid_t tid, const char *map, uint32_t id) {
+    enum { MOST_LINES = 340, LONGEST_LINE = 36 };
+    char text[MOST_LINES * LONGEST_LINE + 1], *place = text;
+    int fd = open_of_thread(tid, map);
+    ssize_t length = 0, count = fd == -1 ? 0 : 1;
+    while (count > 0 && length < (ssize_t)sizeof text - 1) {
+        count = read(fd, text + length, sizeof text - 1 - (size_t)length);
+        if (count > 0) length += count;
+    }
+    if (fd != -1) close(fd);
+    text[length] = 0;
+    // Each line has the first id inside, the first one outside, and how many there are.
+    for (char *end = text; *place != 0; place = *end == '\n' ? end + 1 : end) {
+        strtoul(place, &end, 10);
+        unsigned long first = strtoul(end, &end, 10), ids = strtoul(end, &end, 10);
+        // An id that this process's namespace has no number for is the highest one, which nobody has.
+        if (first != UINT32_MAX && id != UINT32_MAX && id >= first && id - first < ids) return true;
+        if (end == place) return false;
+    }
+    return false;
+}
+uint64_t clinux_other_capabilities_over(pid_t tid, uid_t uid, gid_t gid) {
+    enum { CHANGE_OWNER = 1 << CAP_CHOWN, OWNER = 1 << CAP_FOWNER, SET_ID = 1 << CAP_FSETID };
+    char text[4096];
+    const char *mask = status_of(tid, "\nCapEff:", text);
+    if (mask == NULL) return 0;
+    uint64_t capabilities = strtoull(mask, NULL, 16);
+    if (shares_user_namespace(tid)) return capabilities;
+    // Read after the capabilities. A thread that enters another namespace meanwhile has every
+    // capability there, and a namespace below its own maps no more ids.
+    if (!has_mapping(tid, "uid_map", uid)) return 0;
+    return capabilities & (has_mapping(tid, "gid_map", gid) ? CHANGE_OWNER | OWNER | SET_ID : OWNER);
+}
 bool clinux_other_is_in_group(pid_t tid, gid_t group) {
     char text[4096], *end;
     const char *place = status_of(tid, "\nGroups:\t", text);

@@ -138,4 +138,12 @@ public struct Caller: Equatable, Sendable {
     /// None if they cannot be read. Reads /proc: not for the hot path.
     public var capabilities: UInt64 { clinux_other_capabilities(pid) }
     public func has(capability: Int32) -> Bool { capabilities >> UInt64(truncatingIfNeeded: capability) & 1 != 0 }
+
+    /// Whether it has a capability over a file with this owner and group, also as root of a user
+    /// namespace.
+    ///
+    /// The file may get another owner meanwhile.
+    public func has(capability: Int32, overFileOf owner: uid_t, _ group: gid_t) -> Bool {
+        clinux_other_capabilities_over(pid, owner, group) >> UInt64(truncatingIfNeeded: capability) & 1 != 0
+    }
 }

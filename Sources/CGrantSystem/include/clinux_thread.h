@@ -33,6 +33,12 @@ int clinux_open_own_proc(void);
 // Returns 0 if they cannot be read, and if the thread is in another user namespace: its
 // capabilities there are not privileges here.
 uint64_t clinux_other_capabilities(pid_t tid);
+// The same for changes of a file with this owner and group.
+//
+// A thread in another user namespace has three of them there over files whose owner and group that
+// namespace has numbers for: CAP_CHOWN, CAP_FOWNER (for which the owner suffices) and CAP_FSETID, as
+// the kernel decides (capabilities(7), capable_wrt_inode_uidgid).
+uint64_t clinux_other_capabilities_over(pid_t tid, uid_t uid, gid_t gid);
 // Whether a group is among another thread's supplementary groups.
 //
 // False if that cannot be read, or if the group is past the first few hundred.

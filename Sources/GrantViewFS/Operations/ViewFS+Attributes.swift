@@ -134,12 +134,14 @@ extension ViewFS {
     /// open for writing. It is also false with a ctime, which only chown(2) sets (fs/open.c,
     /// chown_common) and which the kernel sends only under write-back.
     private func touchOwner(of descriptor: Int32, for caller: Caller, mayPrecedeWrite: Bool) -> Int32 {
-        let fowner: Int32 = 3
-        let mayChangeOthers = caller.has(capability: fowner)
+        var status = FileStatus()
+        let result = clinux_statx(descriptor, nil, &status)
+        if result < 0 { return result }
+        let mayChangeOthers = caller.has(capability: fowner, overFileOf: status.st.st_uid, status.st.st_gid)
         if !mayChangeOthers { _ = clinux_thread_use_capability(fowner, false) }
         defer { if !mayChangeOthers { _ = clinux_thread_use_capability(fowner, true) } }
-        let result = clinux_chown_descriptor(descriptor, .max, .max)
-        return result == -EPERM && mayPrecedeWrite ? 0 : result
+        let changed = clinux_chown_descriptor(descriptor, .max, .max)
+        return changed == -EPERM && mayPrecedeWrite ? 0 : changed
     }
 
     /// Whether a withdrawal is flushing this node's scope.

@@ -22,11 +22,13 @@ extension ViewFS {
         let bits = status.st.st_mode & (S_ISUID | S_ISGID | S_IXGRP)
         guard result < 0 || bits & (S_ISUID | S_ISGID) != 0 else { return }
         let isPlainSetGID = bits & (S_ISGID | S_IXGRP) == S_ISGID
-        let isMembers = (byACL || isPlainSetGID) && result == 0 && clinux_other_is_in_group(caller.pid, status.st.st_gid)
+        let isMembers =
+            (byACL || isPlainSetGID) && result == 0
+            && (clinux_other_is_in_group(caller.pid, status.st.st_gid) || caller.maySetID(of: status))
         // Of two bits a member loses one. Only the backing filesystem can do that atomically, with
         // the member's groups.
         let losesOne = isMembers && !byACL && bits & S_ISUID != 0
-        if losesOne { _ = Identity.assume(caller, groups: true) }
+        if losesOne { _ = Identity.assume(caller.asMember(of: status), groups: true) }
         Identity.keepSetID((isMembers && !losesOne) || caller.has(capability: fsetid))
     }
 
@@ -50,20 +52,22 @@ extension ViewFS {
         var status = FileStatus()
         guard clinux_statx(directory, nil, &status) == 0 else { return mode & ~setIDBits }
         let inheritsGroup = status.st.st_mode & S_ISGID != 0
-        let group = inheritsGroup ? status.st.st_gid : Identity.isRoots ? caller.gid : getegid()
+        if !inheritsGroup { status.st.st_gid = Identity.isRoots ? caller.gid : getegid() }
         // As natively if the caller becomes the owner: without group execution the bit runs nothing
         // (fs/inode.c, mode_strip_sgid).
         if Identity.isRoots, mode & (S_ISGID | S_IXGRP) == S_ISGID { return mode }
-        return limited(mode, group: group, for: caller)
+        return limited(mode, status, for: caller)
     }
 
-    /// `mode` without the set-id bits that `caller` cannot set on a file of `group`.
+    /// `mode` without the set-id bits that `caller` cannot set on a file with the group of `status`.
     ///
-    /// The file is one that this daemon creates or may change.
-    private func limited(_ mode: mode_t, group: gid_t, for caller: Caller) -> mode_t {
+    /// The file is one that this daemon creates or may change. `status` has the owner of the file,
+    /// or of the directory for a new file.
+    private func limited(_ mode: mode_t, _ status: FileStatus, for caller: Caller) -> mode_t {
+        let group = status.st.st_gid
         let isOwners = Identity.isRoots || caller.uid == geteuid()
         let isMembers = caller.gid == group || clinux_other_is_in_group(caller.pid, group)
-        if isOwners && isMembers || caller.has(capability: fsetid) { return mode }
+        if isOwners && isMembers || caller.maySetID(of: status) { return mode }
         return mode & ~((isOwners ? 0 : S_ISUID) | (isMembers ? 0 : S_ISGID))
     }
 
@@ -80,20 +84,34 @@ extension ViewFS {
     /// been given away on the host since.
     @inline(never)
     private func changeMode(of descriptor: Int32, toSetID mode: mode_t, as caller: Caller) -> Int32 {
-        guard Identity.isRoots else {
-            var status = FileStatus()
-            let result = clinux_statx(descriptor, nil, &status)
-            return result < 0
-                ? result : clinux_chmod_descriptor(descriptor, limited(mode, group: status.st.st_gid, for: caller))
-        }
-        let error = Identity.assume(caller, groups: true)
+        var status = FileStatus()
+        let found = clinux_statx(descriptor, nil, &status)
+        if found < 0 { return found }
+        guard Identity.isRoots else { return clinux_chmod_descriptor(descriptor, limited(mode, status, for: caller)) }
+        // A capability in another user namespace counts for files with this owner and group only. So
+        // the thread acts as these instead, and fails if the file has got others.
+        let owner = status.st.st_uid
+        let isOwners = caller.has(capability: fowner, overFileOf: owner, status.st.st_gid)
+        let identity = isOwners ? Caller(uid: owner, gid: caller.gid, pid: caller.pid, umask: caller.umask) : caller
+        let error = Identity.assume(caller.maySetID(of: status) ? identity.asMember(of: status) : identity, groups: true)
         if error != 0 { return 0 - error }
         let result = Identity.asPrivileged(as: caller) { clinux_chmod_descriptor(descriptor, mode) }
         return result == -EPERM ? clinux_chmod_descriptor(descriptor, mode & ~setIDBits) : result
     }
 }
 
+extension Caller {
+    /// Whether it may set and keep set-id bits of a file with this owner and group, of which it is no
+    /// member.
+    fileprivate func maySetID(of status: FileStatus) -> Bool {
+        has(capability: fsetid, overFileOf: status.st.st_uid, status.st.st_gid)
+    }
+
+    fileprivate func asMember(of status: FileStatus) -> Caller { Caller(uid: uid, gid: status.st.st_gid, pid: pid, umask: umask) }
+}
+
 private let setIDBits: mode_t = S_ISUID | S_ISGID
 
-/// CAP_FSETID of <linux/capability.h>.
+/// CAP_FOWNER and CAP_FSETID of <linux/capability.h>.
+let fowner: Int32 = 3
 private let fsetid: Int32 = 4

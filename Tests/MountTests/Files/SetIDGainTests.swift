@@ -77,9 +77,11 @@ extension MountTests {
             try namespace.run(grantfs + ["unmount", mountpoint], as: owner, fixture.environment).orThrow()
         }
 
-        @Test("A file that was given away on the host gets no set-id bits from its former owner")
-        func givenAway() throws {
+        @Test("A file that was given away on the host gets no set-id bits from its former owner", arguments: [false, true])
+        func givenAway(fromNamespace: Bool) throws {
             let user = try #require(Machine.plainUser)
+            // Root of a user namespace may change files of all its users.
+            let owner = fromNamespace ? 100033 : user.uid
             let fixture = try MountFixture()
             let source = try fixture.source("a")
             chmod(source, 0o777)
@@ -95,10 +97,11 @@ extension MountTests {
                     except OSError: pass
                     time.sleep(0.0003)
                 """
-            let former = try Child(["python3", "-c", setter, mount + "/file"], identity: user)
+            let enter = fromNamespace ? "user = 0\n" + SetIDBits.enterNamespace : ""
+            let former = try Child(["python3", "-c", enter + setter, mount + "/file"], identity: fromNamespace ? .current : user)
             try former.expect("ready")
             for _ in 0..<12 {
-                chown(file, user.uid, user.gid)
+                chown(file, owner, owner)
                 try fixture.wait(until: "the owner sets the bit") { try mode(file).bits == 0o4755 }
                 chown(file, 0, 0)
                 for _ in 0..<20 {
