@@ -72,7 +72,7 @@ void connections_stop(struct connections *all) {
 /// The number of connections of a client that are not vouched for, before its oldest gives way to
 /// its newest.
 static unsigned share(const struct connections *all, const struct client *client) {
-    return client->kind == CLIENT_LOOPBACK ? all->limit - all->limit / 4 : all->limit / 4;
+    return all->is_local || client->kind == CLIENT_LOOPBACK ? all->limit - all->limit / 4 : all->limit / 4;
 }
 
 /// The number of connections of a client in a second (`RATE`), and at once after a while without

@@ -21,6 +21,9 @@ public struct Holder: Sendable {
     public let paths: [[UInt8]]
     /// Distinguishes the filesystem from others that have or had its device number.
     var marks: Set<Mark> = []
+    /// For a mount: whether the process has another root directory than this one. Otherwise its namespace is a copy of this one's, with all
+    /// mounts of that moment.
+    package fileprivate(set) var hasOtherRoot = false
 
     struct Mark: Hashable, Sendable {
         /// The unique id of the mount through which something is held. It is nil if the kernel does
@@ -52,20 +55,37 @@ public struct Holder: Sendable {
         ProcessInspector.inspect([pid], until: deadline) { Holder.held(by: $0, of: [device], $1) }.found[pid]?[device]
     }
 
-    /// The processes of other mount namespaces in which the filesystem with this device number is mounted, one of each namespace. Not those
-    /// that this user may not inspect.
+    /// The processes of other mount namespaces in which the filesystem with this device number is mounted, one of each namespace and root
+    /// directory. Not those that this user may not inspect.
     public static func ofMount(_ device: DeviceNumber, until deadline: Int64) -> [Holder] {
-        let namespace: (String) -> [UInt8]? = { try? CanonicalPath.target(of: Array("/proc/\($0)/ns/mnt".utf8)) }
-        var seen = Set([namespace("self")])
+        let target: (String) -> [UInt8]? = { try? CanonicalPath.target(of: Array($0.utf8)) }
+        let own = target("/proc/self/ns/mnt")
+        let root: ([MountEntry]) -> [[UInt8]] = { entries in
+            entries.filter { $0.mountpoint == [UInt8(ascii: "/")] }.map { $0.root + Array(" \($0.major):\($0.minor)".utf8) }
+        }
+        let ownRoot = root((try? MountTable.current().entries) ?? [])
+        var seen: Set<[[UInt8]]> = []
         var found: [Holder] = []
         for pid in names(in: "/proc").compactMap({ Int32($0) }).sorted() where Clock.monotonic < deadline {
-            guard let place = namespace("\(pid)"), seen.insert(place).inserted else { continue }
-            let text = (try? File.contents(of: Array("/proc/\(pid)/mountinfo".utf8))) ?? []
-            let paths = MountTable(parsing: text).entries.filter { DeviceNumber(major: $0.major, minor: $0.minor) == device }
+            // The first thread may have exited, and then shows nothing.
+            guard let thread = ["/proc/\(pid)", lastThread(of: pid)].first(where: { target($0 + "/ns/mnt") != nil }),
+                let namespace = target(thread + "/ns/mnt"), namespace != own,
+                // A process shows what is mounted below its own root directory.
+                seen.insert([namespace, target(thread + "/root") ?? []]).inserted
+            else { continue }
+            let text = (try? File.contents(of: Array((thread + "/mountinfo").utf8))) ?? []
+            let entries = MountTable(parsing: text).entries
+            let paths = entries.filter { DeviceNumber(major: $0.major, minor: $0.minor) == device }
             if paths.isEmpty { continue }
-            found.append(Holder(pid: pid, command: ProcessName.of(pid), kinds: [.mount], paths: paths.map(\.mountpoint)))
+            var holder = Holder(pid: pid, command: ProcessName.of(pid), kinds: [.mount], paths: paths.map(\.mountpoint))
+            holder.hasOtherRoot = root(entries) != ownRoot
+            found.append(holder)
         }
         return found
+    }
+
+    private static func lastThread(of pid: Int32) -> String {
+        "/proc/\(pid)/task/\(names(in: "/proc/\(pid)/task").compactMap { Int32($0) }.max() ?? pid)"
     }
 
     private static func held(by pid: Int32, of devices: Set<DeviceNumber>, _ onProgress: () -> Void) -> [DeviceNumber: Holder] {

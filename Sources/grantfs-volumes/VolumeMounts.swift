@@ -80,13 +80,18 @@ struct VolumeMounts {
         return lines.map { $0.hasPrefix("grantfs: ") ? $0.dropFirst(9) : $0 }.joined(separator: "; ")
     }
 
+    /// Daemons that still serve the volume, or may.
+    private func served(_ name: String) throws(GrantError) -> [MountRecord] {
+        try records(of: name).filter { $0.isServed(in: store.runDirectory) }
+    }
+
     /// Throws `.mountFailed` if a container has it. Each has its own copy of the mount, at another place, so it could be unmounted here.
     func requireUnused(_ name: String) throws(GrantError) {
         let place = Array(path(of: name).utf8)
         let deadline = Clock.deadline(seconds: 5)
-        for device in try records(of: name).compactMap({ $0.connection?.device }) {
+        for device in try served(name).compactMap({ $0.connection?.device }) {
             let holders = Holder.ofMount(device, until: deadline)
-            guard let holder = holders.first(where: { $0.paths.contains { $0 != place } }) else {
+            guard let holder = holders.first(where: { isUser($0, place) }) else {
                 if Clock.monotonic < deadline { continue }
                 throw GrantError(
                     .mountFailed, "the volume “\(name)” cannot be removed", cause: "the search for its users takes too long",
@@ -95,6 +100,28 @@ struct VolumeMounts {
             throw GrantError(
                 .mountFailed, "the volume “\(name)” cannot be removed",
                 cause: "it is in use by process \(holder.pid) (\(Terminal.visible(holder.command)))", advice: "end that container first")
+        }
+    }
+
+    /// Whether it is a container's process. Others have a copy of this namespace, with the mount in its place.
+    private func isUser(_ holder: Holder, _ place: [UInt8]) -> Bool { holder.hasOtherRoot || holder.paths.contains { $0 != place } }
+
+    /// Throws `.mountFailed` if a daemon goes on after `end`: the kernel has the mount where `requireUnused` cannot see it, as in a mount
+    /// namespace without processes.
+    func requireEnd(_ name: String) throws(GrantError) {
+        let deadline = Clock.deadline(seconds: 3)
+        while let record = try served(name).first {
+            let holders = record.connection.map { Holder.ofMount($0.device, until: deadline) } ?? []
+            let user = holders.first { isUser($0, Array(path(of: name).utf8)) }
+            if user == nil, !holders.isEmpty { return }
+            if Clock.monotonic < deadline {
+                ThreadSleep.milliseconds(50)
+                continue
+            }
+            let cause = user.map { "it is in use by process \($0.pid) (\(Terminal.visible($0.command)))" }
+            throw GrantError(
+                .mountFailed, "the volume “\(name)” cannot be removed", cause: cause ?? "it is mounted in a namespace that has no process",
+                advice: "end the containers that have used it")
         }
     }
 

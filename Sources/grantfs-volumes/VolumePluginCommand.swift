@@ -30,6 +30,7 @@ enum VolumePluginCommand {
         let path = arguments.bytes("socket") ?? Array(standardSocket.utf8)
         let socket: Int32
         if let given { socket = given } else { socket = try listen(at: path) }
+        let made = VolumePluginCommand.file(at: path)
         var limits = WebServer.Limits()
         (limits.connections, limits.body, limits.seconds, limits.mayWait) = (512, 65_536, 300, true)
         let server = try WebServer(
@@ -38,7 +39,9 @@ enum VolumePluginCommand {
         ServiceManager.ready("volumes are served")
         ServiceManager.leave()
         while sigwaitinfo(&signals, nil) < 0, errno == EINTR {}
-        if given == nil { withCString(CanonicalPath.absolute(path)) { _ = unlink($0) } }
+        if let made, given == nil, VolumePluginCommand.file(at: path) == made {
+            withCString(CanonicalPath.absolute(path)) { _ = unlink($0) }
+        }
         withExtendedLifetime(server) {}
         _ = consume lock
         return 0
@@ -58,6 +61,13 @@ enum VolumePluginCommand {
         }
         _ = fcntl(3, F_SETFD, FD_CLOEXEC)
         return 3
+    }
+
+    /// The device and number of the file at a path. Another plugin may have put its own socket there.
+    private static func file(at path: [UInt8]) -> [UInt64]? {
+        var status = stat()
+        guard withCString(CanonicalPath.absolute(path), { lstat($0, &status) }) == 0 else { return nil }
+        return [UInt64(status.st_dev), UInt64(status.st_ino)]
     }
 
     /// Calls in two processes would not follow each other.

@@ -14,6 +14,12 @@ final class Volumes: Sendable {
     private let administrator: GrantAdministrator
     private let mounts: VolumeMounts
     private let turns = Lock<[String: Lock<Void>]>([:])
+    /// Two new volumes must not take one view.
+    private let creation = Lock(())
+    /// When each was mounted last for a user, of `Clock.monotonic`.
+    private let starts = Lock<[String: Int64]>([:])
+    /// An engine binds the mount that long after it has asked for it, at most.
+    private static let start: Int64 = 30_000_000_000
 
     init(_ store: GrantStore) throws(GrantError) {
         self.store = store
@@ -47,7 +53,7 @@ final class Volumes: Sendable {
         try inTurn(name) { records throws(GrantError) in
             var record: VolumeRecord
             if let known = try records.find(name) {
-                guard known.options.elementsEqual(words, by: { $0 == $1 }) else {
+                guard known.options.elementsEqual(words, by: Volumes.isSame) else {
                     throw GrantError(
                         .alreadyExists, "there is a volume “\(name)” with other options", advice: "remove it, or choose another name")
                 }
@@ -56,10 +62,13 @@ final class Volumes: Sendable {
             } else {
                 // A mount without a record is left over, and shows another's view or limits.
                 try mounts.end(name)
-                try requireFree(options.view?.description ?? name, isOwn: options.view == nil, records)
-                record = VolumeRecord(
-                    name: name, options: words, created: Timestamp.text(Instant(nanoseconds: Clock.realtime)))
-                try records.keep(record)
+                let new = VolumeRecord(name: name, options: words, created: Timestamp.text(Instant(nanoseconds: Clock.realtime)))
+                try creation.withLock { _ throws(GrantError) in
+                    try requireFree(options.view?.description ?? name, isOwn: options.view == nil, records)
+                    InjectedFault.stop(at: "volume-claimed")
+                    try records.keep(new)
+                }
+                record = new
             }
             do throws(GrantError) {
                 try grant(options, to: try Volumes.view(of: record))
@@ -71,6 +80,11 @@ final class Volumes: Sendable {
                 throw error
             }
         }
+    }
+
+    /// As bytes: Swift's comparison of texts takes some for others.
+    private static func isSame(_ one: (name: String, value: String), _ other: (name: String, value: String)) -> Bool {
+        one.name.utf8.elementsEqual(other.name.utf8) && one.value.utf8.elementsEqual(other.value.utf8)
     }
 
     /// A volume's own view ends with it, so it must be nothing else's, and no other volume's.
@@ -114,17 +128,25 @@ final class Volumes: Sendable {
         }
         let proposal = try GrantAdministrator.propose(
             directory: path, name: options.name, store: store.directory, document: .file, probe: .command)
+        try Volumes.requireNoLink(in: path, proposal.bookmark.path)
         let now = Instant(nanoseconds: Clock.realtime)
         let choice = GrantAdministrator.Choice(
             proposal, name: proposal.name, view: view, access: options.isReadOnly ? .readOnly : .readWrite,
             expires: try options.span.map { span throws(GrantError) in try Expiry.after(span, now: now) }, rules: options.rules)
         // An attempt that was interrupted may have made it, with another moment at which it ends.
         var former = choice
-        if choice.expires != nil, let made = try store.grants(view: view).first(where: { $0.name == choice.name }), let end = made.expires {
-            former.expires = end
-        }
+        let made = try store.grants(view: view).first { $0.name == choice.name }
+        if let latest = choice.expires, let end = made?.expires, end <= latest { former.expires = end }
         if try administrator.existing(former) != nil { return }
         _ = try administrator.grant([choice])
+    }
+
+    /// A user who may write to a directory above could replace a link, and get another directory into the container.
+    private static func requireNoLink(in path: [UInt8], _ resolved: [UInt8]) throws(GrantError) {
+        if CanonicalPath.plain(path) == resolved { return }
+        throw GrantError(
+            .invalidDirectory, "“\(VisibleText.of(path))” cannot be a volume's directory", cause: "there is a link in the path",
+            advice: "-o path=\(VisibleText.of(resolved))")
     }
 
     /// Removes a volume, and withdraws the grants of its own view. Of a damaged record nothing is known, so grants stay.
@@ -139,13 +161,30 @@ final class Volumes: Sendable {
                 SystemLog.write(.warning, "volume \(name): \(error.message). The grants of its view stay")
             }
             try mounts.requireUnused(name)
+            try requireNoStart(of: name, record)
             try mounts.end(name)
-            if let record, record.view.isOwn {
+            try mounts.requireEnd(name)
+            if var record, record.view.isOwn {
+                // Without its grant the volume is incomplete. The mark matters only if the removal is interrupted, so a full disk does
+                // not prevent a removal.
+                record.isMade = false
+                try? records.keep(record)
                 let grants = try store.grants(view: try Volumes.view(of: record))
                 if !grants.isEmpty { _ = try administrator.remove(grants) }
             }
+            InjectedFault.stop(at: "volume-withdrawn")
             try records.remove(name)
         }
+    }
+
+    /// What an engine has asked for, and not bound yet, nothing else shows.
+    private func requireNoStart(of name: String, _ record: VolumeRecord?) throws(GrantError) {
+        guard record?.users.isEmpty == false, let start = starts.withLock({ $0[name] }), Clock.monotonic < start + Volumes.start else {
+            return
+        }
+        throw GrantError(
+            .mountFailed, "the volume “\(name)” cannot be removed", cause: "a container that uses it is starting",
+            advice: "try again in \(Volumes.start / 1_000_000_000) seconds")
     }
 
     /// Mounts a volume for one more user, and returns where.
@@ -154,6 +193,7 @@ final class Volumes: Sendable {
             guard var record = try records.find(name), record.isMade else { throw Volumes.unknown(name) }
             let isFirst = record.users.isEmpty
             let place = try mounts.begin(name, try Volumes.view(of: record))
+            starts.withLock { $0[name] = Clock.monotonic }
             guard record.users.insert(user).inserted else { return place }
             do throws(GrantError) {
                 try records.keep(record)

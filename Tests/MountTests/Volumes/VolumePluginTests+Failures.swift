@@ -6,7 +6,7 @@ import Testing
 /// Processes and records that end or are damaged while volumes are in use.
 extension MountTests.VolumePlugin {
     /// Kills the plugin, with the record of “one” as it is before the grant.
-    private func interrupt() throws {
+    func interrupt() throws {
         plugin.process.kill()
         let file = fixture.store + "/volumes/one.json"
         let text = try String(contentsOfFile: file, encoding: .utf8).replacingOccurrences(of: #""isMade":true"#, with: #""isMade":false"#)
@@ -176,6 +176,7 @@ extension MountTests.VolumePlugin {
         let place = try #require(try done("Mount", "one", ["ID": "a"]).mountpoint)
         let held = open(place + "/data/file", O_RDONLY | O_CLOEXEC)
         defer { close(held) }
+        try done("Unmount", "one", ["ID": "a"])
         #expect(try call("Remove", ["Name": "one"]).error.contains("it is in use"))
         #expect(read(place + "/data/file") == 0)
     }
