@@ -51,6 +51,7 @@ class Place:
         (self.root / "data").mkdir()
         shutil.copy("/usr/bin/busybox", self.root / "bin/busybox")
         run("cc", "-O1", "-Wall", "-Werror", "-static", "-o", self.root / "bin/mapping", Path(__file__).with_name("mapping.c"))
+        (self.root / "link").symlink_to("/../../../../../../usr/share")
         for name in ("sh", "cat", "ls", "sleep", "stat", "touch", "echo", "chown", "rm", "mount", "true"):
             (self.root / "bin" / name).symlink_to("busybox")
 
@@ -155,7 +156,7 @@ class Podman:
     def __init__(self, place):
         self.place = place
         self.base = place.base / "podman"
-        self.base.mkdir()
+        (self.base / "hooks").mkdir(parents=True)
         settings = self.base / "containers.conf"
         settings.write_text(f'''
 [engine]
@@ -163,6 +164,7 @@ cgroup_manager="cgroupfs"
 runtime="runc"
 events_logger="file"
 tmp_dir="{self.base}/tmp"
+hooks_dir=["{self.base}/hooks"]
 [engine.volume_plugins]
 grantfs="{place.socket}"
 [containers]
@@ -275,6 +277,66 @@ def guide(place, engine):
     assert done.stdout.count("file\n") == 2, done.stdout
 
 
+def hooks(place, engine):
+    """The hook of docs/guides/containers.md gives containers views by annotations, and takes them away."""
+    page = (Path(__file__).resolve().parent.parent.parent / "docs/guides/containers.md").read_text()
+    text = page.split("```json\n", 1)[1].split("```", 1)[0]
+    text = text.replace('"/usr/bin/grantfs"', f'"{GRANTFS}"').replace('"/srv"', f'"{place.base}", "--socket", "{place.socket}"')
+    (engine.base / "hooks/grantfs.json").write_text(text)
+    outside = Path(tempfile.mkdtemp(prefix="grantfs-outside."))
+    (place.base / "leads-out").symlink_to(outside)
+    create = lambda name, *annotations, more=(): [
+        "create", "--name", name, "--network=none", *more,
+        *(word for one in annotations for word in ("--annotation", f"grantfs.{one}")), *engine.image, "sh", "-c", READER]
+    volumes = lambda: run("curl", "-sS", "--unix-socket", place.socket, "--data", "{}", "http://plugin/VolumeDriver.List").stdout.count('"oci-')
+    path = f"path={place.base}/one"
+    engine.command(*create("h1", "destination=/data", path))
+    engine.command(*create("h2", "destination=/data", path, "ro=true", more=["--uidmap", "0:100000:65536"]))
+    last = lambda name: "\n".join(engine.command("logs", "--tail", "8", name).stdout.splitlines()[-8:])
+    for name in ("h1", "h2"):
+        engine.command("start", name)
+        wait(f"{name} reads", lambda: "held" in last(name))
+    view = "oci-" + engine.command("inspect", "-f", "{{.Id}}", "h1").stdout[:12]
+    place.grantfs("grant", "--view", view, place.base / "two")
+    assert engine.command("exec", "h1", "cat", "/data/two/file").stdout == "two\n"
+    assert engine.command("exec", "h2", "touch", "/data/one/new", ok=False).returncode != 0
+    place.grantfs("revoke", "--view", view, "one")
+    wait("the path and the descriptor are refused", lambda: "held" not in last("h1"))
+    assert "held" in last("h2"), last("h2")
+    # Also when its processes are killed, and once more after another start.
+    engine.command("kill", "h1")
+    wait("the view is gone", lambda: volumes() == 1)
+    engine.command("start", "h1")
+    wait("h1 reads again", lambda: "held" in last("h1"))
+    assert engine.command("exec", "h1", "ls", "/data").stdout == "one\n"
+    # A link of the image does not lead out of it.
+    engine.command(*create("h4", "destination=/link/data", path))
+    engine.command("start", "h4")
+    assert engine.command("exec", "h4", "ls", "/usr/share/data").stdout == "one\n" and not Path("/usr/share/data").exists()
+    for number, (annotations, reason) in enumerate((
+            (("destination=/data", "path=/etc"), "the hook does not allow it"),
+            (("destination=/data", f"path={place.base}/leads-out"), "it is not in"),
+            (("destination=/data", f"path={place.base}/../etc"), "it is not in"),
+            (("destination=/data", f"path={place.base}/none"), "there is no such directory"),
+            (("destination=/data", "view=v2"), "unknown annotation"),
+            (("destination=/data", "colour=red"), "unknown option"),
+            (("destination=/../data", path), "invalid place"),
+            (("destination=/bin/busybox", path), "Not a directory"))):
+        engine.command(*create(f"h-{number}", *annotations))
+        refused = engine.command("start", f"h-{number}", ok=False)
+        assert refused.returncode != 0 and reason in refused.stderr, (annotations, refused)
+    place.end_plugin(signal.SIGTERM)
+    engine.command(*create("h3", "destination=/data", path))
+    refused = engine.command("start", "h3", ok=False)
+    assert refused.returncode != 0 and "the plugin of volumes does not answer" in refused.stderr, refused
+    place.start_plugin()
+    engine.command("start", "h3")
+    engine.command("rm", "-af", *engine.now)
+    wait("all views are gone", lambda: volumes() == 0)
+    assert not place.mounts() and not list(outside.iterdir()), place.mounts()
+    outside.rmdir()
+
+
 def restarts(place, engine):
     """Each part ends, also by kill -9, while c2 reads: it never sees an error."""
     place.end_plugin(signal.SIGKILL)
@@ -343,6 +405,8 @@ def main():
             users(place, engine)
             if kind is Docker:
                 guide(place, engine)
+            else:
+                hooks(place, engine)
             volumes(place, engine)
             restarts(place, engine)
             if "--hundred" in sys.argv and kind is Docker:

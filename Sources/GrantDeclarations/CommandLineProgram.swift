@@ -9,7 +9,8 @@ package enum CommandLineProgram {
         summary: "Grants directories to views, mounts the views, and withdraws grants, live.",
         commands: [
             .grant, .pick, .list, .revoke, .restore, .remove, .set, .why, .repair, .release,
-            MountRequest.declaration, .unmount, .run, .profile, .bwrap, .diff, .undo, .mcp, .portal, .volumePlugin, .coordinate, .present,
+            MountRequest.declaration, .unmount, .run, .profile, .bwrap, .diff, .undo, .mcp, .portal, .volumePlugin, .hook, .coordinate,
+            .present,
             .apply, .export, .policy, .doctor, .status, .top, .metrics, .log, .upgrade, .fleet, .agent,
             .fleetCheck, .inventory, .serve, .begin, .proxy, .completion, .complete, .manual,
         ],
@@ -20,7 +21,7 @@ package enum CommandLineProgram {
         groups: [
             ("Every day", ["grant", "mount", "list", "revoke", "unmount"]),
             ("Grants", ["pick", "set", "why", "restore", "remove", "apply", "export"]),
-            ("Use", ["run", "profile", "bwrap", "diff", "undo", "mcp", "portal", "volume-plugin", "status", "top", "log"]),
+            ("Use", ["run", "profile", "bwrap", "diff", "undo", "mcp", "portal", "volume-plugin", "oci-hook", "status", "top", "log"]),
             ("Repair", ["doctor", "repair", "release"]),
             ("Coordination", ["coordinate", "present"]),
             ("Many machines", ["fleet", "agent"]),

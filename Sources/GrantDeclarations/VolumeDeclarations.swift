@@ -16,4 +16,18 @@ extension CommandDeclaration {
                 + "A view has the volume's name otherwise, and ends with it.",
             "Mounts go on without the plugin. Only root, or the user who started it, may connect.",
         ], program: .volumes)
+
+    package static let hook = CommandDeclaration(
+        "oci-hook", "Gives a container a view by its annotations, and takes it away at the end. Container runtimes start it.",
+        options: [
+            OptionDeclaration(
+                "allow", value: "DIR", help: "directories in DIR may be granted to containers (default: none)", isRepeatable: true),
+            OptionDeclaration("socket", value: "PATH", help: "where the plugin of volumes listens"),
+        ],
+        notes: [
+            "It is a hook of the stages createRuntime and poststop (OCI runtime specification), and needs the service of grantfs "
+                + "volume-plugin.",
+            "The annotation grantfs.destination=/data is the place in the container. grantfs.path=DIR grants a directory, with "
+                + "grantfs.ro, .ttl, .hide, .protect, .only and .name, as for a volume. The view is called oci-ID after the container.",
+        ], program: .volumes)
 }

@@ -11,7 +11,7 @@ import GrantWeb
 enum VolumePluginCommand {
     static let bodies: [String: CommandBody] = ["volume-plugin": run]
     /// Where engines look for plugins.
-    private static let standardSocket = "/run/docker/plugins/grantfs.sock"
+    static let standardSocket = "/run/docker/plugins/grantfs.sock"
 
     static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let store = try GrantStore(directory: try arguments.storeDirectory(), create: true)

@@ -1,3 +1,3 @@
 import GrantDeclarations
 
-CommandLineProgram.main(.volumes, VolumePluginCommand.bodies)
+CommandLineProgram.main(.volumes, VolumePluginCommand.bodies.merging(HookCommand.bodies) { own, _ in own })

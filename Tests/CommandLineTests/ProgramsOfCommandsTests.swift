@@ -32,7 +32,7 @@ import Testing
         arguments: [
             ("list", nil), ("list --fleet", .fleet), ("--fleet list", .fleet), ("top --fleet -d 1", .fleet),
             ("run -- list --fleet", .sandbox), ("fleet hosts", .fleet), ("portal --replace", .portal), ("revoke --all", nil),
-            ("volume-plugin --socket /run/grantfs.sock", .volumes),
+            ("volume-plugin --socket /run/grantfs.sock", .volumes), ("oci-hook --allow /srv", .volumes),
         ] as [(String, CompanionProgram?)])
     func options(line: String, program: CompanionProgram?) throws {
         let words = line.split(separator: " ").map { Array($0.utf8) }

@@ -13,6 +13,7 @@
 #include "clinux_supervisor.h"
 #include "clinux_volume.h"
 #include "clinux_mount.h"
+#include "clinux_container.h"
 #include "clinux_watch.h"
 #include "clinux_openings.h"
 #include "clinux_confine.h"

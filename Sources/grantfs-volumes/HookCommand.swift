@@ -1,0 +1,101 @@
+import CGrantSystem
+import GrantAdministration
+import GrantCommandLine
+import GrantCommandSupport
+import GrantModel
+import GrantSystem
+import Glibc
+
+/// `grantfs oci-hook`, which runtimes start beside a container (OCI runtime specification, createRuntime and poststop). The view of the
+/// container is a volume of the plugin, so its daemon is not a process of the runtime.
+struct HookCommand {
+    static let bodies: [String: CommandBody] = ["oci-hook": run]
+
+    private let plugin: PluginClient
+    private let container: ContainerState
+    /// The directories that containers may get, and everything in them.
+    private let allowed: [[UInt8]]
+    /// Podman and CRI-O show the first 12 digits of an id.
+    private var volume: String {
+        let isLong = container.id.utf8.count == 64 && container.id.utf8.allSatisfy { "0123456789abcdef".utf8.contains($0) }
+        return "oci-\(isLong ? String(container.id.prefix(12)) : container.id)"
+    }
+
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        signal(SIGPIPE, SIG_IGN)
+        let command = HookCommand(
+            plugin: PluginClient(socket: arguments.bytes("socket") ?? Array(VolumePluginCommand.standardSocket.utf8)),
+            container: try ContainerState.ofStandardInput(), allowed: arguments.options["allow"] ?? [])
+        if command.container.isStopped { try command.end() } else { try command.begin() }
+        return 0
+    }
+
+    /// Makes the view, and attaches it in the container's mount namespace, which has no other process yet.
+    private func begin() throws(GrantError) {
+        let settings = try ContainerSettings(bundle: container.bundle)
+        guard let destination = settings.destination else {
+            if settings.options.isEmpty { return }
+            throw GrantError(.usage, "the container gets no view", cause: "the annotation grantfs.destination is missing")
+        }
+        let options = try options(settings.options)
+        // Of a container of this id that ended without the hook. Its view may have got more grants.
+        try end()
+        do throws(GrantError) {
+            try plugin.call("Create", [name, ("Opts", .object(options.map { ($0.name, .string($0.value)) }))])
+            let answer = try plugin.call("Mount", [name, ("ID", .string(container.id))])
+            guard let place = answer.member("Mountpoint")?.stringValue else { throw failure("the plugin tells no mountpoint") }
+            try attach(place, settings.root, destination)
+        } catch {
+            try? end()
+            throw error
+        }
+    }
+
+    private func attach(_ place: String, _ root: String, _ destination: String) throws(GrantError) {
+        do throws(Errno) {
+            let tree = FileDescriptor(owning: try Errno.check(clinux_copy_mount(place)))
+            _ = try Errno.check(clinux_attach_mount(tree.number, container.process, root, destination))
+        } catch {
+            throw failure(error.description)
+        }
+    }
+
+    private func failure(_ cause: String) -> GrantError { GrantError(.mountFailed, "the container gets no view", cause: cause) }
+
+    private var name: (String, JSON) { ("Name", .string(volume)) }
+
+    /// The options of the volume. Whoever may write annotations may grant what is allowed here, and nothing else.
+    private func options(_ given: [(name: String, value: String)]) throws(GrantError) -> [(name: String, value: String)] {
+        if given.contains(where: { $0.name == "view" }) {
+            throw GrantError(.usage, "unknown annotation “grantfs.view” of a container")
+        }
+        for (name, value) in given where name == "path" {
+            // The text is enough, because the plugin refuses links.
+            let path = CanonicalPath.plain(Array(value.utf8))
+            if allowed.contains(where: { MountTable.path(path, isAtOrBelow: CanonicalPath.plain($0)) }) { continue }
+            throw GrantError(
+                .permission, "“\(VisibleText.of(path))” cannot be granted to containers", cause: "the hook does not allow it",
+                advice: "add --allow DIR to the hook's args")
+        }
+        return given
+    }
+
+    /// Takes the view away, if there is one.
+    private func end() throws(GrantError) {
+        guard case .array(let volumes) = try plugin.call("List", []).member("Volumes"),
+            volumes.contains(where: { $0.member("Name")?.stringValue == volume })
+        else { return }
+        try plugin.call("Unmount", [name, ("ID", .string(container.id))])
+        // The kernel may still be taking the container's namespace apart.
+        let deadline = Clock.deadline(seconds: 5)
+        while true {
+            do throws(GrantError) {
+                try plugin.call("Remove", [name])
+                return
+            } catch {
+                if Clock.monotonic >= deadline { throw error }
+                ThreadSleep.milliseconds(100)
+            }
+        }
+    }
+}
