@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 int clinux_copy_mount(const char *path) {
@@ -48,25 +47,30 @@ static int make_in(int root, const char *path) {
     return result;
 }
 
-static int attach(int tree, int pid, const char *root, const char *path) {
-    char file[40];
-    snprintf(file, sizeof file, "/proc/%d/ns/mnt", pid);
-    int namespace = open(file, O_RDONLY | O_CLOEXEC);
-    if (namespace == -1 || setns(namespace, CLONE_NEWNS) == -1) return -errno;
-    int directory = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (directory == -1) return -errno;
+static int attach(int tree, const char *root, const char *path) {
+    int directory = (int)RETRY(open(root, O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (directory < 0) return directory;
     int place = make_in(directory, path);
+    close(directory);
     if (place < 0) return place;
-    return (int)RETRY(syscall(SYS_move_mount, tree, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH));
+    int result = (int)RETRY(syscall(SYS_move_mount, tree, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH));
+    close(place);
+    return result;
 }
 
 int clinux_attach_mount(int tree, int pid, const char *root, const char *path) {
-    pid_t child = fork();
-    if (child == -1) return -errno;
-    if (child == 0) _exit(-attach(tree, pid, root, path));
-    int status;
-    while (waitpid(child, &status, 0) == -1) {
-        if (errno != EINTR) return -errno;
+    char file[40];
+    snprintf(file, sizeof file, "/proc/%d/ns/mnt", pid);
+    int own = (int)RETRY(open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC));
+    if (own < 0) return own;
+    int other = (int)RETRY(open(file, O_RDONLY | O_CLOEXEC)), result = other;
+    if (other >= 0) result = (int)RETRY(setns(other, CLONE_NEWNS));
+    if (result == 0) {
+        result = attach(tree, root, path);
+        // Paths would mean those of the container.
+        if (setns(own, CLONE_NEWNS) == -1) abort();
     }
-    return WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
+    if (other >= 0) close(other);
+    close(own);
+    return result;
 }

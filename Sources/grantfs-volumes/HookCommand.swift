@@ -1,4 +1,3 @@
-import CGrantSystem
 import GrantAdministration
 import GrantCommandLine
 import GrantCommandSupport
@@ -53,8 +52,7 @@ struct HookCommand {
 
     private func attach(_ place: String, _ root: String, _ destination: String) throws(GrantError) {
         do throws(Errno) {
-            let tree = FileDescriptor(owning: try Errno.check(clinux_copy_mount(place)))
-            _ = try Errno.check(clinux_attach_mount(tree.number, container.process, root, destination))
+            try DetachedMount(of: place).attach(inNamespaceOf: container.process, root: root, path: destination)
         } catch {
             throw failure(error.description)
         }

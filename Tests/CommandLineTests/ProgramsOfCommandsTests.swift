@@ -13,7 +13,7 @@ import Testing
 @Suite struct ProgramsOfCommandsTests {
     private static let bodies: [CompanionProgram?: Set<String>] = [
         nil: Set(GrantfsCommands.bodies.keys), .sandbox: Set(SandboxCommands.bodies.keys), .portal: Set(PortalCommand.bodies.keys),
-        .fleet: Set(FleetCommands.bodies.keys), .volumes: Set(VolumePluginCommand.bodies.keys),
+        .fleet: Set(FleetCommands.bodies.keys), .volumes: Set(VolumePluginCommand.bodies.keys).union(HookCommand.bodies.keys),
     ]
 
     @Test(

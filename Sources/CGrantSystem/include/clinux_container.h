@@ -4,6 +4,6 @@
 int clinux_copy_mount(const char *path);
 // Attaches the detached mount `tree` in the mount namespace of the process `pid`, at the absolute `path` below the directory `root`.
 //
-// Links in `path` do not leave `root`, and missing directories are made. A child process enters the namespace. The caller must have
-// one thread.
+// Links in `path` do not leave `root`, and missing directories are made. The process enters the namespace and returns, so it must have
+// one thread, and its working directory and root are those of its namespace afterwards.
 int clinux_attach_mount(int tree, int pid, const char *root, const char *path);

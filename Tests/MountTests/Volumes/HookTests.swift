@@ -1,0 +1,136 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+/// `grantfs oci-hook`, called as runtimes do for a process in a mount namespace of its own. `.ci/engines` runs Podman.
+extension MountTests.VolumePlugin {
+    /// A shell that stands for the first process of a container, and the container's bundle.
+    private struct Container {
+        let process: Child
+        let bundle: String
+        let id: String
+
+        init(_ fixture: MountFixture, id: String = String(repeating: "5", count: 64), _ annotations: [String: Any]) throws {
+            self.id = id
+            bundle = try fixture.directory("bundle-\(id.prefix(8))")
+            try FileManager.default.createDirectory(atPath: bundle + "/root", withIntermediateDirectories: true)
+            let settings: [String: Any] = ["root": ["path": "root"], "annotations": annotations]
+            try JSONSerialization.data(withJSONObject: settings).write(to: URL(fileURLWithPath: bundle + "/config.json"))
+            let script = #"echo ready; while read -r line; do eval "$line"; echo "status $?"; done"#
+            process = try Child(["unshare", "-m", "--propagation", "private", "sh", "-c", script], separateErrors: true)
+            try process.expect("ready")
+        }
+
+        /// Runs a command in the container's namespace.
+        func status(of command: String) throws -> String {
+            process.send(command)
+            return try #require(process.line())
+        }
+
+        var state: String { #"{"ociVersion":"1.0.2","id":"\#(id)","status":"created","pid":\#(process.pid),"bundle":"\#(bundle)"}"# }
+        var end: String { #"{"ociVersion":"1.0.2","id":"\#(id)","status":"stopped","pid":0,"bundle":"\#(bundle)"}"# }
+    }
+
+    private static let view = "oci-555555555555"
+
+    @discardableResult
+    private func hook(_ state: String, allow: [String] = [], socket: String? = nil) throws -> Output {
+        let words = allow.flatMap { ["--allow", $0] }
+        return try Command.run(
+            [Programs.grantfs, "oci-hook", "--socket", socket ?? self.socket] + words, environment: fixture.environment, input: state)
+    }
+
+    @Test("A container gets its view by annotations, and loses it at the end", .enabled(if: Identity.isRoot, "needs root"))
+    func hooked() throws {
+        let container = try Container(fixture, ["grantfs.destination": "/a/b", "grantfs.path": data, "grantfs.ro": "true", "other": "x"])
+        defer { container.process.kill() }
+        try hook(container.state, allow: ["/nowhere", fixture.base]).orThrow()
+        let place = container.bundle + "/root/a/b"
+        #expect(try container.status(of: "exec 9< \(place)/data/file") == "status 0")
+        #expect(try container.status(of: "(: > \(place)/data/new) 2> /dev/null") != "status 0")
+        // The host has no mount there.
+        #expect(access(place, F_OK) == 0 && access(place + "/data", F_OK) != 0)
+        try fixture.grantfs("grant", "--view", Self.view, try fixture.source("more")).orThrow()
+        #expect(try container.status(of: "test -d \(place)/more") == "status 0")
+        try fixture.grantfs("revoke", "--view", Self.view, "data").orThrow()
+        #expect(try container.status(of: "cat <&9 2> /dev/null") == "status 1")
+        container.process.kill()
+        try hook(container.end).orThrow()
+        #expect(try names().isEmpty && fixture.list("--all").isEmpty)
+        // The end of a container without a view.
+        try hook(container.end).orThrow()
+    }
+
+    @Test("A container that starts again under its id gets no earlier grants", .enabled(if: Identity.isRoot, "needs root"))
+    func restarted() throws {
+        let annotations = ["grantfs.destination": "/data"]
+        do {
+            let container = try Container(fixture, annotations)
+            try hook(container.state).orThrow()
+            try fixture.grantfs("grant", "--view", Self.view, data).orThrow()
+            container.process.kill()
+        }
+        // The runtime was killed before it called the hook for the end.
+        let container = try Container(fixture, annotations)
+        defer { container.process.kill() }
+        try hook(container.state).orThrow()
+        #expect(try container.status(of: "test -e \(container.bundle)/root/data/data") == "status 1")
+        #expect(try fixture.list("--all").isEmpty)
+    }
+
+    @Test(
+        "Refused annotations prevent a start, and leave nothing",
+        .enabled(if: Identity.isRoot, "needs root"),
+        arguments: [
+            (["destination": "/data", "path": "/etc"], "the hook does not allow it"),
+            (["destination": "/data", "path": "BASE/../../etc"], "the hook does not allow it"),
+            (["destination": "/data", "path": "BASE/link/ssl"], "there is a link in the path"),
+            (["destination": "/data", "path": "BASE/none"], "there is no such directory"),
+            (["destination": "/data", "view": "default"], "unknown annotation"),
+            (["destination": "/data", "colour": "red"], "unknown option"),
+            (["destination": "/data/../../x"], "invalid place"), (["destination": "/"], "invalid place"),
+            (["destination": "data"], "invalid place"), (["destination": "/file", "path": "BASE"], "Not a directory"),
+            (["path": "BASE"], "grantfs.destination is missing"),
+        ] as [([String: String], String)])
+    func refusedAnnotations(_ given: [String: String], _ reason: String) throws {
+        symlink("/etc", data + "/link")
+        var annotations: [String: String] = [:]
+        for (name, value) in given { annotations["grantfs." + name] = value.replacingOccurrences(of: "BASE", with: data) }
+        let container = try Container(fixture, annotations)
+        defer { container.process.kill() }
+        try "".write(toFile: container.bundle + "/root/file", atomically: false, encoding: .utf8)
+        let refused = try hook(container.state, allow: [data])
+        #expect(refused.status != 0 && refused.errors.contains(reason), "\(refused)")
+        #expect(try names().isEmpty && fixture.list("--all").isEmpty)
+    }
+
+    @Test("Links of an image do not lead out of it", .enabled(if: Identity.isRoot, "needs root"))
+    func imageWithLinks() throws {
+        let outside = try fixture.directory("outside")
+        let container = try Container(fixture, ["grantfs.destination": "/up/root/data", "grantfs.path": data])
+        defer { container.process.kill() }
+        symlink("../../.." + outside, container.bundle + "/root/up")
+        let dangling = try hook(container.state, allow: [data])
+        #expect(dangling.status != 0 && dangling.errors.contains("No such file"), "\(dangling)")
+        try FileManager.default.createDirectory(atPath: container.bundle + "/root" + outside, withIntermediateDirectories: true)
+        try hook(container.state, allow: [data]).orThrow()
+        #expect(try FileManager.default.contentsOfDirectory(atPath: outside).isEmpty)
+        #expect(try container.status(of: "test -e \(container.bundle)/root\(outside)/root/data/data/file") == "status 0")
+    }
+
+    @Test("A state that makes no sense, and a missing plugin, are errors")
+    func badStates() throws {
+        for state in ["", "{", "[]", #"{"id":"a"}"#, #"{"id":"a","status":"created","bundle":"/","pid":-1}"#] {
+            let refused = try hook(state)
+            #expect(refused.status != 0 && !refused.errors.isEmpty, "\(state)")
+        }
+        let unanswered = try hook(#"{"id":"a","status":"stopped","bundle":"/"}"#, socket: fixture.base + "/none.sock")
+        #expect(unanswered.status != 0 && unanswered.errors.contains("systemctl start grantfs-volumes.socket"))
+        // A container without annotations does not need the plugin.
+        let state = #"{"id":"a","status":"created","pid":1,"bundle":"BUNDLE"}"#
+        let bundle = try fixture.directory("plain")
+        try #"{"root":{"path":"root"}}"#.write(toFile: bundle + "/config.json", atomically: false, encoding: .utf8)
+        try hook(state.replacingOccurrences(of: "BUNDLE", with: bundle), socket: fixture.base + "/none.sock").orThrow()
+    }
+}
