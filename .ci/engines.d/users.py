@@ -1,0 +1,141 @@
+"""Users of containers: what a volume shows and permits is what a bind mount of the same directory does, with each map of users."""
+
+import difflib
+import os
+import shutil
+import stat
+
+from place import PATH, run
+
+# Whether set-id bits are set, cleared and inherited.
+SET_ID = True
+
+# Shows each file and directory, and tries what may be done with it.
+PROBE = r"""
+look() { busybox stat -c '%n %u %g %a %F' "$@"; }
+try() { if "$@" >/dev/null 2>&1; then echo "yes $*"; else echo "no $*"; fi; }
+set_id() { [ -z "$SET_ID" ] || try "$@"; }
+write() { echo more >>$1; }
+make() { echo new >$1; }
+cd /data/tree
+cat /proc/self/uid_map
+busybox id
+for file in of-*; do
+    look $file
+    try cat $file
+    try write $file
+    try busybox touch -d 2001-01-01 $file
+    try busybox chmod 0604 $file
+    set_id busybox chmod 4755 $file
+    look $file
+    try write $file
+    look $file
+    set_id busybox chgrp 8 $file
+    set_id busybox chmod 2755 $file
+    look $file
+    set_id busybox chmod 6755 $file
+    try busybox chown 1:1 $file
+    look $file
+    set_id busybox chmod 6755 $file
+    try busybox chgrp 1001 $file
+    try busybox chown 70000 $file
+    look $file
+    try write $file
+    look $file
+done
+for place in in-*; do
+    new=$place/new
+    look $place
+    try ls $place
+    try make $new
+    try busybox mkdir $new.d
+    set_id busybox chgrp 8 $new.d
+    set_id busybox chmod 2775 $new.d
+    try make $new.d/file
+    try busybox mkdir $new.d/d
+    look $new $new.d $new.d/*
+    try busybox ln $new $new.hard
+    try busybox ln -s $new $new.soft
+    try busybox mv $new $new.moved
+    try busybox chown 1000:1000 $new.moved
+    try busybox mkfifo $new.fifo
+    try busybox mknod $new.device c 1 3
+    try busybox mknod $new.whiteout c 0 0
+    look $new.*
+    try rm -f $place/old
+    try busybox mv $place/kept $place/renamed
+    try busybox rmdir $place/empty
+    set_id busybox chmod 2775 $place
+    set_id busybox chown 1:1 $place
+    look $place
+done
+for file in rm-*; do try busybox unlink $file; done
+"""
+
+
+def make_tree(place, directory):
+    """Files and directories of each owner with several modes, and with access lists."""
+    directory.mkdir()
+    directory.chmod(0o1777)
+    # Those that a container maps to 0, 1, 1000 and its last.
+    inside = [(place.first_uid + number, place.first_gid + number) for number in (0, 1, 1000, 65535)]
+    for owner in [*((number, number) for number in (0, 1, 1000, 65534)), *inside]:
+        for mode in (0o640, 0o604, 0o666):
+            file = directory / f"of-{owner[0]}-{mode:o}"
+            file.write_text("content\n")
+            file.chmod(mode)
+            os.chown(file, *owner)
+        (directory / f"rm-{owner[0]}").touch()
+        os.chown(directory / f"rm-{owner[0]}", *owner)
+        for mode in (0o750, 0o1777, 0o2775):
+            parent = directory / f"in-{owner[0]}-{mode:o}"
+            (parent / "empty").mkdir(parents=True)
+            for name in ("old", "kept"):
+                (parent / name).touch()
+                os.chown(parent / name, *owner)
+            os.chown(parent, *owner)
+            parent.chmod(mode)
+    root, user, group = f"u:{place.first_uid}", f"u:{place.first_uid + 1000}", f"g:{place.first_gid + 1001}"
+    for name, rule in (("root", root), ("user", user), ("group", group)):
+        file = directory / f"of-list-{name}"
+        file.write_text("content\n")
+        file.chmod(0o600)
+        run("setfacl", "-m", f"{rule}:rw", file)
+    parent = directory / "in-list"
+    (parent / "empty").mkdir(parents=True)
+    run("setfacl", "-m", f"{user}:rwx,d:{user}:rwx,d:{group}:r", parent)
+
+
+def found(directory):
+    """What the host has in the end."""
+    for path in sorted(directory.rglob("*")):
+        status = path.lstat()
+        attributes = {name: os.getxattr(path, name, follow_symlinks=False) for name in os.listxattr(path, follow_symlinks=False)}
+        text = path.read_text() if stat.S_ISREG(status.st_mode) else ""
+        yield f"{path.relative_to(directory)} {status.st_uid} {status.st_gid} {status.st_mode:o} {status.st_rdev} {text!r} {attributes}"
+
+
+def mapped(place, engine):
+    """Owners, modes, what each user inside may do, and what is on the host afterwards are those of a bind mount."""
+    if not shutil.which("setfacl", path=PATH):
+        return "setfacl is not installed"
+    base = place.base / f"mapped-{engine.name}"
+    base.mkdir()
+    for number, more in enumerate(engine.maps):
+        seen = {}
+        for kind in ("volume", "bind"):
+            directory = base / f"{kind}{number}" / "tree"
+            directory.parent.mkdir()
+            make_tree(place, directory)
+            volume = f"{directory.parent}:/data"
+            if kind == "volume":
+                engine.create(f"mapped{number}", f"path={directory}")
+                volume = f"mapped{number}:/data{engine.label}"
+            output = engine.once([*more, "-e", f"SET_ID={'yes' if SET_ID else ''}", *engine.options("mapped", volume)], PROBE)
+            if kind == "volume":
+                engine.command("volume", "rm", f"mapped{number}")
+            seen[kind] = [*output.splitlines(), *found(directory)]
+        assert len(seen["bind"]) > 300, seen["bind"]
+        differences = list(difflib.unified_diff(seen["bind"], seen["volume"], "bind", "volume", lineterm="", n=0))
+        assert not differences, "\n".join([f"{engine.name} {more}: {len(differences)} lines differ", *differences[:60]])
+    return None
