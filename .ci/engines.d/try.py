@@ -158,6 +158,7 @@ def main():
             engines.append(engine)
             for trial in [*trials, *([hundred] if "--hundred" in sys.argv and kind is Docker else [])]:
                 passed(engine.name, trial, engine)
+        passed("podman", users.rootless)
     except AssertionError:
         for log in (place.base / "plugin.log", *place.base.glob("docker*/log")):
             sys.stderr.write(log.read_text()[-3000:] if log.exists() else "")

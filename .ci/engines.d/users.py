@@ -3,9 +3,12 @@
 import difflib
 import os
 import shutil
+import signal
 import stat
+import subprocess
+from pathlib import Path
 
-from place import PATH, run
+from place import PATH, PREFIX, Podman, podman_settings, run, wait
 
 # Whether set-id bits are set, cleared and inherited.
 SET_ID = True
@@ -139,3 +142,121 @@ def mapped(place, engine):
         differences = list(difflib.unified_diff(seen["bind"], seen["volume"], "bind", "volume", lineterm="", n=0))
         assert not differences, "\n".join([f"{engine.name} {more}: {len(differences)} lines differ", *differences[:60]])
     return None
+
+
+class Rootless(Podman):
+    """Podman of the trials' user."""
+    name = "rootless"
+
+    def prepare(self):
+        self.user = self.place.user
+        self.socket = self.base / "grantfs.sock"
+        self.plugin = None
+        for directory in ("home", "run", "mount", "tree/src"):
+            (self.base / directory).mkdir(parents=True)
+        (self.base / "run").chmod(0o700)
+        (self.base / "tree/src/file").write_text("content\n")
+        self.variables = {
+            "PATH": f"{PREFIX}/bin:{PATH}", "HOME": str(self.base / "home"), "XDG_RUNTIME_DIR": str(self.base / "run"),
+            "TMPDIR": str(self.base / "run"), "GRANTFS_STORE": str(self.base / "store"), **podman_settings(self.base, self.socket, self.place.name)}
+        for path in (self.base, *self.base.rglob("*")):
+            os.chown(path, self.user.pw_uid, self.user.pw_gid)
+        settings = self.place.base / "fuse.conf"
+        settings.write_text("user_allow_other\n")
+        # Rootless Podman has a mount namespace of its own, which gets later mounts from shared ones only.
+        self.namespace = subprocess.Popen(
+            ["unshare", "-m", "--propagation", "private", "sh", "-c",
+             'mount --make-rshared / && mount --bind "$1" /etc/fuse.conf && echo ready && exec sleep infinity', "sh", str(settings)],
+            stdout=subprocess.PIPE, text=True)
+        assert self.namespace.stdout.readline() == "ready\n"
+        self.as_user = [
+            "nsenter", "-m", "-t", f"{self.namespace.pid}", "setpriv", "--reuid", f"{self.user.pw_uid}", "--regid", f"{self.user.pw_gid}",
+            "--init-groups"]
+
+    def command(self, *words, ok=True):
+        return self.run("/usr/bin/podman", *words, ok=ok)
+
+    def run(self, *words, ok=True):
+        return run(*self.as_user, *words, ok=ok, env=self.variables)
+
+    def start_plugin(self):
+        self.plugin = subprocess.Popen(
+            [*self.as_user, "grantfs", "volume-plugin", "--socket", str(self.socket)], env=self.variables,
+            stderr=open(self.place.base / "plugin.log", "a"))
+        wait("the user's plugin listens", self.socket.exists)
+
+    def end(self):
+        self.command("rm", "-af", "-t", "0", ok=False)
+        # Ends the process that keeps the user namespace.
+        self.command("system", "migrate", ok=False)
+        if self.plugin:
+            self.plugin.send_signal(signal.SIGTERM)
+            self.plugin.wait(30)
+        self.namespace.kill()
+        self.namespace.wait(30)
+
+
+USE = """
+cat /data/src/file
+echo new >/data/src/new && busybox stat -c '%n %u %g %a' /data/src /data/src/file /data/src/new
+busybox chmod 600 /data/src/new && echo chmod
+busybox chown 5:5 /data/src/new && echo chown
+rm /data/src/new && echo removed
+"""
+
+
+def rootless(place):
+    """A user's own mount, and the plugin of that user, in rootless Podman."""
+    if not shutil.which("newuidmap", path=PATH):
+        return "newuidmap is not installed"
+    engine = Rootless(place)
+    try:
+        mounted(engine)
+        plugged(engine)
+    finally:
+        engine.end()
+    return None
+
+
+def mounted(engine):
+    """Root inside is that user outside. Other users inside need allow_other."""
+    view, tree = engine.base / "mount", engine.base / "tree"
+    use = lambda directory, *more: engine.once([*more, *engine.options("one", f"{directory}:/data")], USE)
+    engine.run("grantfs", "grant", "--view", "job", tree / "src")
+    engine.run("grantfs", "mount", "job", view, "-o", "recover")
+    # A user's daemon cannot give files away.
+    wanted = use(tree).replace("chown\n", "chown: /data/src/new: Operation not permitted\n")
+    assert "removed" in wanted and use(view) == wanted, (use(view), wanted)
+    assert "Permission denied" in use(view, "--user", "1000:1000") and "content" in use(tree, "--user", "1000:1000")
+    refused = engine.command("run", "-d", "--userns=keep-id", *engine.options("one", f"{view}:/data"), *engine.image, "true", ok=False)
+    assert refused.returncode != 0 and "ermission denied" in refused.stderr, refused
+    engine.command("rm", "-f", "one", ok=False)
+    engine.command("run", "-d", *engine.options("one", f"{view}:/data"), *engine.image, "sleep", "1000")
+    revoked(engine, "job")
+    engine.run("grantfs", "unmount", view)
+    engine.run("grantfs", "mount", "job", view, "-o", "recover,allow_other")
+    for more in (["--userns=keep-id"], ["--user", "1000:1000"]):
+        assert "content" in use(view, *more) and use(view, *more) == use(tree, *more), (more, use(view, *more), use(tree, *more))
+    engine.run("grantfs", "unmount", view)
+
+
+def plugged(engine):
+    engine.start_plugin()
+    engine.create("work", f"path={engine.base}/tree/src")
+    assert "removed" in engine.once(engine.options("one", "work:/data"), USE)
+    engine.command("run", "-d", *engine.options("one", "work:/data"), *engine.image, "sleep", "1000")
+    revoked(engine, "work")
+    engine.command("volume", "rm", "work")
+    mounts = Path(f"/proc/{engine.namespace.pid}/mounts").read_text()
+    assert "fuse.grantfs" not in mounts, mounts
+
+
+def revoked(engine, view):
+    """Revokes and restores a directory of the running container `one`, and removes it."""
+    read = lambda: engine.command("exec", "one", "cat", "/data/src/file", ok=False)
+    assert read().stdout == "content\n"
+    engine.run("grantfs", "revoke", "--view", view, "src")
+    assert "Permission denied" in read().stderr
+    engine.run("grantfs", "restore", "--view", view, "src")
+    assert read().stdout == "content\n"
+    engine.command("rm", "-f", *engine.now, "one")
