@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import postgres
 import users
 from place import PATH, PREFIX, Docker, Place, Podman, RemappedDocker, run, wait
 
@@ -132,7 +133,7 @@ def hundred(place, engine):
 
 # What runs in each engine, in this order.
 TRIALS = {
-    Docker: [users.mapped, guide, volumes, restarts],
+    Docker: [users.mapped, guide, volumes, restarts, postgres.deaths],
     Podman: [users.mapped, volumes, restarts],
     RemappedDocker: [users.mapped],
 }
