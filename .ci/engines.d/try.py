@@ -57,6 +57,31 @@ def volumes(place, engine):
     assert not json.loads(place.grantfs("list", "--all", "--view", "v1", "--json", ok=False).stdout or "[]")
 
 
+def modes(place, engine):
+    """Letters and profiles of an engine that a volume takes, and those that it refuses. This kernel has neither SELinux nor AppArmor."""
+    engine.create("m1", f"path={place.base}/other")
+    use = "cat /data/other/file && touch /data/other/new && rm /data/other/new && busybox grep Seccomp: /proc/self/status"
+    for letters in ("", ":z", ":Z"):
+        assert engine.once(engine.options("modes", f"m1:/data{letters}"), use) == "other\nSeccomp:\t2\n", letters
+    assert engine.once(["--security-opt", "seccomp=unconfined", *engine.options("modes", "m1:/data")], use) == "other\nSeccomp:\t0\n"
+    if engine.name == "podman":
+        refused = engine.command("run", "-d", *engine.maps[2], *engine.options("modes", "m1:/data:U"), *engine.image, "true", ok=False)
+        assert "failed to chown" in refused.stderr and os.stat(place.base / "other/file").st_uid == 0, refused
+        engine.command("rm", "-f", "modes", ok=False)
+    # An engine copies the image's directory into an empty volume, with its mode.
+    engine.create("m2")
+    if engine.name == "docker":
+        refused = engine.command("run", "-d", *engine.options("modes", "m2:/data"), *engine.image, "true", ok=False)
+        assert "failed to chmod" in refused.stderr, refused
+        engine.command("rm", "-f", "modes", ok=False)
+    engine.command("run", "-d", *engine.options("modes", "m2:/data:nocopy"), *engine.image, "sleep", "1000")
+    assert engine.command("exec", "modes", "ls", "/data").stdout == ""
+    place.grantfs("grant", "--view", "m2", place.base / "other")
+    assert engine.command("exec", "modes", "cat", "/data/other/file").stdout == "other\n"
+    engine.command("rm", "-f", *engine.now, "modes")
+    engine.command("volume", "rm", "m1", "m2")
+
+
 def guide(place, engine):
     """The ten lines of docs/guides/containers.md, with other directories and another image."""
     page = (Path(__file__).resolve().parent.parent.parent / "docs/guides/containers.md").read_text()
@@ -133,8 +158,8 @@ def hundred(place, engine):
 
 # What runs in each engine, in this order.
 TRIALS = {
-    Docker: [users.mapped, guide, volumes, restarts, postgres.deaths],
-    Podman: [users.mapped, volumes, restarts],
+    Docker: [users.mapped, guide, volumes, restarts, modes, postgres.deaths],
+    Podman: [users.mapped, volumes, restarts, modes],
     RemappedDocker: [users.mapped],
 }
 
