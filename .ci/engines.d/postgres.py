@@ -41,8 +41,8 @@ class Server:
         engine.command("import", base / "image.tar", "postgres-probe")
         engine.create("database", f"path={data}")
         self.options = [
-            *engine.options("postgres", "database:/data"), "-v", f"{self.socket}:/socket", "-v", "/usr:/usr:ro", "--user", "postgres", "--shm-size=256m",
-            "postgres-probe"]
+            *engine.options("postgres", "database:/data"), "-v", f"{self.socket}:/socket", "-v", "/usr:/usr:ro", "--user", "postgres",
+            "--shm-size=256m", "postgres-probe"]
 
     def once(self, program, *words):
         self.engine.command("run", "--rm", *self.options, f"{self.programs}/{program}", *words, "-D", "/data/data")
