@@ -73,8 +73,10 @@ class Place:
         self.start_plugin()
 
     def make_user(self):
-        counts = ["-K", f"SUB_UID_COUNT={COUNT}", "-K", f"SUB_GID_COUNT={COUNT}"]
-        run("useradd", "-M", "-U", "-d", self.base / "user", "-s", "/bin/sh", *counts, self.name)
+        # Not a number that other tests use without a name.
+        numbers = {"UID_MIN": 58000, "GID_MIN": 58000, "SUB_UID_COUNT": COUNT, "SUB_GID_COUNT": COUNT}
+        settings = [word for name, value in numbers.items() for word in ("-K", f"{name}={value}")]
+        run("useradd", "-M", "-U", "-d", self.base / "user", "-s", "/bin/sh", *settings, self.name)
         self.user = pwd.getpwnam(self.name)
         self.first_uid, self.first_gid = (self.first_id(file) for file in ("/etc/subuid", "/etc/subgid"))
 
@@ -115,14 +117,13 @@ class Place:
     def end(self):
         if self.plugin and self.plugin.poll() is None:
             self.end_plugin(signal.SIGTERM)
-        if self.user:
-            kill_all(lambda process: process.stat().st_uid == self.user.pw_uid)
         kill_all(self.owns)
         for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
             if line.split()[1].startswith(f"{self.base}/"):
                 run("umount", "-l", line.split()[1], ok=False)
         if self.user:
-            run("userdel", self.name, ok=False)
+            # Also while a process of the user is a zombie.
+            run("userdel", "-f", self.name, ok=False)
             Path(f"/dev/shm/libpod_rootless_lock_{self.user.pw_uid}").unlink(missing_ok=True)
         shutil.rmtree(self.base, ignore_errors=True)
 
