@@ -3,6 +3,7 @@
 #include "clinux_mount.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/mount.h>
 #include <linux/openat2.h>
 #include <sched.h>
@@ -11,12 +12,41 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
-int clinux_copy_mount(const char *path) {
-    int place = clinux_open_directory_without_links(path);
+// A mount that is copied or attached.
+struct attachment {
+    int tree;
+    const char *root, *path;
+};
+
+// Calls `body` in the mount namespace of a process, and returns to the own one.
+static int in_namespace(int pid, int (*body)(const struct attachment *), const struct attachment *given) {
+    char file[40];
+    snprintf(file, sizeof file, "/proc/%d/ns/mnt", pid);
+    int own = (int)RETRY(open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC));
+    if (own < 0) return own;
+    int other = (int)RETRY(open(file, O_RDONLY | O_CLOEXEC)), result = other;
+    if (other >= 0) result = (int)RETRY(setns(other, CLONE_NEWNS));
+    if (result == 0) {
+        result = body(given);
+        // Otherwise paths would be those of the other namespace.
+        if (setns(own, CLONE_NEWNS) == -1) abort();
+    }
+    if (other >= 0) close(other);
+    close(own);
+    return result;
+}
+
+static int copy(const struct attachment *given) {
+    struct statfs status;
+    int place = clinux_open_directory_without_links(given->path);
     if (place < 0) return place;
-    int tree = (int)RETRY(syscall(SYS_open_tree, place, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH));
+    int tree = (int)RETRY(fstatfs(place, &status));
+    // Without the mount the directory below it would be copied.
+    if (tree == 0 && status.f_type != FUSE_SUPER_MAGIC) tree = -ENODEV;
+    if (tree == 0) tree = (int)RETRY(syscall(SYS_open_tree, place, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH));
     close(place);
     return tree;
 }
@@ -47,30 +77,19 @@ static int make_in(int root, const char *path) {
     return result;
 }
 
-static int attach(int tree, const char *root, const char *path) {
-    int directory = (int)RETRY(open(root, O_PATH | O_DIRECTORY | O_CLOEXEC));
+static int attach(const struct attachment *given) {
+    int directory = (int)RETRY(open(given->root, O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (directory < 0) return directory;
-    int place = make_in(directory, path);
+    int place = make_in(directory, given->path);
     close(directory);
     if (place < 0) return place;
-    int result = (int)RETRY(syscall(SYS_move_mount, tree, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH));
+    int result = (int)RETRY(syscall(SYS_move_mount, given->tree, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH));
     close(place);
     return result;
 }
 
+int clinux_copy_mount(int pid, const char *path) { return in_namespace(pid, copy, &(struct attachment){.path = path}); }
+
 int clinux_attach_mount(int tree, int pid, const char *root, const char *path) {
-    char file[40];
-    snprintf(file, sizeof file, "/proc/%d/ns/mnt", pid);
-    int own = (int)RETRY(open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC));
-    if (own < 0) return own;
-    int other = (int)RETRY(open(file, O_RDONLY | O_CLOEXEC)), result = other;
-    if (other >= 0) result = (int)RETRY(setns(other, CLONE_NEWNS));
-    if (result == 0) {
-        result = attach(tree, root, path);
-        // Paths would mean those of the container.
-        if (setns(own, CLONE_NEWNS) == -1) abort();
-    }
-    if (other >= 0) close(other);
-    close(own);
-    return result;
+    return in_namespace(pid, attach, &(struct attachment){tree, root, path});
 }

@@ -42,17 +42,18 @@ struct HookCommand {
         do throws(GrantError) {
             try plugin.call("Create", [name, ("Opts", .object(options.map { ($0.name, .string($0.value)) }))])
             let answer = try plugin.call("Mount", [name, ("ID", .string(container.id))])
-            guard let place = answer.member("Mountpoint")?.stringValue else { throw failure("the plugin tells no mountpoint") }
-            try attach(place, settings.root, destination)
+            guard let place = answer.members.member("Mountpoint")?.stringValue else { throw failure("the plugin tells no mountpoint") }
+            try attach(place, of: answer.process, settings.root, destination)
         } catch {
             try? end()
             throw error
         }
     }
 
-    private func attach(_ place: String, _ root: String, _ destination: String) throws(GrantError) {
+    private func attach(_ place: String, of plugin: Int32, _ root: String, _ destination: String) throws(GrantError) {
         do throws(Errno) {
-            try DetachedMount(of: place).attach(inNamespaceOf: container.process, root: root, path: destination)
+            // A runtime may have a mount namespace of its own, as Podman for a user namespace.
+            try DetachedMount(of: place, seenBy: plugin).attach(inNamespaceOf: container.process, root: root, path: destination)
         } catch {
             throw failure(error.description)
         }
@@ -80,7 +81,7 @@ struct HookCommand {
 
     /// Takes the view away, if there is one.
     private func end() throws(GrantError) {
-        guard case .array(let volumes) = try plugin.call("List", []).member("Volumes"),
+        guard case .array(let volumes) = try plugin.call("List", []).members.member("Volumes"),
             volumes.contains(where: { $0.member("Name")?.stringValue == volume })
         else { return }
         try plugin.call("Unmount", [name, ("ID", .string(container.id))])

@@ -13,14 +13,20 @@ struct PluginClient {
     private static let longestAnswer = 1 << 20
     private static let seconds = 120.0
 
-    /// Returns the answer's object. Throws the plugin's error.
+    struct Answer {
+        let members: JSON
+        /// The process that listens.
+        let process: Int32
+    }
+
+    /// Throws the plugin's error.
     @discardableResult
-    func call(_ name: String, _ arguments: [(String, JSON)]) throws(GrantError) -> JSON {
+    func call(_ name: String, _ arguments: [(String, JSON)]) throws(GrantError) -> Answer {
         let body = Array(JSON.object(arguments).text.utf8)
         let head = "POST /VolumeDriver.\(name) HTTP/1.0\r\nContent-Length: \(body.count)\r\n\r\n"
-        let answer: [UInt8]
+        let (answer, process): ([UInt8], Int32)
         do throws(Errno) {
-            answer = try exchange(Array(head.utf8) + body)
+            (answer, process) = try exchange(Array(head.utf8) + body)
         } catch {
             throw GrantError(
                 .system, "the plugin of volumes does not answer at \(VisibleText.of(socket))", cause: error.description,
@@ -31,16 +37,18 @@ struct PluginClient {
             let json = JSONReader()?.read(Array(answer[(end + separator.count)...])),
             case .string(let error) = json.member("Err")
         else { throw GrantError(.system, "the plugin of volumes cannot be understood", cause: VisibleText.of(Array(answer.prefix(100)))) }
-        if error.isEmpty { return json }
+        if error.isEmpty { return Answer(members: json, process: process) }
         throw GrantError(.mountFailed, error)
     }
 
-    private func exchange(_ request: [UInt8]) throws(Errno) -> [UInt8] {
+    private func exchange(_ request: [UInt8]) throws(Errno) -> (answer: [UInt8], process: Int32) {
         let path = CanonicalPath.absolute(socket)
         let deadline = Clock.deadline(seconds: PluginClient.seconds)
         let place = try FileDescriptor.open(CanonicalPath.parent(of: path), OpenFlags.path | O_DIRECTORY)
         let connection = try UnixSocket.connect(
             directory: place.number, name: String(decoding: CanonicalPath.lastName(of: path), as: UTF8.self))
+        let peer = try connection.peer()
+        guard peer.uid == 0 || peer.uid == geteuid() else { throw Errno(EPERM) }
         try connection.send(request, deadline: deadline)
         var answer: [UInt8] = []
         while answer.count <= PluginClient.longestAnswer {
@@ -49,7 +57,7 @@ struct PluginClient {
                 answer += try connection.receiveSome(1 << 16) ?? []
             } catch {
                 // The plugin has closed the connection after its answer.
-                if error == Errno(ECONNRESET), !answer.isEmpty { return answer }
+                if error == Errno(ECONNRESET), !answer.isEmpty { return (answer, peer.pid) }
                 throw error
             }
         }

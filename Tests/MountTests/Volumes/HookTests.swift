@@ -35,17 +35,21 @@ extension MountTests.VolumePlugin {
     private static let view = "oci-555555555555"
 
     @discardableResult
-    private func hook(_ state: String, allow: [String] = [], socket: String? = nil) throws -> Output {
+    private func hook(_ state: String, allow: [String] = [], socket: String? = nil, in namespace: [String] = []) throws -> Output {
         let words = allow.flatMap { ["--allow", $0] }
         return try Command.run(
-            [Programs.grantfs, "oci-hook", "--socket", socket ?? self.socket] + words, environment: fixture.environment, input: state)
+            namespace + [Programs.grantfs, "oci-hook", "--socket", socket ?? self.socket] + words, environment: fixture.environment,
+            input: state)
     }
 
-    @Test("A container gets its view by annotations, and loses it at the end", .enabled(if: Identity.isRoot, "needs root"))
-    func hooked() throws {
+    @Test(
+        "A container gets its view by annotations, and loses it at the end", .enabled(if: Identity.isRoot, "needs root"),
+        // Podman has a mount namespace of its own for containers with a user namespace.
+        arguments: [[], ["unshare", "-m", "--propagation", "private"]])
+    func hooked(in namespace: [String]) throws {
         let container = try Container(fixture, ["grantfs.destination": "/a/b", "grantfs.path": data, "grantfs.ro": "true", "other": "x"])
         defer { container.process.kill() }
-        try hook(container.state, allow: ["/nowhere", fixture.base]).orThrow()
+        try hook(container.state, allow: ["/nowhere", fixture.base], in: namespace).orThrow()
         let place = container.bundle + "/root/a/b"
         #expect(try container.status(of: "exec 9< \(place)/data/file") == "status 0")
         #expect(try container.status(of: "(: > \(place)/data/new) 2> /dev/null") != "status 0")
