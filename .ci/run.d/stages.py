@@ -4,6 +4,7 @@
 
 A stage starts when those that it comes after have passed and what it uses is free. Its output goes to
 .build/stages/NAME.txt, and is printed when it fails. The stage `test` comes last, alone, and its output is printed.
+The last lines name the stages that were skipped, with the reason.
 """
 import dataclasses
 import os
@@ -20,6 +21,10 @@ sys.path.insert(0, str(root / ".ci/test.d"))
 from accounting import ProcessorTime  # noqa: E402
 
 
+# The exit status of a stage that cannot run here, or not as a whole.
+SKIPPED = 77
+
+
 @dataclasses.dataclass
 class Stage:
     name: str
@@ -29,8 +34,6 @@ class Stage:
     uses: str = ""
     # A failure is reported, and fails nothing else.
     advisory: bool = False
-    # The exit status by which a stage says that it cannot run here.
-    skipped: int = 0
 
 
 STAGES = [
@@ -46,16 +49,16 @@ STAGES = [
     # No reference is counted and no memory taken on the way of a request.
     Stage("hot-path", "python3 Tests/Benchmarks/bench/hotpath.py .build/release/grantfsd", after=("release",)),
     # Installed, used, upgraded and removed in a copy of this machine that is thrown away.
-    Stage("package", "make deb", after=("release",)),
+    Stage("package", "packages=$(.ci/deb) && .ci/test-dist && .ci/test-deb $packages && .ci/test-deb-units $packages", after=("release",)),
     # Parsed and compiled, not enforced: .ci/apparmor without an option boots kernels for that.
-    Stage("apparmor", ".ci/apparmor --parse", skipped=77),
-    Stage("selinux", ".ci/selinux", skipped=77),
+    Stage("apparmor", ".ci/apparmor --parse"),
+    Stage("selinux", ".ci/selinux"),
     # With the SDK of the Model Context Protocol, from PyPI.
-    Stage("mcp", ".ci/mcp", after=("release",), skipped=77),
-    Stage("bwrap", ".ci/bwrap", after=("release",), skipped=77),
-    Stage("engines", ".ci/packages engines && .ci/engines", after=("release",), skipped=77),
-    Stage("distributions", ".ci/distributions", after=("release",), skipped=77),
-    Stage("units", ".ci/units", after=("package",), skipped=77),
+    Stage("mcp", ".ci/mcp", after=("release",)),
+    Stage("bwrap", ".ci/bwrap", after=("release",)),
+    Stage("engines", ".ci/packages engines && .ci/engines", after=("release",)),
+    Stage("distributions", ".ci/distributions", after=("release",)),
+    Stage("units", ".ci/units", after=("package",)),
     Stage("fuzz", ".ci/fuzz 20", after=("address-build",)),
     Stage("address", ".ci/sanitize address", after=("address-build", "units", "documentation", "hot-path", "fuzz")),
     Stage("thread", ".ci/sanitize thread", after=("thread-build", "address")),
@@ -73,7 +76,7 @@ class Runner:
         self.state = {name: "waiting" for name in self.stages}
         self.changed = threading.Condition()
         # A failure ends the run when the stages beside it have ended.
-        self.running, self.rows = {}, []
+        self.running, self.rows, self.remarks = {}, [], []
         self.directory = root / ".build/stages"
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
@@ -116,12 +119,16 @@ class Runner:
         with self.changed:
             del self.running[stage.name]
             self.rows.append((stage.name, wall, spent))
-            self.state[stage.name] = "passed" if status == 0 else "skipped" if status == stage.skipped else "failed"
+            self.state[stage.name] = "passed" if status == 0 else "skipped" if status == SKIPPED else "failed"
             log = self.directory / f"{stage.name}.txt"
             lines = log.read_text(errors="replace").splitlines() if log.exists() else []
             if self.state[stage.name] == "failed" and stage.advisory:
                 self.state[stage.name] = "passed"
                 print(f"stage {stage.name} failed with status {status}, which fails nothing else")
+                self.remarks.append(f"not passed: {stage.name}: status {status}, which fails nothing else")
+            elif self.state[stage.name] == "skipped":
+                reasons = [line for line in lines if "left out" in line] or lines[-1:]
+                self.remarks += [f"skipped: {stage.name}: {line.strip()}" for line in reasons]
             said = lines[-60:] if status != 0 else [line for line in lines[-3:] if line.strip()]
             print("\n".join(f"  {stage.name}: {line}" for line in said))
             print(f"stage {stage.name}: {self.state[stage.name]} after {wall:.0f} s", flush=True)
@@ -138,7 +145,8 @@ class Runner:
         print("   wall s  processor s  stage")
         for name, seconds, spent in sorted(self.rows, key=lambda row: -row[1]):
             print(f"{seconds:9.0f}  {'' if spent is None else f'{spent:.0f}':>11}  {name}")
-        print(f"{wall:9.0f}  {'':>11}  in all", flush=True)
+        print(f"{wall:9.0f}  {'':>11}  in all")
+        print("\n".join(self.remarks), flush=True)
 
 
 def main():
@@ -159,6 +167,8 @@ def main():
     started = time.monotonic()
     passed = runner.run()
     runner.print_table(time.monotonic() - started)
+    if passed and not runner.remarks:
+        print("no stage was skipped")
     closing = root / ".build/test-output/summary"
     if passed and closing.exists():
         print(closing.read_text(), end="")

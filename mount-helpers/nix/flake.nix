@@ -1,4 +1,4 @@
-# Nix flake of grantfs. UNTESTED: written without Nix, so neither evaluated nor built.
+# Nix flake of grantfs. UNTESTED: parsed by nix-instantiate (.ci/distributions), neither evaluated nor built.
 #
 # Intended use, in a clone: nix build 'git+file:.?dir=mount-helpers/nix'
 # Likely to need work: nixpkgs must have Swift 6.2 or later, and a linker named gold. `make release` links the C++
