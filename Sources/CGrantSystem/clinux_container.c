@@ -18,6 +18,8 @@
 // A mount that is copied or attached.
 struct attachment {
     int tree;
+    // /proc/PID/mountinfo of the other namespace.
+    FILE *mounts;
     const char *root, *path;
 };
 
@@ -77,13 +79,33 @@ static int make_in(int root, const char *path) {
     return result;
 }
 
+// Returns -EINVAL if the mount that `place` lies on has peers. They would get what is mounted there, also on the host.
+static int is_shared(int place, FILE *mounts) {
+    struct statx status;
+    if (statx(place, "", AT_EMPTY_PATH, STATX_MNT_ID, &status) == -1) return -errno;
+    if (!(status.stx_mask & STATX_MNT_ID)) return -EOPNOTSUPP;
+    char *line = NULL;
+    size_t size = 0;
+    int result = -ENOENT;
+    while (result == -ENOENT && getline(&line, &size, mounts) > 0) {
+        if (strtoull(line, NULL, 10) != status.stx_mnt_id) continue;
+        char *options = strstr(line, " - ");
+        if (options) *options = 0;
+        result = strstr(line, " shared:") ? -EINVAL : 0;
+    }
+    free(line);
+    return result;
+}
+
 static int attach(const struct attachment *given) {
     int directory = (int)RETRY(open(given->root, O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (directory < 0) return directory;
     int place = make_in(directory, given->path);
     close(directory);
     if (place < 0) return place;
-    int result = (int)RETRY(syscall(SYS_move_mount, given->tree, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH));
+    int result = is_shared(place, given->mounts);
+    if (result == 0)
+        result = (int)RETRY(syscall(SYS_move_mount, given->tree, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH));
     close(place);
     return result;
 }
@@ -91,5 +113,16 @@ static int attach(const struct attachment *given) {
 int clinux_copy_mount(int pid, const char *path) { return in_namespace(pid, copy, &(struct attachment){.path = path}); }
 
 int clinux_attach_mount(int tree, int pid, const char *root, const char *path) {
-    return in_namespace(pid, attach, &(struct attachment){tree, root, path});
+    struct stat own, other;
+    char file[40];
+    snprintf(file, sizeof file, "/proc/%d/ns/mnt", pid);
+    if (stat("/proc/self/ns/mnt", &own) == -1 || stat(file, &other) == -1) return -errno;
+    // The container's view would be mounted on the host.
+    if (own.st_dev == other.st_dev && own.st_ino == other.st_ino) return -EINVAL;
+    snprintf(file, sizeof file, "/proc/%d/mountinfo", pid);
+    FILE *mounts = fopen(file, "re");
+    if (!mounts) return -errno;
+    int result = in_namespace(pid, attach, &(struct attachment){tree, mounts, root, path});
+    fclose(mounts);
+    return result;
 }

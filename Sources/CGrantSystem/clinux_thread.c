@@ -108,10 +108,15 @@ static bool shares_user_namespace(pid_t tid) {
     ssize_t length = read_small(open("/proc/thread-self/uid_map", O_RDONLY | O_CLOEXEC), own);
     return length > 0 && read_small(open_of_thread(tid, "uid_map"), other) == length && memcmp(own, other, (size_t)length) == 0;
 }
-uint64_t clinux_other_capabilities(pid_t tid) {
-    char text[4096];
+static uint64_t effective(pid_t tid) {
+    char text[4096], *end;
     const char *mask = status_of(tid, "\nCapEff:", text);
-    return mask && shares_user_namespace(tid) ? strtoull(mask, NULL, 16) : 0;
+    uint64_t capabilities = mask == NULL ? 0 : strtoull(mask, &end, 16);
+    // A number that was cut off would be others.
+    return mask != NULL && *end == '\n' ? capabilities : 0;
+}
+uint64_t clinux_other_capabilities(pid_t tid) {
+    return shares_user_namespace(tid) ? effective(tid) : 0;
 }
 // Whether a thread's user namespace has a number for an id of this process's namespace.
 static bool has_mapping(pid_t tid, const char *map, uint32_t id) {
@@ -137,10 +142,7 @@ static bool has_mapping(pid_t tid, const char *map, uint32_t id) {
 }
 uint64_t clinux_other_capabilities_over(pid_t tid, uid_t uid, gid_t gid) {
     enum { CHANGE_OWNER = 1 << CAP_CHOWN, OWNER = 1 << CAP_FOWNER, SET_ID = 1 << CAP_FSETID };
-    char text[4096];
-    const char *mask = status_of(tid, "\nCapEff:", text);
-    if (mask == NULL) return 0;
-    uint64_t capabilities = strtoull(mask, NULL, 16);
+    uint64_t capabilities = effective(tid);
     if (shares_user_namespace(tid)) return capabilities;
     // Read after the capabilities. A thread that enters another namespace meanwhile has every
     // capability there, and a namespace below its own maps no more ids.

@@ -28,6 +28,7 @@ extension CommandDeclaration {
             "It is a hook of the stages createRuntime and poststop (OCI runtime specification), and needs the service of grantfs "
                 + "volume-plugin.",
             "The annotation grantfs.destination=/data is the place in the container. grantfs.path=DIR grants a directory, with "
-                + "grantfs.ro, .ttl, .hide, .protect, .only and .name, as for a volume. The view is called oci-ID after the container.",
+                + "grantfs.ro, .ttl, .hide, .protect, .only and .name, as for a volume. The view is called oci-ID after the container. "
+                + "(The option container of its volume has the whole id.)",
         ], program: .volumes)
 }

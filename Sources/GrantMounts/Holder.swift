@@ -21,9 +21,8 @@ public struct Holder: Sendable {
     public let paths: [[UInt8]]
     /// Distinguishes the filesystem from others that have or had its device number.
     var marks: Set<Mark> = []
-    /// For a mount: whether the process has another root directory than this one. Otherwise its namespace is a copy of this one's, with all
-    /// mounts of that moment.
-    package fileprivate(set) var hasOtherRoot = false
+    /// For mounts: their locations (`MountTable.location`).
+    package fileprivate(set) var locations: [[UInt8]?] = []
 
     struct Mark: Hashable, Sendable {
         /// The unique id of the mount through which something is held. It is nil if the kernel does
@@ -60,10 +59,6 @@ public struct Holder: Sendable {
     public static func ofMount(_ device: DeviceNumber, until deadline: Int64) -> [Holder] {
         let target: (String) -> [UInt8]? = { try? CanonicalPath.target(of: Array($0.utf8)) }
         let own = target("/proc/self/ns/mnt")
-        let root: ([MountEntry]) -> [[UInt8]] = { entries in
-            entries.filter { $0.mountpoint == [UInt8(ascii: "/")] }.map { $0.root + Array(" \($0.major):\($0.minor)".utf8) }
-        }
-        let ownRoot = root((try? MountTable.current().entries) ?? [])
         var seen: Set<[[UInt8]]> = []
         var found: [Holder] = []
         for pid in names(in: "/proc").compactMap({ Int32($0) }).sorted() where Clock.monotonic < deadline {
@@ -74,11 +69,11 @@ public struct Holder: Sendable {
                 seen.insert([namespace, target(thread + "/root") ?? []]).inserted
             else { continue }
             let text = (try? File.contents(of: Array((thread + "/mountinfo").utf8))) ?? []
-            let entries = MountTable(parsing: text).entries
-            let paths = entries.filter { DeviceNumber(major: $0.major, minor: $0.minor) == device }
+            let table = MountTable(parsing: text)
+            let paths = table.entries.filter { DeviceNumber(major: $0.major, minor: $0.minor) == device }
             if paths.isEmpty { continue }
             var holder = Holder(pid: pid, command: ProcessName.of(pid), kinds: [.mount], paths: paths.map(\.mountpoint))
-            holder.hasOtherRoot = root(entries) != ownRoot
+            holder.locations = paths.map(table.location)
             found.append(holder)
         }
         return found

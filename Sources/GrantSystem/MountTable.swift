@@ -58,6 +58,20 @@ public struct MountTable: Sendable {
         return best
     }
 
+    /// The device of a mount's parent and the directory on it that the mount covers. It is nil if the
+    /// parent is not visible.
+    ///
+    /// It is the same in each namespace with a copy of the parent.
+    public func location(of mount: MountEntry) -> [UInt8]? {
+        entry(id: mount.parent).map { $0.location(of: mount.mountpoint) }
+    }
+
+    /// The location that a mount at this absolute, canonical path has.
+    public func location(ofMountAt path: [UInt8]) -> [UInt8]? {
+        let above = path.lastIndex(of: 0x2F).map { Array(path[..<$0]) } ?? []
+        return entry(holding: above.isEmpty ? [0x2F] : above)?.location(of: path)
+    }
+
     /// Whether `path` is `directory` or lies below it.
     ///
     /// Both are absolute and canonical, without a `/` at the end.
@@ -68,6 +82,10 @@ public struct MountTable: Sendable {
 }
 
 extension MountEntry {
+    fileprivate func location(of path: [UInt8]) -> [UInt8] {
+        Array("\(major):\(minor) ".utf8) + (root == [0x2F] ? [] : root) + path.dropFirst(mountpoint == [0x2F] ? 0 : mountpoint.count)
+    }
+
     init?(line: ArraySlice<UInt8>) {
         // Fields are separated by one space, and a space inside a field is \040. Optional fields
         // end at a lone "-".

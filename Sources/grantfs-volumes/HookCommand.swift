@@ -23,7 +23,8 @@ struct HookCommand {
     static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         signal(SIGPIPE, SIG_IGN)
         let command = HookCommand(
-            plugin: PluginClient(socket: arguments.bytes("socket") ?? Array(VolumePluginCommand.standardSocket.utf8)),
+            plugin: PluginClient(
+                socket: CanonicalPath.absolute(arguments.bytes("socket") ?? Array(VolumePluginCommand.standardSocket.utf8))),
             container: try ContainerState.ofStandardInput(), allowed: arguments.options["allow"] ?? [])
         if command.container.isStopped { try command.end() } else { try command.begin() }
         return 0
@@ -63,10 +64,10 @@ struct HookCommand {
 
     private var name: (String, JSON) { ("Name", .string(volume)) }
 
-    /// The options of the volume. Whoever may write annotations may grant what is allowed here, and nothing else.
+    /// The options of the volume. Annotations grant nothing but the directories of `allowed`.
     private func options(_ given: [(name: String, value: String)]) throws(GrantError) -> [(name: String, value: String)] {
-        if given.contains(where: { $0.name == "view" }) {
-            throw GrantError(.usage, "unknown annotation “grantfs.view” of a container")
+        if let name = given.first(where: { ["container", "view"].contains($0.name) })?.name {
+            throw GrantError(.usage, "unknown annotation “grantfs.\(name)” of a container")
         }
         for (name, value) in given where name == "path" {
             // The text is enough, because the plugin refuses links.
@@ -76,7 +77,7 @@ struct HookCommand {
                 .permission, "“\(VisibleText.of(path))” cannot be granted to containers", cause: "the hook does not allow it",
                 advice: "add --allow DIR to the hook's args")
         }
-        return given
+        return given + [("container", container.id)]
     }
 
     /// Takes the view away, if there is one.
@@ -84,17 +85,6 @@ struct HookCommand {
         guard case .array(let volumes) = try plugin.call("List", []).members.member("Volumes"),
             volumes.contains(where: { $0.member("Name")?.stringValue == volume })
         else { return }
-        try plugin.call("Unmount", [name, ("ID", .string(container.id))])
-        // The kernel may still be taking the container's namespace apart.
-        let deadline = Clock.deadline(seconds: 5)
-        while true {
-            do throws(GrantError) {
-                try plugin.call("Remove", [name])
-                return
-            } catch {
-                if Clock.monotonic >= deadline { throw error }
-                ThreadSleep.milliseconds(100)
-            }
-        }
+        try plugin.call("Remove", [name, ("Container", .string(container.id))])
     }
 }

@@ -48,7 +48,11 @@ struct PluginAnswers: Sendable {
             SystemLog.write(.info, "volume \(name): created")
             return []
         case "/VolumeDriver.Remove":
-            try volumes.remove(name)
+            if let container = arguments.member("Container")?.stringValue {
+                try volumes.end(name, of: container)
+            } else {
+                try volumes.remove(name)
+            }
             SystemLog.write(.info, "volume \(name): removed")
             return []
         case "/VolumeDriver.Mount":

@@ -8,6 +8,7 @@ import GrantSystem
 /// Calls the plugin, as an engine does. A library for HTTP would be most of the hook, which starts with each container: one request is
 /// sent on a connection that ends with the answer.
 struct PluginClient {
+    /// Absolute.
     let socket: [UInt8]
 
     private static let longestAnswer = 1 << 20
@@ -42,7 +43,7 @@ struct PluginClient {
     }
 
     private func exchange(_ request: [UInt8]) throws(Errno) -> (answer: [UInt8], process: Int32) {
-        let path = CanonicalPath.absolute(socket)
+        let path = socket
         let deadline = Clock.deadline(seconds: PluginClient.seconds)
         let place = try FileDescriptor.open(CanonicalPath.parent(of: path), OpenFlags.path | O_DIRECTORY)
         let connection = try UnixSocket.connect(

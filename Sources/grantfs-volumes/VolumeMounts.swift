@@ -87,11 +87,10 @@ struct VolumeMounts {
 
     /// Throws `.mountFailed` if a container has it. Each has its own copy of the mount, at another place, so it could be unmounted here.
     func requireUnused(_ name: String) throws(GrantError) {
-        let place = Array(path(of: name).utf8)
         let deadline = Clock.deadline(seconds: 5)
         for device in try served(name).compactMap({ $0.connection?.device }) {
             let holders = Holder.ofMount(device, until: deadline)
-            guard let holder = holders.first(where: { isUser($0, place) }) else {
+            guard let holder = holders.first(where: { isUser($0, of: name) }) else {
                 if Clock.monotonic < deadline { continue }
                 throw GrantError(
                     .mountFailed, "the volume “\(name)” cannot be removed", cause: "the search for its users takes too long",
@@ -103,8 +102,12 @@ struct VolumeMounts {
         }
     }
 
-    /// Whether it is a container's process. Others have a copy of this namespace, with the mount in its place.
-    private func isUser(_ holder: Holder, _ place: [UInt8]) -> Bool { holder.hasOtherRoot || holder.paths.contains { $0 != place } }
+    /// Whether it is a container's process. Others have a copy of this namespace, also below another directory: their mounts end with the
+    /// directory that these cover.
+    private func isUser(_ holder: Holder, of name: String) -> Bool {
+        let own = try? MountTable.current().location(ofMountAt: Array(path(of: name).utf8))
+        return holder.locations.contains { $0 == nil || $0 != own }
+    }
 
     /// Throws `.mountFailed` if a daemon goes on after `end`: the kernel has the mount where `requireUnused` cannot see it, as in a mount
     /// namespace without processes.
@@ -112,7 +115,7 @@ struct VolumeMounts {
         let deadline = Clock.deadline(seconds: 3)
         while let record = try served(name).first {
             let holders = record.connection.map { Holder.ofMount($0.device, until: deadline) } ?? []
-            let user = holders.first { isUser($0, Array(path(of: name).utf8)) }
+            let user = holders.first { isUser($0, of: name) }
             if user == nil, !holders.isEmpty { return }
             if Clock.monotonic < deadline {
                 ThreadSleep.milliseconds(50)
@@ -123,6 +126,13 @@ struct VolumeMounts {
                 .mountFailed, "the volume “\(name)” cannot be removed", cause: cause ?? "it is mounted in a namespace that has no process",
                 advice: "end the containers that have used it")
         }
+    }
+
+    /// Ends it, also for processes that have files or directories of it. Grants must be withdrawn before, which keeps acknowledged writes.
+    func abort(_ name: String) throws(GrantError) {
+        for record in try served(name) { try? record.connection?.abort() }
+        try end(name)
+        try requireEnd(name)
     }
 
     /// Unmounts it. Throws `.mountFailed` if it is busy.

@@ -16,7 +16,7 @@ struct VolumeOptions {
     let span: String?
     let rules: GrantRules
 
-    static let names = ["hide", "name", "only", "path", "protect", "ro", "ttl", "view"]
+    static let names = ["container", "hide", "name", "only", "path", "protect", "ro", "ttl", "view"]
     private static let ofDirectory = ["hide", "name", "only", "protect", "ro", "ttl"]
 
     /// Throws `.usage` for the first that is unknown, invalid or meaningless.

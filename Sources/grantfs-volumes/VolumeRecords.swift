@@ -19,6 +19,9 @@ struct VolumeRecord {
     /// have had others.
     var view: (name: String, isOwn: Bool) { options.last { $0.name == "view" }.map { ($0.value, false) } ?? (name, true) }
 
+    /// The container that it was made for, by `oci-hook`.
+    var container: String? { options.last { $0.name == "container" }?.value }
+
     fileprivate var json: JSON {
         .object([
             ("name", .string(name)), ("options", .object(options.map { ($0.name, .string($0.value)) })), ("created", .string(created)),

@@ -164,17 +164,36 @@ final class Volumes: Sendable {
             try requireNoStart(of: name, record)
             try mounts.end(name)
             try mounts.requireEnd(name)
-            if var record, record.view.isOwn {
-                // Without its grant the volume is incomplete. The mark matters only if the removal is interrupted, so a full disk does
-                // not prevent a removal.
-                record.isMade = false
-                try? records.keep(record)
-                let grants = try store.grants(view: try Volumes.view(of: record))
-                if !grants.isEmpty { _ = try administrator.remove(grants) }
-            }
+            if let record { try withdraw(record, records) }
             InjectedFault.stop(at: "volume-withdrawn")
             try records.remove(name)
         }
+    }
+
+    /// Removes the volume of a container that has ended. A process may have got an open file or a directory of it from the container, so
+    /// the grants are withdrawn first, and the mount is aborted.
+    func end(_ name: String, of container: String) throws(GrantError) {
+        try inTurn(name) { records throws(GrantError) in
+            guard let record = try records.find(name) else { throw Volumes.unknown(name) }
+            guard record.container?.utf8.elementsEqual(container.utf8) == true else {
+                throw GrantError(.permission, "the volume “\(name)” is not of the container “\(Terminal.visible(container))”")
+            }
+            try withdraw(record, records)
+            try mounts.abort(name)
+            try records.remove(name)
+        }
+    }
+
+    /// Withdraws the grants of a volume's own view.
+    private func withdraw(_ given: VolumeRecord, _ records: VolumeRecords) throws(GrantError) {
+        guard given.view.isOwn else { return }
+        var record = given
+        // Without its grant the volume is incomplete. The mark matters only if the removal is interrupted, so a full disk does not prevent
+        // a removal.
+        record.isMade = false
+        try? records.keep(record)
+        let grants = try store.grants(view: try Volumes.view(of: record))
+        if !grants.isEmpty { _ = try administrator.remove(grants) }
     }
 
     /// What an engine has asked for, and not bound yet, nothing else shows.

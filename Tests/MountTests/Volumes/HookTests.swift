@@ -11,14 +11,17 @@ extension MountTests.VolumePlugin {
         let bundle: String
         let id: String
 
-        init(_ fixture: MountFixture, id: String = String(repeating: "5", count: 64), _ annotations: [String: Any]) throws {
+        init(
+            _ fixture: MountFixture, id: String = String(repeating: "5", count: 64), _ annotations: [String: Any],
+            propagation: String = "private"
+        ) throws {
             self.id = id
             bundle = try fixture.directory("bundle-\(id.prefix(8))")
             try FileManager.default.createDirectory(atPath: bundle + "/root", withIntermediateDirectories: true)
             let settings: [String: Any] = ["root": ["path": "root"], "annotations": annotations]
             try JSONSerialization.data(withJSONObject: settings).write(to: URL(fileURLWithPath: bundle + "/config.json"))
             let script = #"echo ready; while read -r line; do eval "$line"; echo "status $?"; done"#
-            process = try Child(["unshare", "-m", "--propagation", "private", "sh", "-c", script], separateErrors: true)
+            process = try Child(["unshare", "-m", "--propagation", propagation, "sh", "-c", script], separateErrors: true)
             try process.expect("ready")
         }
 
@@ -66,6 +69,49 @@ extension MountTests.VolumePlugin {
         try hook(container.end).orThrow()
     }
 
+    @Test("What a container has passed on ends with it", .enabled(if: Identity.isRoot, "needs root"))
+    func passedOn() throws {
+        let container = try Container(fixture, ["grantfs.destination": "/data", "grantfs.path": data])
+        try hook(container.state, allow: [data]).orThrow()
+        let directory = open("/proc/\(container.process.pid)/root\(container.bundle)/root/data", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        let file = openat(directory, "data/file", O_RDONLY | O_CLOEXEC)
+        defer { for descriptor in [directory, file] { close(descriptor) } }
+        var byte: UInt8 = 0
+        #expect(pread(file, &byte, 1, 0) == 1)
+        container.process.kill()
+        try hook(container.end).orThrow()
+        #expect(try names().isEmpty && fixture.list("--all").isEmpty)
+        #expect(pread(file, &byte, 1, 0) == -1)
+        // Of the view that the next container of this id has.
+        try fixture.grantfs("grant", "--view", Self.view, data).orThrow()
+        #expect(openat(directory, "data/file", O_RDONLY | O_CLOEXEC) == -1)
+    }
+
+    @Test("A volume of another container is not ended", .enabled(if: Identity.isRoot, "needs root"))
+    func ofAnother() throws {
+        // The first twelve digits are the same.
+        let other = String(repeating: "5", count: 63) + "6"
+        for options in [["path": data], ["path": data, "container": other]] {
+            try create(Self.view, options)
+            let container = try Container(fixture, ["grantfs.destination": "/data"])
+            defer { container.process.kill() }
+            for state in [container.state, container.end] { #expect(try hook(state).errors.contains("is not of the container")) }
+            #expect(try fixture.list("--view", Self.view).count == 1)
+            try done("Remove", Self.view)
+        }
+    }
+
+    @Test("A view is not mounted on the host", .enabled(if: Identity.isRoot, "needs root"), arguments: [false, true])
+    func onTheHost(isShared: Bool) throws {
+        let container = try Container(fixture, ["grantfs.destination": "/data"], propagation: isShared ? "shared" : "private")
+        defer { container.process.kill() }
+        // Its own process is in the host's namespace.
+        let state = isShared ? container.state : container.state.replacingOccurrences(of: "\(container.process.pid)", with: "\(getpid())")
+        let refused = try hook(state)
+        #expect(refused.status != 0 && refused.errors.contains("Invalid argument"), "\(refused)")
+        #expect(try names().isEmpty)
+    }
+
     @Test("A container that starts again under its id gets no earlier grants", .enabled(if: Identity.isRoot, "needs root"))
     func restarted() throws {
         let annotations = ["grantfs.destination": "/data"]
@@ -94,7 +140,9 @@ extension MountTests.VolumePlugin {
             (["destination": "/data", "view": "default"], "unknown annotation"),
             (["destination": "/data", "colour": "red"], "unknown option"),
             (["destination": "/data/../../x"], "invalid place"), (["destination": "/"], "invalid place"),
-            (["destination": "data"], "invalid place"), (["destination": "/file", "path": "BASE"], "Not a directory"),
+            (["destination": "data"], "invalid place"), (["destination": "/proc/1/attr"], "invalid place"),
+            (["destination": "/data", "container": "x"], "unknown annotation"),
+            (["destination": "/file", "path": "BASE"], "Not a directory"),
             (["path": "BASE"], "grantfs.destination is missing"),
         ] as [([String: String], String)])
     func refusedAnnotations(_ given: [String: String], _ reason: String) throws {

@@ -144,6 +144,10 @@ extension MountTests.VolumePlugin {
             print('bound', flush=True)
             time.sleep(1000)
         if kind == 'copy': hold()
+        if kind == 'recursive':
+            subprocess.run(['mount', '--rbind', '/', root], check=True)
+            os.chroot(root)
+            hold()
         for command in (['mount', '-t', 'tmpfs', 'none', root], ['mkdir', '-p', root + place, root + '/empty'],
                         ['mount', '--bind', place, root + place], ['umount', place]): subprocess.run(command, check=True)
         hidden, hid = os.pipe()
@@ -162,7 +166,8 @@ extension MountTests.VolumePlugin {
 
     @Test(
         "Containers differ from copies of the host's mounts",
-        .enabled(if: Identity.isRoot && Command.exists("python3"), "needs root and python3"), arguments: ["copy", "chrooted", "exited"])
+        .enabled(if: Identity.isRoot && Command.exists("python3"), "needs root and python3"),
+        arguments: ["copy", "recursive", "chrooted", "exited"])
     func ofTheSamePath(kind: String) throws {
         try create("one", ["path": data])
         let place = try #require(try done("Mount", "one", ["ID": "a"]).mountpoint)
@@ -173,6 +178,6 @@ extension MountTests.VolumePlugin {
         try container.expect("bound")
         try done("Unmount", "one", ["ID": "a"])
         let error = try call("Remove", ["Name": "one"]).error
-        #expect(kind == "copy" ? error.isEmpty : error.contains("it is in use by process"), "\(error)")
+        #expect(kind == "copy" || kind == "recursive" ? error.isEmpty : error.contains("it is in use by process"), "\(error)")
     }
 }
