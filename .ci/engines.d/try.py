@@ -71,10 +71,11 @@ def modes(place, engine):
         engine.command("rm", "-f", "modes", ok=False)
     # An engine copies the image's directory into an empty volume, with its mode.
     engine.create("m2")
-    refused = engine.command("run", "-d", *engine.options("modes", "m2:/bin"), *engine.image, "true", ok=False)
-    assert refused.returncode != 0 and "denied" in refused.stderr, refused
-    engine.command("rm", "-f", "modes", ok=False)
-    engine.command("run", "-d", *engine.options("modes", "m2:/data"), *engine.image, "sleep", "1000")
+    if engine.name == "docker":
+        refused = engine.command("run", "-d", *engine.options("modes", "m2:/data"), *engine.image, "true", ok=False)
+        assert "failed to chmod" in refused.stderr, refused
+        engine.command("rm", "-f", "modes", ok=False)
+    engine.command("run", "-d", *engine.options("modes", "m2:/data:nocopy"), *engine.image, "sleep", "1000")
     assert engine.command("exec", "modes", "ls", "/data").stdout == ""
     place.grantfs("grant", "--view", "m2", place.base / "other")
     assert engine.command("exec", "modes", "cat", "/data/other/file").stdout == "other\n"

@@ -104,11 +104,9 @@ extension ViewFS {
         guard let status = names.status(of: id.rawValue) else { return nil }
         var attributes = stat()
         attributes.st_ino = ino_t(truncatingIfNeeded: VirtualDirectories.inode(of: id.rawValue))
-        // fusermount3 mounts only where the mode lets its user write. Docker starts no container if
-        // the volume has another mode than the image's directory, mostly this one. For root the mode
-        // says nothing. The daemon refuses writes in any case.
-        let isWritable = status.isMountpoint || geteuid() == 0
-        attributes.st_mode = S_IFDIR | (isWritable ? 0o755 : 0o555) & (names.isPrivate ? 0o700 : 0o777)
+        // fusermount3 mounts only where the mode lets its user write. The daemon refuses writes in
+        // any case.
+        attributes.st_mode = S_IFDIR | (status.isMountpoint ? 0o755 : 0o555) & (names.isPrivate ? 0o700 : 0o777)
         attributes.st_nlink = nlink_t(truncatingIfNeeded: 2 + status.entries)
         attributes.st_uid = geteuid()
         attributes.st_gid = getegid()
