@@ -3,7 +3,7 @@ import Glibc
 import TestSupport
 import Testing
 
-/// What a volume shows, and who still has it.
+/// What a volume shows, and which processes still have it.
 extension MountTests.VolumePlugin {
     /// Sends a call from another process.
     private func inBackground(_ call: String, _ body: String) throws -> Child {
@@ -176,8 +176,10 @@ extension MountTests.VolumePlugin {
             ["unshare", "-m", "--propagation", "private", "python3", "-c", Self.holder, place, root, kind])
         defer { container.kill() }
         try container.expect("bound")
-        try done("Unmount", "one", ["ID": "a"])
+        let isCopy = kind == "copy" || kind == "recursive"
+        // As if the engine was killed: an unmount would end the copies as well. A new plugin has seen no start.
+        if isCopy { try restart() } else { try done("Unmount", "one", ["ID": "a"]) }
         let error = try call("Remove", ["Name": "one"]).error
-        #expect(kind == "copy" || kind == "recursive" ? error.isEmpty : error.contains("it is in use by process"), "\(error)")
+        #expect(isCopy ? error.isEmpty : error.contains("it is in use by process"), "\(error)")
     }
 }
