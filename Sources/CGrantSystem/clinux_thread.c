@@ -116,7 +116,9 @@ static uint64_t effective(pid_t tid) {
     return mask != NULL && *end == '\n' ? capabilities : 0;
 }
 uint64_t clinux_other_capabilities(pid_t tid) {
-    return shares_user_namespace(tid) ? effective(tid) : 0;
+    // First: a thread that enters a namespace of its own meanwhile has every capability there.
+    uint64_t capabilities = effective(tid);
+    return shares_user_namespace(tid) ? capabilities : 0;
 }
 // Whether a thread's user namespace has a number for an id of this process's namespace.
 static bool has_mapping(pid_t tid, const char *map, uint32_t id) {

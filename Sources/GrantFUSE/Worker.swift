@@ -142,7 +142,7 @@ public struct Caller: Equatable, Sendable {
     /// Whether it has a capability over a file with this owner and group, also as root of a user
     /// namespace.
     ///
-    /// The file may get another owner meanwhile.
+    /// The file may get another owner meanwhile. Reads /proc.
     public func has(capability: Int32, overFileOf owner: uid_t, _ group: gid_t) -> Bool {
         clinux_other_capabilities_over(pid, owner, group) >> UInt64(truncatingIfNeeded: capability) & 1 != 0
     }

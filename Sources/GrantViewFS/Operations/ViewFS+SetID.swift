@@ -91,9 +91,10 @@ extension ViewFS {
         // A capability in another user namespace counts for files with this owner and group only. So
         // the thread acts as these instead, and fails if the file has got others.
         let owner = status.st.st_uid
-        let isOwners = caller.has(capability: fowner, overFileOf: owner, status.st.st_gid)
+        let isOwners = caller.uid == owner || caller.has(capability: fowner, overFileOf: owner, status.st.st_gid)
         let identity = isOwners ? Caller(uid: owner, gid: caller.gid, pid: caller.pid, umask: caller.umask) : caller
-        let error = Identity.assume(caller.maySetID(of: status) ? identity.asMember(of: status) : identity, groups: true)
+        let isMembers = caller.gid == status.st.st_gid || caller.maySetID(of: status)
+        let error = Identity.assume(isMembers ? identity.asMember(of: status) : identity, groups: true)
         if error != 0 { return 0 - error }
         let result = Identity.asPrivileged(as: caller) { clinux_chmod_descriptor(descriptor, mode) }
         return result == -EPERM ? clinux_chmod_descriptor(descriptor, mode & ~setIDBits) : result
