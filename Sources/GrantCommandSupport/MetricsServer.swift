@@ -28,17 +28,14 @@ package enum MetricsServer {
     /// taken.
     private static func run(path: [UInt8], _ text: @Sendable () throws(GrantError) -> String) throws(GrantError) -> Int32 {
         signal(SIGPIPE, SIG_IGN)
-        let slash = path.lastIndex(of: UInt8(ascii: "/")) ?? 0
-        let directory = slash == 0 ? [UInt8(ascii: "/")] : Array(path[..<slash])
-        let name = String(decoding: path[(slash + 1)...], as: UTF8.self)
         do throws(Errno) {
-            let place = try FileDescriptor.open(directory, OpenFlags.path | O_DIRECTORY)
-            let socket = try UnixSocket.listen(inPlaceOfDead: name, in: place.number)
+            var name = try SocketName(path)
+            let socket = try name.listen()
             let stop = try PipePair()
             let end = EndSignal(stop.writing.number)
             defer {
                 end.disarm()
-                unlinkat(place.number, name, 0)
+                name.remove()
             }
             while true {
                 if try Poll.waitForEither(socket.number, stop.reading.number) { return 0 }

@@ -1,4 +1,5 @@
 import Glibc
+import GrantAdministration
 import GrantSystem
 
 extension UnixSocket {
@@ -22,5 +23,37 @@ extension UnixSocket {
             }
             throw error
         }
+    }
+}
+
+/// The name of a socket on which this process listens.
+package struct SocketName: ~Copyable {
+    private let directory: FileDescriptor
+    private let name: String
+    /// The device and number of the socket that was made.
+    private var made: [UInt64]?
+
+    /// Throws ENOENT if the directory of this absolute path does not exist.
+    package init(_ path: [UInt8]) throws(Errno) {
+        directory = try FileDescriptor.open(CanonicalPath.parent(of: path), OpenFlags.path | O_DIRECTORY)
+        name = String(decoding: CanonicalPath.lastName(of: path), as: UTF8.self)
+    }
+
+    /// See `UnixSocket.listen(inPlaceOfDead:in:backlog:)`.
+    package mutating func listen(backlog: Int32 = 64) throws(Errno) -> UnixSocket {
+        let socket = try UnixSocket.listen(inPlaceOfDead: name, in: directory.number, backlog: backlog)
+        made = present()
+        return socket
+    }
+
+    /// Removes the name, unless another process has put its own file there.
+    package func remove() {
+        if made != nil, present() == made { unlinkat(directory.number, name, 0) }
+    }
+
+    private func present() -> [UInt64]? {
+        var status = stat()
+        guard fstatat(directory.number, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else { return nil }
+        return [UInt64(status.st_dev), UInt64(status.st_ino)]
     }
 }

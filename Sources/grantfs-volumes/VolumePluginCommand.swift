@@ -29,8 +29,8 @@ enum VolumePluginCommand {
         let answers = PluginAnswers(volumes: try Volumes(store), user: geteuid())
         let path = arguments.bytes("socket") ?? Array(standardSocket.utf8)
         let socket: Int32
-        if let given { socket = given } else { socket = try listen(at: path) }
-        let made = VolumePluginCommand.file(at: path)
+        var name: SocketName?
+        if let given { socket = given } else { socket = try listen(at: path, &name) }
         var limits = WebServer.Limits()
         (limits.connections, limits.body, limits.seconds, limits.mayWait) = (512, 65_536, 300, true)
         let server = try WebServer(
@@ -39,9 +39,7 @@ enum VolumePluginCommand {
         ServiceManager.ready("volumes are served")
         ServiceManager.leave()
         while sigwaitinfo(&signals, nil) < 0, errno == EINTR {}
-        if let made, given == nil, VolumePluginCommand.file(at: path) == made {
-            withCString(CanonicalPath.absolute(path)) { _ = unlink($0) }
-        }
+        name?.remove()
         withExtendedLifetime(server) {}
         _ = consume lock
         return 0
@@ -63,13 +61,6 @@ enum VolumePluginCommand {
         return 3
     }
 
-    /// The device and number of the file at a path. Another plugin may have put its own socket there.
-    private static func file(at path: [UInt8]) -> [UInt64]? {
-        var status = stat()
-        guard withCString(CanonicalPath.absolute(path), { lstat($0, &status) }) == 0 else { return nil }
-        return [UInt64(status.st_dev), UInt64(status.st_ino)]
-    }
-
     /// Calls in two processes would not follow each other.
     private static func lock(_ store: GrantStore) throws(GrantError) -> FileLock {
         do throws(Errno) {
@@ -81,15 +72,15 @@ enum VolumePluginCommand {
         }
     }
 
-    private static func listen(at given: [UInt8]) throws(GrantError) -> Int32 {
+    private static func listen(at given: [UInt8], _ name: inout SocketName?) throws(GrantError) -> Int32 {
         let path = CanonicalPath.absolute(given)
-        let directory = CanonicalPath.parent(of: path)
         // Docker makes them when it looks for plugins.
         if given.elementsEqual(standardSocket.utf8) { for place in ["/run/docker", "/run/docker/plugins"] { mkdir(place, 0o755) } }
         do throws(Errno) {
-            let place = try FileDescriptor.open(directory, OpenFlags.path | O_DIRECTORY)
-            let name = String(decoding: CanonicalPath.lastName(of: path), as: UTF8.self)
-            return try UnixSocket.listen(inPlaceOfDead: name, in: place.number, backlog: 512).release().release()
+            var made = try SocketName(path)
+            let socket = try made.listen(backlog: 512).release().release()
+            name = consume made
+            return socket
         } catch {
             throw GrantError(.system, "nothing can be served at \(VisibleText.of(path))", cause: error.description)
         }
