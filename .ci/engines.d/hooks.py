@@ -23,7 +23,6 @@ def install(place, engine):
     hook = json.loads(text)
     hook["hook"]["path"] = GRANTFS
     hook["hook"]["args"] = [str(place.base) if word == "/srv" else word for word in hook["hook"]["args"]] + ["--socket", str(place.socket)]
-    hook["hook"]["env"] = [f"GRANTFS_STORE={place.base}/store"]
     (engine.base / "hooks").mkdir(exist_ok=True)
     (engine.base / "hooks/grantfs.json").write_text(json.dumps(hook))
 

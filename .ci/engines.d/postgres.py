@@ -11,7 +11,7 @@ from place import run, wait
 
 CLIENTS = 6
 # Of each client in a round, so many that a round outlasts a death.
-TRANSACTIONS = 150
+TRANSACTIONS = 300
 # Six deaths within a minute would end the mount. An upgrade begins a new count.
 ROUNDS = ["kill", "kill", "kill", "upgrade", "kill", "kill", "kill"]
 SUMS = """select (select sum(abalance) from pgbench_accounts), (select sum(bbalance) from pgbench_branches),
@@ -48,7 +48,8 @@ class Server:
         self.engine.command("run", "--rm", *self.options, f"{self.programs}/{program}", *words, "-D", "/data/data")
 
     def start(self):
-        self.once("initdb", "-k", "-A", "trust")
+        # One segment for the whole log: a kill while a file is created may give EIO.
+        self.once("initdb", "-k", "-A", "trust", "--wal-segsize=128")
         self.engine.command(
             "run", "-d", *self.options, f"{self.programs}/postgres", "-D", "/data/data", "-k", "/socket", "-c", "listen_addresses=",
             "-c", "checkpoint_timeout=30s")
