@@ -60,29 +60,33 @@ static int open_in(int root, const char *path) {
 
 // Opens the directory, and makes it and those above it. Each is looked up from the root again, because an image may have links.
 static int make_in(int root, const char *path) {
-    char *copy = strdup(path);
-    if (!copy) return -ENOMEM;
+    char *part = strdup(path);
+    if (!part) return -ENOMEM;
     int result = open_in(root, ".");
-    for (char *end = copy; result >= 0 && end;) {
+    for (char *end = part; result >= 0 && end;) {
         char *name = end + strspn(end, "/");
         if (!*name) break;
         end = strchr(name, '/');
         if (end) *end = 0;
-        int next = open_in(root, copy);
+        int next = open_in(root, part);
         if (next == -ENOENT && mkdirat(result, name, 0755) == -1 && errno != EEXIST) next = -errno;
-        else if (next == -ENOENT) next = open_in(root, copy);
+        else if (next == -ENOENT) next = open_in(root, part);
         close(result);
         result = next;
         if (end) *end = '/';
     }
-    free(copy);
+    free(part);
     return result;
 }
 
-// Returns -EINVAL if the mount that `place` lies on has peers. They would get what is mounted there, also on the host.
-static int is_shared(int place, FILE *mounts) {
+// Returns -EINVAL if nothing may be mounted on the directory, else 0.
+//
+// Files of /proc and /sys mean something to the runtime. The peers of a shared mount, which may be on the host, would get the mount too.
+static int check(int place, FILE *mounts) {
+    struct statfs system;
     struct statx status;
-    if (statx(place, "", AT_EMPTY_PATH, STATX_MNT_ID, &status) == -1) return -errno;
+    if (fstatfs(place, &system) == -1 || statx(place, "", AT_EMPTY_PATH, STATX_MNT_ID, &status) == -1) return -errno;
+    if (system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC) return -EINVAL;
     if (!(status.stx_mask & STATX_MNT_ID)) return -EOPNOTSUPP;
     char *line = NULL;
     size_t size = 0;
@@ -103,7 +107,7 @@ static int attach(const struct attachment *given) {
     int place = make_in(directory, given->path);
     close(directory);
     if (place < 0) return place;
-    int result = is_shared(place, given->mounts);
+    int result = check(place, given->mounts);
     if (result == 0)
         result = (int)RETRY(syscall(SYS_move_mount, given->tree, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH));
     close(place);

@@ -29,6 +29,6 @@ extension CommandDeclaration {
                 + "volume-plugin.",
             "The annotation grantfs.destination=/data is the place in the container. grantfs.path=DIR grants a directory, with "
                 + "grantfs.ro, .ttl, .hide, .protect, .only and .name, as for a volume. The view is called oci-ID after the container. "
-                + "(The option container of its volume has the whole id.)",
+                + "The option container of its volume is the whole id.",
         ], program: .volumes)
 }

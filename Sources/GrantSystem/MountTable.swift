@@ -62,12 +62,12 @@ public struct MountTable: Sendable {
     /// parent is not visible.
     ///
     /// It is the same in each namespace with a copy of the parent.
-    public func location(of mount: MountEntry) -> [UInt8]? {
+    package func location(of mount: MountEntry) -> [UInt8]? {
         entry(id: mount.parent).map { $0.location(of: mount.mountpoint) }
     }
 
     /// The location that a mount at this absolute, canonical path has.
-    public func location(ofMountAt path: [UInt8]) -> [UInt8]? {
+    package func location(ofMountAt path: [UInt8]) -> [UInt8]? {
         let above = path.lastIndex(of: 0x2F).map { Array(path[..<$0]) } ?? []
         return entry(holding: above.isEmpty ? [0x2F] : above)?.location(of: path)
     }

@@ -74,11 +74,9 @@ struct ContainerSettings {
     private static func check(_ destination: String) throws(GrantError) {
         let names = destination.split(separator: "/")
         let isPlace = destination.hasPrefix("/") && !names.isEmpty && !names.contains("..") && !names.contains(".")
-        // Files there mean something to the runtime.
-        let isOfKernel = names.first == "proc" || names.first == "sys"
-        if isPlace, !isOfKernel, destination.utf8.count < 4096, !destination.utf8.contains(0) { return }
+        if isPlace, destination.utf8.count < 4096, !destination.utf8.contains(0) { return }
         throw GrantError(
             .usage, "invalid place “\(VisibleText.of(Array(destination.utf8)))” of a container's view",
-            cause: "it must be absolute, without “..”, and not the root, /proc or /sys")
+            cause: "it must be absolute, without “..”, and not the root")
     }
 }

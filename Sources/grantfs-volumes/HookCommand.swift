@@ -82,9 +82,6 @@ struct HookCommand {
 
     /// Takes the view away, if there is one.
     private func end() throws(GrantError) {
-        guard case .array(let volumes) = try plugin.call("List", []).members.member("Volumes"),
-            volumes.contains(where: { $0.member("Name")?.stringValue == volume })
-        else { return }
         try plugin.call("Remove", [name, ("Container", .string(container.id))])
     }
 }

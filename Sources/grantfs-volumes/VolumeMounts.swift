@@ -87,10 +87,11 @@ struct VolumeMounts {
 
     /// Throws `.mountFailed` if a container has it. Each has its own copy of the mount, at another place, so it could be unmounted here.
     func requireUnused(_ name: String) throws(GrantError) {
+        let own = try location(of: name)
         let deadline = Clock.deadline(seconds: 5)
         for device in try served(name).compactMap({ $0.connection?.device }) {
             let holders = Holder.ofMount(device, until: deadline)
-            guard let holder = holders.first(where: { isUser($0, of: name) }) else {
+            guard let holder = holders.first(where: { $0.locations.contains { $0 == nil || $0 != own } }) else {
                 if Clock.monotonic < deadline { continue }
                 throw GrantError(
                     .mountFailed, "the volume “\(name)” cannot be removed", cause: "the search for its users takes too long",
@@ -102,29 +103,27 @@ struct VolumeMounts {
         }
     }
 
-    /// Whether it is a container's process. Others have a copy of this namespace, also below another directory: their mounts end with the
-    /// directory that these cover.
-    private func isUser(_ holder: Holder, of name: String) -> Bool {
-        let own = try? MountTable.current().location(ofMountAt: Array(path(of: name).utf8))
-        return holder.locations.contains { $0 == nil || $0 != own }
+    /// The directory that the mount covers. A mount namespace that is a copy of this one has the mount there too, also below another
+    /// directory, until the directory is removed. A container has it elsewhere.
+    private func location(of name: String) throws(GrantError) -> [UInt8]? {
+        do throws(Errno) {
+            return try MountTable.current().location(ofMountAt: Array(path(of: name).utf8))
+        } catch {
+            throw GrantError(.system, "the mounts of this machine cannot be read", cause: error.description)
+        }
     }
 
-    /// Throws `.mountFailed` if a daemon goes on after `end`: the kernel has the mount where `requireUnused` cannot see it, as in a mount
-    /// namespace without processes.
+    /// Throws `.mountFailed` if a daemon goes on after `end`: something has its mount, or a directory of it, that `requireUnused` cannot see.
     func requireEnd(_ name: String) throws(GrantError) {
         let deadline = Clock.deadline(seconds: 3)
-        while let record = try served(name).first {
-            let holders = record.connection.map { Holder.ofMount($0.device, until: deadline) } ?? []
-            let user = holders.first { isUser($0, of: name) }
-            if user == nil, !holders.isEmpty { return }
-            if Clock.monotonic < deadline {
-                ThreadSleep.milliseconds(50)
-                continue
+        while try !served(name).isEmpty {
+            if Clock.monotonic >= deadline {
+                throw GrantError(
+                    .mountFailed, "the volume “\(name)” cannot be removed",
+                    cause: "a process has a directory of it, or a mount namespace without processes has its mount",
+                    advice: "end the containers that have used it")
             }
-            let cause = user.map { "it is in use by process \($0.pid) (\(Terminal.visible($0.command)))" }
-            throw GrantError(
-                .mountFailed, "the volume “\(name)” cannot be removed", cause: cause ?? "it is mounted in a namespace that has no process",
-                advice: "end the containers that have used it")
+            ThreadSleep.milliseconds(20)
         }
     }
 
@@ -142,8 +141,9 @@ struct VolumeMounts {
         for record in records { record.abortIfDefunct(in: store) }
         let mountpoint = Mountpoint(canonical: Array(place.utf8))
         while mounted(name) != nil { try mountpoint.unmount() }
-        MountEnd.wait(for: records)
+        // In other namespaces as well, nothing is mounted on a directory that does not exist.
         rmdir(place)
+        MountEnd.wait(for: records)
         reap()
     }
 

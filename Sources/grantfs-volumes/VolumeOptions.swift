@@ -34,6 +34,9 @@ struct VolumeOptions {
                 .usage, "a volume has either path or view", cause: "view=VIEW shows the grants that the view has",
                 advice: "grantfs grant --view VIEW DIR adds a directory to it")
         }
+        if view != nil, value("container") != nil {
+            throw GrantError(.usage, "a volume of a container has a view of its own", cause: "it is aborted with the container")
+        }
         if path == nil, let name = VolumeOptions.ofDirectory.first(where: { value($0) != nil }) {
             throw GrantError(
                 .usage, "the option “\(name)” is for the directory of path",

@@ -13,10 +13,11 @@ final class Volumes: Sendable {
     private let store: GrantStore
     private let administrator: GrantAdministrator
     private let mounts: VolumeMounts
-    private let turns = Lock<[String: Lock<Void>]>([:])
+    /// A lock for each volume that a call is about, and the number of those calls.
+    private let turns = Lock<[String: (lock: Lock<Void>, calls: Int)]>([:])
     /// Two new volumes must not take one view.
     private let creation = Lock(())
-    /// When each was mounted last for a user, of `Clock.monotonic`.
+    /// When each that has users was mounted last for one, of `Clock.monotonic`.
     private let starts = Lock<[String: Int64]>([:])
     /// An engine binds the mount that long after it has asked for it, at most.
     private static let start: Int64 = 30_000_000_000
@@ -31,10 +32,15 @@ final class Volumes: Sendable {
     private func inTurn<Result>(_ name: String, _ body: (VolumeRecords) throws(GrantError) -> Result) throws(GrantError) -> Result {
         guard VolumeRecords.isName(name) else { throw Volumes.unknown(name) }
         let turn = turns.withLock { turns in
-            if let turn = turns[name] { return turn }
-            let turn = Lock(())
-            turns[name] = turn
+            let turn = turns[name]?.lock ?? Lock(())
+            turns[name] = (turn, (turns[name]?.calls ?? 0) + 1)
             return turn
+        }
+        defer {
+            turns.withLock { turns in
+                guard let turn = turns[name] else { return }
+                turns[name] = turn.calls == 1 ? nil : (turn.lock, turn.calls - 1)
+            }
         }
         let records = try VolumeRecords(store: store.directory)
         return try turn.withLock { _ throws(GrantError) in try body(records) }
@@ -167,20 +173,22 @@ final class Volumes: Sendable {
             if let record { try withdraw(record, records) }
             InjectedFault.stop(at: "volume-withdrawn")
             try records.remove(name)
+            starts.withLock { $0[name] = nil }
         }
     }
 
-    /// Removes the volume of a container that has ended. A process may have got an open file or a directory of it from the container, so
+    /// Removes the volume of a container that has ended, if there is one. A process may have got an open file or a directory of it from the container, so
     /// the grants are withdrawn first, and the mount is aborted.
     func end(_ name: String, of container: String) throws(GrantError) {
         try inTurn(name) { records throws(GrantError) in
-            guard let record = try records.find(name) else { throw Volumes.unknown(name) }
+            guard let record = try records.find(name) else { return }
             guard record.container?.utf8.elementsEqual(container.utf8) == true else {
                 throw GrantError(.permission, "the volume “\(name)” is not of the container “\(Terminal.visible(container))”")
             }
             try withdraw(record, records)
             try mounts.abort(name)
             try records.remove(name)
+            starts.withLock { $0[name] = nil }
         }
     }
 
@@ -230,6 +238,7 @@ final class Volumes: Sendable {
             guard var record = try records.find(name) else { throw Volumes.unknown(name) }
             if record.users.remove(user) != nil { try records.keep(record) }
             guard record.users.isEmpty else { return }
+            starts.withLock { $0[name] = nil }
             do throws(GrantError) {
                 try mounts.end(name)
             } catch {

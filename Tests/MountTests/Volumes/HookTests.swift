@@ -140,7 +140,7 @@ extension MountTests.VolumePlugin {
             (["destination": "/data", "view": "default"], "unknown annotation"),
             (["destination": "/data", "colour": "red"], "unknown option"),
             (["destination": "/data/../../x"], "invalid place"), (["destination": "/"], "invalid place"),
-            (["destination": "data"], "invalid place"), (["destination": "/proc/1/attr"], "invalid place"),
+            (["destination": "data"], "invalid place"),
             (["destination": "/data", "container": "x"], "unknown annotation"),
             (["destination": "/file", "path": "BASE"], "Not a directory"),
             (["path": "BASE"], "grantfs.destination is missing"),
@@ -169,6 +169,46 @@ extension MountTests.VolumePlugin {
         try hook(container.state, allow: [data]).orThrow()
         #expect(try FileManager.default.contentsOfDirectory(atPath: outside).isEmpty)
         #expect(try container.status(of: "test -e \(container.bundle)/root\(outside)/root/data/data/file") == "status 0")
+    }
+
+    @Test("Nothing is mounted in /proc, also by a link of the image", .enabled(if: Identity.isRoot, "needs root"))
+    func inProc() throws {
+        let container = try Container(fixture, ["grantfs.destination": "/link/self/attr"])
+        defer { container.process.kill() }
+        symlink("/proc", container.bundle + "/root/link")
+        mkdir(container.bundle + "/root/proc", 0o755)
+        #expect(try container.status(of: "mount -t proc proc '\(container.bundle)/root/proc'") == "status 0")
+        let refused = try hook(container.state)
+        #expect(refused.status != 0 && refused.errors.contains("Invalid argument"), "\(refused)")
+        #expect(try names().isEmpty)
+    }
+
+    @Test(
+        "A directory that is not mounted is not shown",
+        .enabled(if: Identity.isRoot && Command.exists("python3"), "needs root and python3"))
+    func unmounted() throws {
+        // Answers each call as a plugin whose mount is missing.
+        let script = """
+            import socket, sys
+            server = socket.socket(socket.AF_UNIX)
+            server.bind(sys.argv[1])
+            server.listen()
+            print('ready', flush=True)
+            while True:
+                one = server.accept()[0]
+                one.recv(65536)
+                one.sendall(b'HTTP/1.0 200 OK\\r\\n\\r\\n{"Err":"","Mountpoint":"' + sys.argv[2].encode() + b'"}')
+                one.close()
+            """
+        let other = fixture.base + "/other.sock"
+        let server = try Child(["python3", "-c", script, other, data])
+        defer { server.kill() }
+        try server.expect("ready")
+        let container = try Container(fixture, ["grantfs.destination": "/data"])
+        defer { container.process.kill() }
+        let refused = try hook(container.state, socket: other)
+        #expect(refused.status != 0 && refused.errors.contains("No such device"), "\(refused)")
+        #expect(try container.status(of: "test -e \(container.bundle)/root/data/file") == "status 1")
     }
 
     @Test("A state that makes no sense, and a missing plugin, are errors")

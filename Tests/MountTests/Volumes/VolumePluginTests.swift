@@ -156,6 +156,7 @@ extension MountTests {
             arguments: [
                 (["colour": "red"], "unknown option “colour”"), (["path": "relative"], "not an absolute path"),
                 (["path": "/nowhere/at/all"], "there is no such directory"), (["path": "/srv", "view": "ci"], "either path or view"),
+                (["container": "a", "view": "ci"], "has a view of its own"),
                 (["ttl": "2h"], "for the directory of path"), (["ro": "true"], "for the directory of path"),
                 (["path": "BASE", "ttl": "soon"], "invalid time span"),
                 (["path": "BASE", "ro": "perhaps"], "“ro” has no value but"), (["path": "BASE", "hide": "#x"], "#x"),
