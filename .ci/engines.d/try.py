@@ -3,13 +3,13 @@
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import hooks
+import many
 import postgres
 import users
 from place import PATH, PREFIX, Docker, Place, Podman, RemappedDocker, run, wait
@@ -127,42 +127,14 @@ def restarts(place, engine):
     assert not place.mounts(), place.mounts()
 
 
-def hundred(place, engine):
-    """A hundred containers with a volume each: time of a start, memory, and one revocation that reaches all."""
-    times = {"volume": [], "bind": []}
-    for number in range(100):
-        engine.create(f"h{number}", f"path={place.base}/one")
-        began = time.monotonic()
-        engine.command("run", "-d", *engine.options(f"h{number}", f"h{number}:/data"), *engine.image, "sleep", "1000")
-        times["volume"].append(time.monotonic() - began)
-        if number % 5 == 0:
-            began = time.monotonic()
-            engine.command("run", "-d", *engine.options(f"b{number}", f"{place.base}/one:/data"), *engine.image, "sleep", "1000")
-            times["bind"].append(time.monotonic() - began)
-            engine.command("rm", "-f", f"b{number}")
-    memory = 0
-    for pid in place.daemons().values():
-        status = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        memory += int(next(line.split()[1] for line in status.splitlines() if line.startswith("Pss:")))
-    began = time.monotonic()
-    place.grantfs("revoke", "--path", place.base / "one")
-    took = time.monotonic() - began
-    refused = sum(engine.command("exec", f"h{number}", "cat", "/data/one/file", ok=False).returncode != 0 for number in range(100))
-    assert refused == 100, refused
-    medians = {name: round(statistics.median(values) * 1000) for name, values in times.items()}
-    print(f"engines: {engine.name}: start of a container, median: {medians['volume']} ms with a volume, {medians['bind']} ms with a bind mount; "
-          f"daemons: {memory // 1024} MB together; one revocation in 100 containers: {took:.2f} s")
-    for number in range(100):
-        engine.command("rm", "-f", *engine.now, f"h{number}")
-        engine.command("volume", "rm", f"h{number}")
-
-
 # What runs in each engine, in this order.
 TRIALS = {
     Docker: [users.mapped, guide, volumes, restarts, modes, postgres.deaths],
     Podman: [users.mapped, hooks.hooks, volumes, restarts, modes],
     RemappedDocker: [users.mapped],
 }
+# Those of --hundred, after the others.
+LONG = {Docker: [many.hundred], Podman: [many.hundred, many.starts], RemappedDocker: []}
 
 
 def main():
@@ -183,7 +155,7 @@ def main():
         for kind, trials in TRIALS.items():
             engine = kind(place)
             engines.append(engine)
-            for trial in [*trials, *([hundred] if "--hundred" in sys.argv and kind is Docker else [])]:
+            for trial in [*trials, *(LONG[kind] if "--hundred" in sys.argv else [])]:
                 passed(engine.name, trial, engine)
         passed("podman", users.rootless)
     except AssertionError:
