@@ -11,6 +11,7 @@ from pathlib import Path
 import hooks
 import many
 import postgres
+import rootless_docker
 import users
 from place import PATH, PREFIX, Docker, Place, Podman, RemappedDocker, run, wait
 
@@ -158,8 +159,9 @@ def main():
             for trial in [*trials, *(LONG[kind] if "--hundred" in sys.argv else [])]:
                 passed(engine.name, trial, engine)
         passed("podman", users.rootless)
+        passed("docker", rootless_docker.rootless)
     except AssertionError:
-        for log in (place.base / "plugin.log", *place.base.glob("docker*/log")):
+        for log in (place.base / "plugin.log", *place.base.glob("*docker*/log")):
             sys.stderr.write(log.read_text()[-3000:] if log.exists() else "")
         raise
     finally:
