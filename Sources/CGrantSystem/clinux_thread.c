@@ -60,6 +60,15 @@ int clinux_thread_limit_capabilities(uint64_t allowed, uint64_t *before) {
     data[1].effective = data[1].permitted & (__u32)(allowed >> 32);
     return syscall(SYS_capset, &header, data) == -1 ? -errno : 0;
 }
+int clinux_thread_drop_capabilities(uint64_t dropped, uint64_t *before) {
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct data[2] = {{0, 0, 0}, {0, 0, 0}};
+    if (syscall(SYS_capget, &header, data) == -1) return -errno;
+    *before = (uint64_t)data[1].effective << 32 | data[0].effective;
+    data[0].effective &= ~(__u32)dropped;
+    data[1].effective &= ~(__u32)(dropped >> 32);
+    return syscall(SYS_capset, &header, data) == -1 ? -errno : 0;
+}
 // The root of a proc mount of the process's own, or -1 for /proc. Written once, before there are
 // threads.
 static int own_proc = -1;
@@ -109,11 +118,11 @@ static bool shares_user_namespace(pid_t tid) {
     return length > 0 && read_small(open_of_thread(tid, "uid_map"), other) == length && memcmp(own, other, (size_t)length) == 0;
 }
 static uint64_t effective(pid_t tid) {
-    char text[4096], *end;
-    const char *mask = status_of(tid, "\nCapEff:", text);
-    uint64_t capabilities = mask == NULL ? 0 : strtoull(mask, &end, 16);
-    // A number that was cut off would be others.
-    return mask != NULL && *end == '\n' ? capabilities : 0;
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, tid};
+    struct __user_cap_data_struct data[2] = {{0, 0, 0}, {0, 0, 0}};
+    // 0 would be the calling thread.
+    if (tid <= 0 || syscall(SYS_capget, &header, data) == -1) return 0;
+    return (uint64_t)data[1].effective << 32 | data[0].effective;
 }
 uint64_t clinux_other_capabilities(pid_t tid) {
     // First: a thread that enters a namespace of its own meanwhile has every capability there.
@@ -144,12 +153,13 @@ static bool has_mapping(pid_t tid, const char *map, uint32_t id) {
 }
 uint64_t clinux_other_capabilities_over(pid_t tid, uid_t uid, gid_t gid) {
     enum { CHANGE_OWNER = 1 << CAP_CHOWN, OWNER = 1 << CAP_FOWNER, SET_ID = 1 << CAP_FSETID };
+    enum { ACCESS = 1 << CAP_DAC_OVERRIDE };
     uint64_t capabilities = effective(tid);
     if (shares_user_namespace(tid)) return capabilities;
     // Read after the capabilities. A thread that enters another namespace meanwhile has every
     // capability there, and a namespace below its own maps no more ids.
     if (!has_mapping(tid, "uid_map", uid)) return 0;
-    return capabilities & (has_mapping(tid, "gid_map", gid) ? CHANGE_OWNER | OWNER | SET_ID : OWNER);
+    return capabilities & (has_mapping(tid, "gid_map", gid) ? CHANGE_OWNER | ACCESS | OWNER | SET_ID : OWNER);
 }
 bool clinux_other_is_in_group(pid_t tid, gid_t group) {
     char text[4096], *end;

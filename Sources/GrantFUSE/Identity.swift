@@ -111,12 +111,60 @@ public enum Identity {
         return body()
     }
 
+    /// Runs `change`, which changes a file, with no more rights to other users' files than `caller`.
+    ///
+    /// The kernel in front has checked the owner that it knew, for an open file however long ago.
+    /// So `change` first runs without the daemon's capabilities. If it is refused, it runs with
+    /// those that the caller has over the file. Returns the result of `change`, 0 or a negative
+    /// error number.
+    ///
+    /// - Parameters:
+    ///   - has: Returns the rights that the caller has over the file. Only called after a refusal.
+    ///   - rights: The rights in question.
+    ///   - groups: Whether the caller's supplementary groups count, as for a change of the group.
+    @inline(__always)
+    public static func asOwner(
+        _ caller: Caller, has: () -> FileRights, of rights: FileRights = .ownership, groups: Bool = false, _ change: () -> Int32
+    ) -> Int32 {
+        guard canChange else { return change() }
+        var before: UInt64 = 0
+        let dropped = clinux_thread_drop_capabilities(rights.rawValue, &before)
+        if dropped < 0 { return dropped }
+        defer { _ = clinux_thread_limit_capabilities(before, nil) }
+        let result = change()
+        guard result == -EPERM || result == -EACCES, caller.pid > 0 else { return result }
+        let granted = rights.intersection(has())
+        if granted.isEmpty, !groups { return result }
+        return again(as: caller, result, before & ~rights.rawValue | granted.rawValue, groups: groups && granted != rights, change)
+    }
+
+    @inline(never)
+    private static func again(
+        as caller: Caller, _ result: Int32, _ capabilities: UInt64, groups: Bool, _ change: () -> Int32
+    ) -> Int32 {
+        let limited = clinux_thread_limit_capabilities(capabilities, nil)
+        if limited < 0 { return limited }
+        guard groups else { return change() }
+        // The next request drops them.
+        return assume(caller, groups: true) == 0 ? change() : result
+    }
+
     private static func change(toKeepSetID keeps: Bool) {
         // A daemon without the capability keeps no bits in any case. Dropping it cannot fail.
         _ = clinux_thread_use_capability(fsetid, keeps)
         var current = clinux_identity()
         current.keeps_set_id = keeps
         clinux_set_identity(current)
+    }
+
+    /// Capabilities that give rights to other users' files, one bit each.
+    public struct FileRights: OptionSet, Sendable {
+        public let rawValue: UInt64
+        public init(rawValue: UInt64) { self.rawValue = rawValue }
+        /// CAP_CHOWN and CAP_FOWNER.
+        public static let ownership = FileRights(rawValue: 1 << 0 | 1 << 3)
+        /// Also CAP_DAC_OVERRIDE, for a change that write permission allows.
+        public static let access = ownership.union(FileRights(rawValue: 1 << 1))
     }
 
     private static let fsetid: Int32 = 4

@@ -146,4 +146,9 @@ public struct Caller: Equatable, Sendable {
     public func has(capability: Int32, overFileOf owner: uid_t, _ group: gid_t) -> Bool {
         clinux_other_capabilities_over(pid, owner, group) >> UInt64(truncatingIfNeeded: capability) & 1 != 0
     }
+
+    /// The rights to other users' files that it has over a file with this owner and group.
+    public func rights(overFileOf owner: uid_t, _ group: gid_t) -> Identity.FileRights {
+        Identity.FileRights(rawValue: clinux_other_capabilities_over(pid, owner, group))
+    }
 }

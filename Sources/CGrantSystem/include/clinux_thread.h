@@ -23,21 +23,25 @@ int clinux_thread_use_capability(int capability, bool use);
 //
 // One bit each. Stores the old set in `before` (or NULL), which another call restores.
 int clinux_thread_limit_capabilities(uint64_t allowed, uint64_t *before);
+// Removes capabilities from the calling thread's effective set, one bit each.
+//
+// Stores the old set in `before`, which `clinux_thread_limit_capabilities` restores.
+int clinux_thread_drop_capabilities(uint64_t dropped, uint64_t *before);
 // Gives the process a proc(5) mount of its own, for systems whose /proc hides threads (hidepid=).
 //
 // The functions below use it. Returns 0 or -errno. Needs CAP_SYS_ADMIN, and Linux 5.8, since when
 // mounts of proc have options of their own. Call it before there are threads.
 int clinux_open_own_proc(void);
-// The effective capabilities of another thread, one bit each (/proc/TID/status).
+// The effective capabilities of another thread, one bit each.
 //
 // Returns 0 if they cannot be read, and if the thread is in another user namespace: its
 // capabilities there are not privileges here.
 uint64_t clinux_other_capabilities(pid_t tid);
 // The same for changes of a file with this owner and group.
 //
-// A thread in another user namespace has three of them there over files whose owner and group that
-// namespace has numbers for: CAP_CHOWN, CAP_FOWNER (for which the owner suffices) and CAP_FSETID, as
-// the kernel decides (capabilities(7), capable_wrt_inode_uidgid).
+// A thread in another user namespace has four of them there over files whose owner and group that
+// namespace has numbers for: CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER (for which the owner suffices)
+// and CAP_FSETID, as the kernel decides (capabilities(7), capable_wrt_inode_uidgid).
 uint64_t clinux_other_capabilities_over(pid_t tid, uid_t uid, gid_t gid);
 // Whether a group is among another thread's supplementary groups.
 //

@@ -95,7 +95,7 @@ extension ViewFS {
                             of: descriptor, for: request.caller,
                             mayPrecedeWrite: !changes.contains(.changeTime) && view.mayBeDirty(node))
                         : Identity.withReserve(of: request.caller) {
-                            view.apply(changes, attributes, to: node, descriptor, file: handle, as: request.caller)
+                            view.apply(changes, attributes, to: node, descriptor, file: handle, as: request.caller, isKernels: isWriteBack)
                         }
                 }
             if result == ViewFS.leaseInTheWay {
@@ -134,13 +134,7 @@ extension ViewFS {
     /// open for writing. It is also false with a ctime, which only chown(2) sets (fs/open.c,
     /// chown_common) and which the kernel sends only under write-back.
     private func touchOwner(of descriptor: Int32, for caller: Caller, mayPrecedeWrite: Bool) -> Int32 {
-        var status = FileStatus()
-        let result = clinux_statx(descriptor, nil, &status)
-        if result < 0 { return result }
-        let mayChangeOthers = caller.has(capability: fowner, overFileOf: status.st.st_uid, status.st.st_gid)
-        if !mayChangeOthers { _ = clinux_thread_use_capability(fowner, false) }
-        defer { if !mayChangeOthers { _ = clinux_thread_use_capability(fowner, true) } }
-        let changed = clinux_chown_descriptor(descriptor, .max, .max)
+        let changed = Identity.asOwner(caller, has: { rights(of: caller, over: descriptor) }) { clinux_chown_descriptor(descriptor, .max, .max) }
         return changed == -EPERM && mayPrecedeWrite ? 0 : changed
     }
 
@@ -165,9 +159,13 @@ extension ViewFS {
         request.reply(attributes: &nothing, timeout: 0)
     }
 
+    /// Carries out changes.
+    ///
+    /// `isKernels`: whether the kernel set the times, for writes of any process. Those of a
+    /// truncation are the kernel's as well.
     private func apply(
         _ changes: AttributeChanges, _ wanted: UnsafePointer<stat>, to node: NodePointer, _ descriptor: Int32, file handle: UInt64?,
-        as caller: Caller
+        as caller: Caller, isKernels: Bool
     ) -> Int32 {
         // First, because it can fail for size or space. Set-id bits that the request clears must
         // then stay.
@@ -178,7 +176,9 @@ extension ViewFS {
         if !changes.isDisjoint(with: [.user, .group]) {
             let user = changes.contains(.user) ? wanted.pointee.st_uid : uid_t.max
             let group = changes.contains(.group) ? wanted.pointee.st_gid : gid_t.max
-            let result = clinux_chown_descriptor(descriptor, user, group)
+            let result = Identity.asOwner(caller, has: { rights(of: caller, over: descriptor) }, groups: true) {
+                clinux_chown_descriptor(descriptor, user, group)
+            }
             if result < 0 { return result }
         }
         // After the owner: chown clears set-id bits, and the requested mode says which remain.
@@ -199,11 +199,38 @@ extension ViewFS {
                 times.1 = wanted.pointee.st_mtim
                 setShownTime(wanted.pointee.st_mtim, of: node)
             }
-            return withUnsafePointer(to: &times) {
-                $0.withMemoryRebound(to: timespec.self, capacity: 2) { clinux_utimens_descriptor(descriptor, $0) }
-            }
+            if isKernels || changes.contains(.size) { return set(times, of: descriptor) }
+            return setTimes(times, of: descriptor, as: caller)
         }
         return 0
+    }
+
+    /// Sets times as `caller` can.
+    ///
+    /// Write permission suffices to set both to the present time. With write-back the kernel sends
+    /// the present mtime as a value.
+    private func setTimes(_ times: (timespec, timespec), of descriptor: Int32, as caller: Caller) -> Int32 {
+        let result = asWriter(caller, of: descriptor) { set(times, of: descriptor) }
+        guard result == -EPERM, policy.writeBack, times.0.tv_nsec == utimeNow, times.1.tv_nsec != utimeOmit else { return result }
+        let now = timespec(tv_sec: 0, tv_nsec: utimeNow)
+        let touched = asWriter(caller, of: descriptor) { set((now, now), of: descriptor) }
+        return touched < 0 ? touched : set(times, of: descriptor)
+    }
+
+    private func asWriter(_ caller: Caller, of descriptor: Int32, _ change: () -> Int32) -> Int32 {
+        Identity.asOwner(caller, has: { rights(of: caller, over: descriptor) }, of: .access, groups: true, change)
+    }
+
+    private func set(_ times: (timespec, timespec), of descriptor: Int32) -> Int32 {
+        withUnsafePointer(to: times) {
+            $0.withMemoryRebound(to: timespec.self, capacity: 2) { clinux_utimens_descriptor(descriptor, $0) }
+        }
+    }
+
+    /// The rights to other users' files that `caller` has over this one.
+    func rights(of caller: Caller, over descriptor: Int32) -> Identity.FileRights {
+        var status = FileStatus()
+        return clinux_statx(descriptor, nil, &status) == 0 ? caller.rights(overFileOf: status.st.st_uid, status.st.st_gid) : []
     }
 
     /// Whether the kernel may have set this modification time itself, for a write.

@@ -65,7 +65,10 @@ extension ViewFS {
                 return view.removing(((parent, node), descriptor, name, request.caller)) {
                     if !directory { view.recordUnlink(name, in: descriptor, of: node.pointee.owner) }
                     let held = view.pinBeforeRemoval(name, in: descriptor, of: node, directory: directory, request.caller)
-                    let result = clinux_unlinkat(descriptor, name, directory)
+                    let caller = request.caller
+                    let result = Identity.asOwner(caller, has: { view.rights(of: caller, toRemove: name, from: descriptor) }) {
+                        clinux_unlinkat(descriptor, name, directory)
+                    }
                     if let held {
                         if result == 0 { view.tree.removed(held, name, from: parent.rawValue) }
                         view.tree.unpin(held)
@@ -159,7 +162,13 @@ extension ViewFS {
             isLost
             ? pinBeforeRemoval(to.text, in: to.directory, of: node, directory: false, caller)
             : tree.pinEntry(to.text, in: to.directory, of: node.pointee.owner)
-        let result = clinux_renameat2(from.directory, from.text, to.directory, to.text, flags)
+        let mayMove = {
+            self.rights(of: caller, toRemove: from.text, from: from.directory)
+                .intersection(self.rights(of: caller, toRemove: to.text, from: to.directory))
+        }
+        let result = Identity.asOwner(caller, has: mayMove) {
+            clinux_renameat2(from.directory, from.text, to.directory, to.text, flags)
+        }
         if let other {
             if result == 0, flags & renameExchange != 0 {
                 tree.moved(other, from.text, to: from.parent.rawValue)
@@ -173,6 +182,17 @@ extension ViewFS {
             tree.unpin(moving)
         }
         return result
+    }
+
+    /// The rights with which `caller` may remove or replace an entry.
+    ///
+    /// In a sticky directory, only its owner and that of the file may do so.
+    private func rights(of caller: Caller, toRemove name: UnsafePointer<CChar>, from directory: Int32) -> Identity.FileRights {
+        var status = FileStatus()
+        guard clinux_statx(directory, nil, &status) == 0 else { return [] }
+        guard status.st.st_mode & S_ISVTX != 0 else { return .ownership }
+        let result = clinux_statx(directory, name, &status)
+        return result == -ENOENT ? .ownership : result == 0 ? caller.rights(overFileOf: status.st.st_uid, status.st.st_gid) : []
     }
 
     static func link(
@@ -215,7 +235,16 @@ extension ViewFS {
                 ? descriptor
                 : view.audited(request, parent, .file(descriptor), to: .entry(directory, newName)) {
                     view.making(((newParent, parent), directory, newName, request.caller), node.pointee.type) {
-                        Identity.withReserve(of: request.caller) { clinux_link_descriptor(descriptor, directory, newName) }
+                        Identity.withReserve(of: request.caller) {
+                            // Linux restricts links to other users' files (fs.protected_hardlinks).
+                            Identity.asOwner(
+                                request.caller,
+                                has: {
+                                    view.rights(of: request.caller, over: descriptor)
+                                        .intersection(view.rights(of: request.caller, over: directory))
+                                }, of: .access, groups: true
+                            ) { clinux_link_descriptor(descriptor, directory, newName) }
+                        }
                     }
                 }
             if result < 0 {

@@ -56,7 +56,15 @@ extension ViewFS {
         // As natively if the caller becomes the owner: without group execution the bit runs nothing
         // (fs/inode.c, mode_strip_sgid).
         if Identity.isRoots, mode & (S_ISGID | S_IXGRP) == S_ISGID { return mode }
-        return limited(mode, status, for: caller)
+        InjectedFault.stop(at: "creation-mode")
+        let limited = limited(mode, status, for: caller)
+        // The directory may get another group meanwhile. So the filesystem decides, by the caller's
+        // groups (fs/inode.c, mode_strip_sgid).
+        guard Identity.isRoots, inheritsGroup, limited & S_ISGID != 0, !caller.has(capability: fsetid) else { return limited }
+        let isMember = caller.gid == status.st.st_gid || clinux_other_is_in_group(caller.pid, status.st.st_gid)
+        Identity.keepSetID(false)
+        let error = Identity.assume(isMember ? caller : caller.asMember(of: status), groups: true)
+        return error == 0 ? limited : limited & ~S_ISGID
     }
 
     /// `mode` without the set-id bits that `caller` cannot set on a file with the group of `status`.
@@ -75,7 +83,7 @@ extension ViewFS {
     @inline(__always)
     func changeMode(of descriptor: Int32, to mode: mode_t, as caller: Caller) -> Int32 {
         mode & setIDBits == 0
-            ? clinux_chmod_descriptor(descriptor, mode) : changeMode(of: descriptor, toSetID: mode, as: caller)
+            ? changePlainMode(of: descriptor, to: mode, as: caller) : changeMode(of: descriptor, toSetID: mode, as: caller)
     }
 
     /// Sets set-id bits with the caller's own rights, without those it may not set.
@@ -97,7 +105,12 @@ extension ViewFS {
         let error = Identity.assume(isMembers ? identity.asMember(of: status) : identity, groups: true)
         if error != 0 { return 0 - error }
         let result = Identity.asPrivileged(as: caller) { clinux_chmod_descriptor(descriptor, mode) }
-        return result == -EPERM ? clinux_chmod_descriptor(descriptor, mode & ~setIDBits) : result
+        return result == -EPERM ? changePlainMode(of: descriptor, to: mode & ~setIDBits, as: caller) : result
+    }
+
+    @inline(__always)
+    private func changePlainMode(of descriptor: Int32, to mode: mode_t, as caller: Caller) -> Int32 {
+        Identity.asOwner(caller, has: { rights(of: caller, over: descriptor) }) { clinux_chmod_descriptor(descriptor, mode) }
     }
 }
 

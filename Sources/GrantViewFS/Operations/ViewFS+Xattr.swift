@@ -77,7 +77,12 @@ extension ViewFS {
             let result = view.audited(request, node, .file(descriptor), detail: String(cString: name)) {
                 isReserved(name) || view.document(of: id, node) != nil
                     ? -EPERM
-                    : Identity.withReserve(of: request.caller) { clinux_setxattr_descriptor(descriptor, name, value, size, flags) }
+                    : Identity.withReserve(of: request.caller) {
+                        // ACLs are changed by the owner.
+                        Identity.asOwner(request.caller, has: { view.rights(of: request.caller, over: descriptor) }) {
+                            clinux_setxattr_descriptor(descriptor, name, value, size, flags)
+                        }
+                    }
             }
             reply(request, result)
         }
@@ -91,7 +96,10 @@ extension ViewFS {
         view.onNode(request, id, for: .write) { request, node, descriptor in
             let result = view.audited(request, node, .file(descriptor), detail: String(cString: name)) {
                 if view.kernelOpens, strcmp(name, capabilityName) == 0 { return view.writeRefusal(request.caller, id, node) }
-                return isReserved(name) || view.document(of: id, node) != nil ? -EPERM : clinux_removexattr_descriptor(descriptor, name)
+                if isReserved(name) || view.document(of: id, node) != nil { return -EPERM }
+                return Identity.asOwner(request.caller, has: { view.rights(of: request.caller, over: descriptor) }) {
+                    clinux_removexattr_descriptor(descriptor, name)
+                }
             }
             reply(request, result)
         }
