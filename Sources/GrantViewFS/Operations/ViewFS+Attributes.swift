@@ -134,7 +134,9 @@ extension ViewFS {
     /// open for writing. It is also false with a ctime, which only chown(2) sets (fs/open.c,
     /// chown_common) and which the kernel sends only under write-back.
     private func touchOwner(of descriptor: Int32, for caller: Caller, mayPrecedeWrite: Bool) -> Int32 {
-        let changed = Identity.asOwner(caller, has: { rights(of: caller, over: descriptor) }) { clinux_chown_descriptor(descriptor, .max, .max) }
+        let changed = Identity.asOwner(caller, has: { rights(of: caller, over: descriptor) }) {
+            clinux_chown_descriptor(descriptor, .max, .max)
+        }
         return changed == -EPERM && mayPrecedeWrite ? 0 : changed
     }
 

@@ -49,13 +49,19 @@ extension MountTests {
             setfacl -m u:1:rw no-acl
             """
 
+        private func look(_ directory: String) throws -> String {
+            try Command.shell("cd \"$1\" && stat -c '%n %u:%g %a %h %Y' \(Self.names) && getfacl -c *", directory).orThrow().text
+        }
+
         private func results(of child: Child) throws -> [String] {
             var lines: [String] = []
             while let line = child.line(), line != "done" { lines.append(line) }
             return lines
         }
 
-        @Test("A former owner changes nothing of a file that it still has open", arguments: ["shared", "exclusive", "none"], [false, true])
+        @Test(
+            "A former owner changes nothing of a file that it still has open",
+            arguments: ["shared", "exclusive", "none"], [false, true])
         func refused(cache: String, inNamespace: Bool) throws {
             let user = try #require(Machine.plainUser)
             // Root of a user namespace may change files of all its users.
@@ -76,11 +82,10 @@ extension MountTests {
                 let files = Self.names.split(separator: " ").map { behind + "/" + $0 }
                 for file in files where !file.hasSuffix("/own") { chown(file, 0, 0) }
                 chown(behind + "/sticky", 0, 0)
-                let before = try Command.shell("cd \"$1\" && stat -c '%n %u:%g %a %h %Y' \(Self.names) && getfacl -c *", behind).orThrow().text
+                let before = try look(behind)
                 former.send("go")
                 seen.append(try results(of: former))
-                let after = try Command.shell("cd \"$1\" && stat -c '%n %u:%g %a %h %Y' \(Self.names) && getfacl -c *", behind).orThrow().text
-                #expect(before == after)
+                #expect(try look(behind) == before)
             }
             #expect(seen[0].count == 11 && seen[0].allSatisfy { !$0.hasSuffix("changed") })
             #expect(seen[1] == seen[0])
@@ -100,7 +105,8 @@ extension MountTests {
             try fixture.grant(source)
             let mount = try fixture.mount(options: "allow_other,cache=\(cache)") + "/a"
             let asMember = ["setpriv", "--reuid=\(user.uid)", "--regid=\(user.gid)", "--groups=\(Self.group)", "--"]
-            let former = try Child(asMember + ["sh", "-c", "cd \"$1\" && touch shared && exec python3 -c \"$2\"", "sh", mount, Self.change])
+            let touch = "cd \"$1\" && touch shared && exec python3 -c \"$2\""
+            let former = try Child(asMember + ["sh", "-c", touch, "sh", mount, Self.change])
             try former.expect("ready")
             former.send("go")
             let seen = try results(of: former)
@@ -118,7 +124,12 @@ extension MountTests {
             try fixture.grant(source)
             let mount = try fixture.mount(options: "allow_other") + "/a"
             stops.arm("creation-mode")
-            let create = "import os, sys; os.umask(0); os.close(os.open(sys.argv[1], os.O_CREAT | os.O_EXCL, 0o2755)); print('made', flush=True)"
+            let create = """
+                import os, sys
+                os.umask(0)
+                os.close(os.open(sys.argv[1], os.O_CREAT | os.O_EXCL, 0o2755))
+                print('made', flush=True)
+                """
             let maker = try Child(["python3", "-c", create, mount + "/made"], identity: user)
             try stops.awaitStop("creation-mode")
             chown(source, user.uid, 0)
