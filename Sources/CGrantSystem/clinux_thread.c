@@ -60,13 +60,13 @@ int clinux_thread_limit_capabilities(uint64_t allowed, uint64_t *before) {
     data[1].effective = data[1].permitted & (__u32)(allowed >> 32);
     return syscall(SYS_capset, &header, data) == -1 ? -errno : 0;
 }
-int clinux_thread_drop_capabilities(uint64_t dropped, uint64_t *before) {
+int clinux_thread_change_capabilities(uint64_t dropped, uint64_t raised, uint64_t *before) {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct data[2] = {{0, 0, 0}, {0, 0, 0}};
     if (syscall(SYS_capget, &header, data) == -1) return -errno;
     *before = (uint64_t)data[1].effective << 32 | data[0].effective;
-    data[0].effective &= ~(__u32)dropped;
-    data[1].effective &= ~(__u32)(dropped >> 32);
+    data[0].effective = (data[0].effective & ~(__u32)dropped) | (data[0].permitted & (__u32)raised);
+    data[1].effective = (data[1].effective & ~(__u32)(dropped >> 32)) | (data[1].permitted & (__u32)(raised >> 32));
     return syscall(SYS_capset, &header, data) == -1 ? -errno : 0;
 }
 // The root of a proc mount of the process's own, or -1 for /proc. Written once, before there are
@@ -106,6 +106,11 @@ static ssize_t read_small(int fd, char text[1024]) {
     if (fd != -1) close(fd);
     return length;
 }
+// This process's map of users, which never changes once it has one.
+static char own_map[1024];
+static ssize_t own_length;
+static pthread_once_t own_map_read = PTHREAD_ONCE_INIT;
+static void read_own_map(void) { own_length = read_small(open("/proc/thread-self/uid_map", O_RDONLY | O_CLOEXEC), own_map); }
 // Whether a thread is in this process's user namespace.
 //
 // A thread in a user namespace of its own has every capability there, and none outside. Namespaces
@@ -113,9 +118,10 @@ static ssize_t read_small(int fd, char text[1024]) {
 // /proc/PID/ns would take CAP_SYS_PTRACE. Only root of the first namespace can make the same map as
 // that namespace's.
 static bool shares_user_namespace(pid_t tid) {
-    char own[1024], other[1024];
-    ssize_t length = read_small(open("/proc/thread-self/uid_map", O_RDONLY | O_CLOEXEC), own);
-    return length > 0 && read_small(open_of_thread(tid, "uid_map"), other) == length && memcmp(own, other, (size_t)length) == 0;
+    char other[1024];
+    pthread_once(&own_map_read, read_own_map);
+    return own_length > 0 && read_small(open_of_thread(tid, "uid_map"), other) == own_length &&
+           memcmp(own_map, other, (size_t)own_length) == 0;
 }
 static uint64_t effective(pid_t tid) {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, tid};

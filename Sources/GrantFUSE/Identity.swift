@@ -111,42 +111,57 @@ public enum Identity {
         return body()
     }
 
-    /// Runs `change`, which changes a file, with no more rights to other users' files than `caller`.
+    /// Runs `change`, which only the file's owner may make, with no more rights than `caller` has.
     ///
     /// The kernel in front has checked the owner that it knew, for an open file however long ago.
-    /// So `change` first runs without the daemon's capabilities. If it is refused, it runs with
-    /// those that the caller has over the file. Returns the result of `change`, 0 or a negative
-    /// error number.
+    /// So workers act without the rights to other users' files. If `change` is refused, it runs
+    /// again with those that the caller has over the file. Returns the result of `change`, 0 or a
+    /// negative error number.
     ///
     /// - Parameters:
     ///   - has: Returns the rights that the caller has over the file. Only called after a refusal.
-    ///   - rights: The rights in question.
     ///   - groups: Whether the caller's supplementary groups count, as for a change of the group.
     @inline(__always)
     public static func asOwner(
-        _ caller: Caller, has: () -> FileRights, of rights: FileRights = .ownership, groups: Bool = false, _ change: () -> Int32
+        _ caller: Caller, has: () -> FileRights, groups: Bool = false, _ change: () -> Int32
     ) -> Int32 {
+        let result = change()
+        guard result == -EPERM, canChange else { return result }
+        return again(as: caller, result, has().intersection(.ownership), groups: groups, change)
+    }
+
+    /// As `asOwner`, for a change that write permission allows as well.
+    @inline(never)
+    public static func asWriter(_ caller: Caller, has: () -> FileRights, _ change: () -> Int32) -> Int32 {
         guard canChange else { return change() }
         var before: UInt64 = 0
-        let dropped = clinux_thread_drop_capabilities(rights.rawValue, &before)
+        let dropped = clinux_thread_change_capabilities(FileRights.access.rawValue, 0, &before)
         if dropped < 0 { return dropped }
         defer { _ = clinux_thread_limit_capabilities(before, nil) }
         let result = change()
-        guard result == -EPERM || result == -EACCES, caller.pid > 0 else { return result }
-        let granted = rights.intersection(has())
-        if granted.isEmpty, !groups { return result }
-        return again(as: caller, result, before & ~rights.rawValue | granted.rawValue, groups: groups && granted != rights, change)
+        return result == -EPERM || result == -EACCES ? again(as: caller, result, has(), groups: true, change) : result
     }
 
     @inline(never)
-    private static func again(
-        as caller: Caller, _ result: Int32, _ capabilities: UInt64, groups: Bool, _ change: () -> Int32
-    ) -> Int32 {
-        let limited = clinux_thread_limit_capabilities(capabilities, nil)
-        if limited < 0 { return limited }
-        guard groups else { return change() }
-        // The next request drops them.
-        return assume(caller, groups: true) == 0 ? change() : result
+    private static func again(as caller: Caller, _ result: Int32, _ rights: FileRights, groups: Bool, _ change: () -> Int32) -> Int32 {
+        guard caller.pid > 0 else { return result }
+        if rights.contains(.ownership) { return with(rights, change) }
+        // The next request drops the groups.
+        if groups, assume(caller, groups: true) != 0 { return result }
+        return rights.isEmpty ? (groups ? change() : result) : with(rights, change)
+    }
+
+    /// Runs `change` with rights to other users' files. Returns its result.
+    ///
+    /// Without `asOwner` only for a change that is the kernel's own, or that it has just checked.
+    @inline(never)
+    public static func with(_ rights: FileRights, _ change: () -> Int32) -> Int32 {
+        guard canChange else { return change() }
+        var before: UInt64 = 0
+        let raised = clinux_thread_change_capabilities(0, rights.intersection([.ownership, .access]).rawValue, &before)
+        if raised < 0 { return raised }
+        defer { _ = clinux_thread_limit_capabilities(before, nil) }
+        return change()
     }
 
     private static func change(toKeepSetID keeps: Bool) {
@@ -163,8 +178,8 @@ public enum Identity {
         public init(rawValue: UInt64) { self.rawValue = rawValue }
         /// CAP_CHOWN and CAP_FOWNER.
         public static let ownership = FileRights(rawValue: 1 << 0 | 1 << 3)
-        /// Also CAP_DAC_OVERRIDE, for a change that write permission allows.
-        public static let access = ownership.union(FileRights(rawValue: 1 << 1))
+        /// CAP_DAC_OVERRIDE, which gives write permission.
+        public static let access = FileRights(rawValue: 1 << 1)
     }
 
     private static let fsetid: Int32 = 4
@@ -203,6 +218,9 @@ public enum Identity {
         for capability in [systemAdministration, scheduling] { _ = clinux_capability_drop(capability) }
         // Callers must not use reserved space without the right to it: see `withReserve`.
         if canChange { _ = clinux_thread_use_capability(resources, false) }
+        // The kernel in front may know an earlier owner: see `asOwner`.
+        var before: UInt64 = 0
+        if canChange { _ = clinux_thread_change_capabilities(FileRights.ownership.rawValue, 0, &before) }
         // CAP_FSETID is inherited as well.
         _ = clinux_thread_use_capability(fsetid, true)
         if canChange { _ = clinux_thread_setgroups(nil, 0) }

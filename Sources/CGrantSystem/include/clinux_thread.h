@@ -23,10 +23,11 @@ int clinux_thread_use_capability(int capability, bool use);
 //
 // One bit each. Stores the old set in `before` (or NULL), which another call restores.
 int clinux_thread_limit_capabilities(uint64_t allowed, uint64_t *before);
-// Removes capabilities from the calling thread's effective set, one bit each.
+// Removes capabilities from the calling thread's effective set, then adds permitted ones. One bit
+// each.
 //
 // Stores the old set in `before`, which `clinux_thread_limit_capabilities` restores.
-int clinux_thread_drop_capabilities(uint64_t dropped, uint64_t *before);
+int clinux_thread_change_capabilities(uint64_t dropped, uint64_t raised, uint64_t *before);
 // Gives the process a proc(5) mount of its own, for systems whose /proc hides threads (hidepid=).
 //
 // The functions below use it. Returns 0 or -errno. Needs CAP_SYS_ADMIN, and Linux 5.8, since when

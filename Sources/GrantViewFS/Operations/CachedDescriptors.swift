@@ -153,7 +153,7 @@ extension ViewFS {
         if descriptor < 0 { return (nil, descriptor) }
         let opened = tree.evictingIfNeeded { clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY) }
         if opened < 0 { return (nil, opened) }
-        if leavesDirectoryAccessTimes.load(ordering: .relaxed) { _ = clinux_keep_access_time(opened) }
+        if leavesDirectoryAccessTimes.load(ordering: .relaxed) { keepAccessTime(opened) }
         let backing = FileDescriptor(owning: opened)
         let scope = node.pointee.scope
         guard reserveShare(scope, caller.uid),

@@ -201,7 +201,7 @@ extension ViewFS {
                 times.1 = wanted.pointee.st_mtim
                 setShownTime(wanted.pointee.st_mtim, of: node)
             }
-            if isKernels || changes.contains(.size) { return set(times, of: descriptor) }
+            if isKernels || changes.contains(.size) { return Identity.with(.ownership) { set(times, of: descriptor) } }
             return setTimes(times, of: descriptor, as: caller)
         }
         return 0
@@ -212,15 +212,23 @@ extension ViewFS {
     /// Write permission suffices to set both to the present time. With write-back the kernel sends
     /// the present mtime as a value.
     private func setTimes(_ times: (timespec, timespec), of descriptor: Int32, as caller: Caller) -> Int32 {
-        let result = asWriter(caller, of: descriptor) { set(times, of: descriptor) }
+        if times.0.tv_nsec == utimeNow, times.1.tv_nsec == utimeNow { return touch(descriptor, as: caller) }
+        let result = Identity.asOwner(caller, has: { rights(of: caller, over: descriptor) }) { set(times, of: descriptor) }
         guard result == -EPERM, policy.writeBack, times.0.tv_nsec == utimeNow, times.1.tv_nsec != utimeOmit else { return result }
-        let now = timespec(tv_sec: 0, tv_nsec: utimeNow)
-        let touched = asWriter(caller, of: descriptor) { set((now, now), of: descriptor) }
-        return touched < 0 ? touched : set(times, of: descriptor)
+        let touched = touch(descriptor, as: caller)
+        return touched < 0 ? touched : Identity.with(.ownership) { set(times, of: descriptor) }
     }
 
-    private func asWriter(_ caller: Caller, of descriptor: Int32, _ change: () -> Int32) -> Int32 {
-        Identity.asOwner(caller, has: { rights(of: caller, over: descriptor) }, of: .access, groups: true, change)
+    private func touch(_ descriptor: Int32, as caller: Caller) -> Int32 {
+        let now = timespec(tv_sec: 0, tv_nsec: utimeNow)
+        if isOwner(caller, of: descriptor) { return set((now, now), of: descriptor) }
+        return Identity.asWriter(caller, has: { rights(of: caller, over: descriptor) }) { set((now, now), of: descriptor) }
+    }
+
+    /// False if the file has been given away since the kernel in front has checked the caller.
+    func isOwner(_ caller: Caller, of descriptor: Int32) -> Bool {
+        var status = FileStatus()
+        return clinux_statx(descriptor, nil, &status) == 0 && status.st.st_uid == caller.uid
     }
 
     private func set(_ times: (timespec, timespec), of descriptor: Int32) -> Int32 {

@@ -19,7 +19,7 @@ extension ViewFS {
             let user = request.caller.uid
             let hasRoom = view.tree.hasRoom(scope: node.pointee.scope, user: user)
             let opened = hasRoom ? view.tree.evictingIfNeeded { clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY) } : -ENFILE
-            if opened >= 0, view.leavesDirectoryAccessTimes.load(ordering: .relaxed) { _ = clinux_keep_access_time(opened) }
+            if opened >= 0, view.leavesDirectoryAccessTimes.load(ordering: .relaxed) { view.keepAccessTime(opened) }
             let unwritten = view.audit(
                 request, node, opened < 0 ? descriptor : opened, error: opened < 0 ? Errno.number(of: opened) : 0)
             if opened < 0 || unwritten != 0 {

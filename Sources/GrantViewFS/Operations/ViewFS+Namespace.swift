@@ -236,14 +236,7 @@ extension ViewFS {
                 : view.audited(request, parent, .file(descriptor), to: .entry(directory, newName)) {
                     view.making(((newParent, parent), directory, newName, request.caller), node.pointee.type) {
                         Identity.withReserve(of: request.caller) {
-                            // Linux restricts links to other users' files (fs.protected_hardlinks).
-                            Identity.asOwner(
-                                request.caller,
-                                has: {
-                                    view.rights(of: request.caller, over: descriptor)
-                                        .intersection(view.rights(of: request.caller, over: directory))
-                                }, of: .access, groups: true
-                            ) { clinux_link_descriptor(descriptor, directory, newName) }
+                            view.link(descriptor, into: directory, newName, as: request.caller)
                         }
                     }
                 }
@@ -256,6 +249,13 @@ extension ViewFS {
             }
             view.tree.unpin(id.rawValue, node)
         }
+    }
+
+    /// Linux restricts links to other users' files (fs.protected_hardlinks).
+    private func link(_ descriptor: Int32, into directory: Int32, _ name: UnsafePointer<CChar>, as caller: Caller) -> Int32 {
+        if isOwner(caller, of: descriptor) { return clinux_link_descriptor(descriptor, directory, name) }
+        let both = { self.rights(of: caller, over: descriptor).intersection(self.rights(of: caller, over: directory)) }
+        return Identity.asWriter(caller, has: both) { clinux_link_descriptor(descriptor, directory, name) }
     }
 
     /// READLINK: replies with a symbolic link's text unchanged.

@@ -98,7 +98,9 @@ extension ViewFS {
             if ShownTime.encoded(status.st.st_mtim) != shown {
                 var times = (timespec(tv_sec: 0, tv_nsec: timeOmitted), time)
                 let result = withUnsafePointer(to: &times) {
-                    $0.withMemoryRebound(to: timespec.self, capacity: 2) { clinux_utimens_descriptor(descriptor, $0) }
+                    $0.withMemoryRebound(to: timespec.self, capacity: 2) { times in
+                        Identity.with(.ownership) { clinux_utimens_descriptor(descriptor, times) }
+                    }
                 }
                 if result < 0 { return }
             }
@@ -132,8 +134,13 @@ extension ViewFS {
     /// access times.
     @inline(__always)
     func keepingAccessTime(_ opened: Int32) -> Int32 {
-        if opened >= 0, leavesAccessTimes.load(ordering: .relaxed) { _ = clinux_keep_access_time(opened) }
+        if opened >= 0, leavesAccessTimes.load(ordering: .relaxed) { keepAccessTime(opened) }
         return opened
+    }
+
+    @inline(__always)
+    func keepAccessTime(_ opened: Int32) {
+        if clinux_keep_access_time(opened) == -EPERM { _ = Identity.with(.ownership) { clinux_keep_access_time(opened) } }
     }
 }
 
