@@ -9,6 +9,8 @@ struct NodeIndex {
     private var slots: [UInt64] = []
     private var present = 0
     private var filled = 0
+    /// How often ids have got other places.
+    private var rebuilt: UInt = 0
     /// Nodes that left the granted directory and that the kernel has not forgotten.
     ///
     /// No lookup finds them.
@@ -94,8 +96,33 @@ struct NodeIndex {
 
     private var here: [UInt64] { slots.filter { $0 > Self.tombstone } }
 
+    /// The part of a table that `visit` has reached.
+    struct Place {
+        fileprivate var slot = 0
+        fileprivate var rebuilt: UInt?
+    }
+
+    /// Calls `body` with some of the nodes, departed ones last. Returns whether those were all.
+    ///
+    /// Each node that is present from the first call to the last one is visited at least once.
+    func visit(from place: inout Place, in nodes: borrowing SlotTable<Node>, _ body: (UnsafeMutablePointer<Node>) -> Void) -> Bool {
+        if place.rebuilt != rebuilt { place = Place(slot: 0, rebuilt: rebuilt) }
+        let end = min(place.slot + Self.visitedAtOnce, slots.count)
+        for number in place.slot..<end where slots[number] > Self.tombstone {
+            if let node = nodes.find(slots[number]) { body(node) }
+        }
+        place.slot = end
+        if end < slots.count { return false }
+        for id in departed { if let node = nodes.find(id) { body(node) } }
+        return true
+    }
+
+    /// Requests wait for the shard meanwhile.
+    private static let visitedAtOnce = 512
+
     private mutating func rebuild(in nodes: borrowing SlotTable<Node>) {
         let old = here
+        rebuilt += 1
         var size = 16
         while size < (old.count + 1) * 2 { size *= 2 }
         slots = [UInt64](repeating: Self.empty, count: size)

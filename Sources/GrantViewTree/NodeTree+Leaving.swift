@@ -66,20 +66,30 @@ extension NodeTree {
         return body(node)
     }
 
+    /// Does the same for the node with a key.
+    @inline(__always)
+    public func withLive(_ key: NodeKey, in scope: ScopeNodes, _ body: (UInt64, UnsafeMutablePointer<Node>) -> Void) {
+        let found = scope.withShard(of: key) { index -> (id: UInt64, node: UnsafeMutablePointer<Node>)? in
+            guard let id = index.find(key, in: nodes), let node = nodes.find(id) else { return nil }
+            node.pointee.lookups.wrappingAdd(1, ordering: .relaxed)
+            return (id, node)
+        }
+        guard let found else { return }
+        body(found.id, found.node)
+        forget(found.id, 1)
+    }
+
     /// Makes the next operation on each node of a scope check its place.
     ///
-    /// Does nothing in scopes where operations check it anyway, or never. `isServed`: whether
-    /// requests may come meanwhile.
+    /// Does nothing in scopes where operations check it anyway, or never.
     ///
-    /// Locking: that of `withLive`, one node at a time.
-    public func doubt(_ scope: ScopeNodes, isServed: Bool = true) {
+    /// Locking: the shard's, for some hundred nodes each time.
+    public func doubt(_ scope: ScopeNodes) {
         if scope.isUnwatched.load(ordering: .relaxed), !scope.ruled.hasRules { return }
         if scope.document != nil { return }
         // In this order: see `settle`.
         scope.doubts.wrappingAdd(1, ordering: .sequentiallyConsistent)
-        for id in scope.ids {
-            if isServed { _ = withLive(id, in: scope) { $0.pointee.markDoubted() } } else { nodes.find(id)?.pointee.markDoubted() }
-        }
+        scope.forEach(in: nodes) { $0.pointee.markDoubted() }
     }
 
     /// Does the same for one node. Returns false in such a scope.

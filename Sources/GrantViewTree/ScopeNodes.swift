@@ -125,6 +125,16 @@ public final class ScopeNodes: @unchecked Sendable {
         shards[number]._withUnsafeGuaranteedRef { $0.withLock(body) }
     }
 
+    /// Calls `body` with each node. Those that are added or removed meanwhile may be left out.
+    ///
+    /// Locking: the shard's, for a part of its nodes each time. `body` runs under it.
+    func forEach(in nodes: borrowing SlotTable<Node>, _ body: (UnsafeMutablePointer<Node>) -> Void) {
+        for number in 0..<Self.shardCount {
+            var place = NodeIndex.Place()
+            while !withShard(number, { $0.visit(from: &place, in: nodes, body) }) {}
+        }
+    }
+
     /// Restores a node from another daemon, departed or not.
     func takeOver(_ id: UInt64, _ key: NodeKey, hasDeparted: Bool, in nodes: borrowing SlotTable<Node>) {
         withShard(of: key) { index in

@@ -201,7 +201,7 @@ extension ViewFS {
         let wasUnwatched = nodes.isUnwatched.exchange(!isTold, ordering: .relaxed)
         if isTold {
             nodes.hasUnwatched.store(true, ordering: .relaxed)
-            tree.doubt(nodes, isServed: false)
+            tree.doubt(nodes)
         }
         if isTold || wasUnwatched { return }
         for id in nodes.ids { tree.nodes.find(id)?.pointee.containment.bitwiseOr(Containment.isUnwatched, ordering: .relaxed) }

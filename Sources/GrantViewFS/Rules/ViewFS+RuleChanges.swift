@@ -65,6 +65,17 @@ extension ViewFS {
     }
 }
 
+extension ViewFS {
+    /// Lists a directory anew. `body` gets the listed descriptor and an entry, and returns whether to go on.
+    func forEachEntry(of descriptor: Int32, _ body: (Int32, borrowing DirectoryStream.Entry) -> Bool) {
+        let opened = clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY)
+        if opened < 0 { return }
+        defer { _ = clinux_close(opened) }
+        var stream = DirectoryStream()
+        _ = stream.forEach(in: opened) { body(opened, $0) }
+    }
+}
+
 /// Judges every known file of a scope by its new rules.
 ///
 /// Belongs to one thread, which may block on the scope's filesystem.
@@ -93,7 +104,7 @@ final class RuleChange {
         judge(ids)
         // Lookups that began with the former rules have added these. Those that come now were found by the new rules, and
         // programs may add them faster than they are judged.
-        let seen = Set(ids)
+        let seen = NodeMarks(ids)
         judge(scope.ids.filter { !seen.contains($0) })
         judgeOtherNames()
         departure.refuse(Containment.escaping, gone)
@@ -125,7 +136,7 @@ final class RuleChange {
     }
 
     private func judgeNames(of inodes: Set<UInt64>, in directory: UInt64, _ descriptor: Int32, _ state: UInt32, _ rules: ScopeRules) {
-        forEachEntry(of: descriptor) { opened, entry in
+        view.forEachEntry(of: descriptor) { opened, entry in
             guard inodes.contains(entry.inode) else { return true }
             let finding = rules.judge(entry.name, in: state, isDirectory: false)
             var status = FileStatus()
@@ -146,69 +157,40 @@ final class RuleChange {
         var root = view.path(of: scope).map { $0.map(CChar.init(bitPattern:)) } ?? []
         if root.count >= Int(CLINUX_PATH_BYTES) { root = [] }
         var buffer = PathBuffer()
-        let directories = ids.filter { view.isDirectory($0) }
+        let (directories, files) = parted(ids)
         for id in directories where id != top { judge(id, rules, root, &buffer) }
-        let listed = judgeListed(directories, ids, rules)
-        for id in ids where id != top && !listed.contains(id) && !view.isDirectory(id) { judge(id, rules, root, &buffer) }
+        let judged = judgeListed(directories, files, rules)
+        for id in files where id != top && !judged.contains(id) { judge(id, rules, root, &buffer) }
         // Each path was cut where that of the granted directory ends.
         if !root.isEmpty, view.path(of: scope).map({ $0.map(CChar.init(bitPattern:)) }) != root {
             for id in ids where id != top && !gone.contains(id) { judge(id, rules, [], &buffer) }
         }
     }
 
-    /// Judges files by listing their directories, which takes less time than finding each file's path. Returns those that are
-    /// visible and have one name.
-    private func judgeListed(_ directories: [UInt64], _ ids: [UInt64], _ rules: ScopeRules) -> Set<UInt64> {
-        var children: [UInt64: Set<UInt64>] = [:]
-        for id in ids {
-            guard let node = view.tree.nodes.find(id), node.pointee.type != S_IFDIR else { continue }
-            children[node.pointee.parent.load(ordering: .relaxed), default: []].insert(node.pointee.key.inode)
-        }
-        var judged = Set<UInt64>()
-        for id in directories where !gone.contains(id) {
-            guard let inodes = children[id], inodes.count >= Self.fewestListed else { continue }
-            _ = view.tree.withLive(id, in: scope) { node in
-                let descriptor = view.tree.pin(node)
-                defer { view.tree.unpin(id, node) }
-                guard descriptor >= 0, let state = view.ruleState(of: (NodeID(id), node), descriptor, rules)?.state else { return }
-                judgeListed(inodes, in: descriptor, state, rules, &judged)
+    private func parted(_ ids: [UInt64]) -> (directories: [UInt64], files: [UInt64]) {
+        var files: [UInt64] = []
+        files.reserveCapacity(ids.count)
+        var directories: [UInt64] = []
+        for id in ids { if view.isDirectory(id) { directories.append(id) } else { files.append(id) } }
+        return (directories, files)
+    }
+
+    /// Judges files by listing their directories, which takes less time than finding each file's path.
+    ///
+    /// Returns those that are visible and have one name. A second thread helps.
+    private func judgeListed(_ directories: [UInt64], _ files: [UInt64], _ rules: ScopeRules) -> NodeMarks {
+        let listing = RuleListing(view, scope, rules, directories.filter { !gone.contains($0) }, files)
+        listing.carryOut()
+        var judged = NodeMarks(listing.settled)
+        for file in listing.others {
+            judged.insert(file.id)
+            _ = view.tree.withLive(file.id, in: scope) { node in
+                if node.pointee.containment.load(ordering: .relaxed) & Containment.escaped != 0 { return }
+                setProtection(file.isProtected, of: file.id, node, isOnlyName: true)
+                view.tree.settle(node, since: file.moment)
             }
         }
         return judged
-    }
-
-    private func judgeListed(
-        _ inodes: Set<UInt64>, in descriptor: Int32, _ state: UInt32, _ rules: ScopeRules, _ judged: inout Set<UInt64>
-    ) {
-        let moment = scope.doubts.load(ordering: .sequentiallyConsistent)
-        var left = inodes.count * Self.mostUnknown
-        forEachEntry(of: descriptor) { directory, entry in
-            left -= 1
-            var status = FileStatus()
-            guard inodes.contains(entry.inode), clinux_statx(directory, entry.name, &status) == 0, status.st.st_nlink == 1,
-                let id = view.tree.find(NodeKey(status), in: scope)
-            else { return left > 0 }
-            let finding = rules.judge(entry.name, in: state, isDirectory: false)
-            if finding.isHidden { return true }
-            _ = view.tree.withLive(id, in: scope) { node in
-                if node.pointee.type == S_IFDIR || node.pointee.containment.load(ordering: .relaxed) & Containment.escaped != 0 { return }
-                setProtection(finding.isProtected, of: id, node, isOnlyName: true)
-                view.tree.settle(node, since: moment)
-                judged.insert(id)
-            }
-            return true
-        }
-    }
-
-    /// A directory with fewer known files is not listed, nor the rest of one with many unknown files for each known one.
-    private static let (fewestListed, mostUnknown) = (16, 8)
-
-    private func forEachEntry(of descriptor: Int32, _ body: (Int32, borrowing DirectoryStream.Entry) -> Bool) {
-        let opened = clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY)
-        if opened < 0 { return }
-        defer { _ = clinux_close(opened) }
-        var stream = DirectoryStream()
-        _ = stream.forEach(in: opened) { body(opened, $0) }
     }
 
     private func judge(_ id: UInt64, _ rules: ScopeRules, _ root: [CChar], _ buffer: inout PathBuffer) {
