@@ -106,22 +106,32 @@ static ssize_t read_small(int fd, char text[1024]) {
     if (fd != -1) close(fd);
     return length;
 }
-// This process's map of users, which never changes once it has one.
-static char own_map[1024];
-static ssize_t own_length;
-static pthread_once_t own_map_read = PTHREAD_ONCE_INIT;
-static void read_own_map(void) { own_length = read_small(open("/proc/thread-self/uid_map", O_RDONLY | O_CLOEXEC), own_map); }
+// This process's maps of users and groups, which never change once it has them.
+static const char *const maps[] = {"uid_map", "gid_map"};
+static char own_maps[2][1024];
+static ssize_t own_lengths[2];
+static pthread_once_t own_maps_read = PTHREAD_ONCE_INIT;
+static void read_own_maps(void) {
+    for (int i = 0; i < 2; i++) {
+        char path[40];
+        snprintf(path, sizeof path, "/proc/thread-self/%s", maps[i]);
+        own_lengths[i] = read_small(open(path, O_RDONLY | O_CLOEXEC), own_maps[i]);
+    }
+}
 // Whether a thread is in this process's user namespace.
 //
 // A thread in a user namespace of its own has every capability there, and none outside. Namespaces
 // are distinguished by their maps (user_namespaces(7)), which every user may read. Reading
-// /proc/PID/ns would take CAP_SYS_PTRACE. Only root of the first namespace can make the same map as
-// that namespace's.
+// /proc/PID/ns would take CAP_SYS_PTRACE. Only root of the first namespace can make the same maps as
+// that namespace's, and programs such as systemd take a namespace with them for the first one.
 static bool shares_user_namespace(pid_t tid) {
     char other[1024];
-    pthread_once(&own_map_read, read_own_map);
-    return own_length > 0 && read_small(open_of_thread(tid, "uid_map"), other) == own_length &&
-           memcmp(own_map, other, (size_t)own_length) == 0;
+    pthread_once(&own_maps_read, read_own_maps);
+    for (int i = 0; i < 2; i++) {
+        if (own_lengths[i] <= 0 || read_small(open_of_thread(tid, maps[i]), other) != own_lengths[i]) return false;
+        if (memcmp(own_maps[i], other, (size_t)own_lengths[i]) != 0) return false;
+    }
+    return true;
 }
 static uint64_t effective(pid_t tid) {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, tid};

@@ -254,8 +254,11 @@ extension ViewFS {
     /// Linux restricts links to other users' files (fs.protected_hardlinks).
     private func link(_ descriptor: Int32, into directory: Int32, _ name: UnsafePointer<CChar>, as caller: Caller) -> Int32 {
         if isOwner(caller, of: descriptor) { return clinux_link_descriptor(descriptor, directory, name) }
-        let both = { self.rights(of: caller, over: descriptor).intersection(self.rights(of: caller, over: directory)) }
-        return Identity.asWriter(caller, has: both) { clinux_link_descriptor(descriptor, directory, name) }
+        let rights = { self.rights(of: caller, over: descriptor) }
+        let result = Identity.asWriter(caller, has: rights) { clinux_link_descriptor(descriptor, directory, name) }
+        // EACCES is of the directory, which the kernel in front has checked.
+        return result == -EACCES
+            ? Identity.asOwner(caller, has: rights) { clinux_link_descriptor(descriptor, directory, name) } : result
     }
 
     /// READLINK: replies with a symbolic link's text unchanged.
