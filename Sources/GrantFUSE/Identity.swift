@@ -151,12 +151,17 @@ public enum Identity {
         return rights.isEmpty ? (groups ? change() : result) : with(rights, change)
     }
 
-    /// Runs `change` with rights to other users' files. Returns its result.
+    /// Runs `change`, if it is refused again with the rights of any file's owner. Returns its result.
     ///
-    /// Without `asOwner` only for a change that is the kernel's own, or that it has just checked.
+    /// For a change that is the kernel's own, or that it has just checked.
+    @inline(__always)
+    public static func asAnyOwner(_ change: () -> Int32) -> Int32 {
+        let result = change()
+        return result == -EPERM && canChange ? with(.ownership, change) : result
+    }
+
     @inline(never)
-    public static func with(_ rights: FileRights, _ change: () -> Int32) -> Int32 {
-        guard canChange else { return change() }
+    private static func with(_ rights: FileRights, _ change: () -> Int32) -> Int32 {
         var before: UInt64 = 0
         let raised = clinux_thread_change_capabilities(0, rights.intersection([.ownership, .access]).rawValue, &before)
         if raised < 0 { return raised }

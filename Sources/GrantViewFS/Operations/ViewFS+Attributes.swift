@@ -201,7 +201,7 @@ extension ViewFS {
                 times.1 = wanted.pointee.st_mtim
                 setShownTime(wanted.pointee.st_mtim, of: node)
             }
-            if isKernels || changes.contains(.size) { return Identity.with(.ownership) { set(times, of: descriptor) } }
+            if isKernels || changes.contains(.size) { return Identity.asAnyOwner { set(times, of: descriptor) } }
             return setTimes(times, of: descriptor, as: caller)
         }
         return 0
@@ -216,7 +216,7 @@ extension ViewFS {
         let result = Identity.asOwner(caller, has: { rights(of: caller, over: descriptor) }) { set(times, of: descriptor) }
         guard result == -EPERM, policy.writeBack, times.0.tv_nsec == utimeNow, times.1.tv_nsec != utimeOmit else { return result }
         let touched = touch(descriptor, as: caller)
-        return touched < 0 ? touched : Identity.with(.ownership) { set(times, of: descriptor) }
+        return touched < 0 ? touched : Identity.asAnyOwner { set(times, of: descriptor) }
     }
 
     private func touch(_ descriptor: Int32, as caller: Caller) -> Int32 {

@@ -261,7 +261,7 @@ extension ViewFS {
             result = clinux_reopen(descriptor, (backing & ~O_ACCMODE) | O_WRONLY)
         }
         if result == -EPERM, flags & clinux_O_NOATIME != 0 {
-            result = Identity.with(.ownership) { clinux_reopen(descriptor, backing) }
+            result = Identity.asAnyOwner { clinux_reopen(descriptor, backing) }
         }
         // An append-only file (FS_APPEND_FL) can only be opened with O_APPEND.
         guard result == -EPERM, flags & O_APPEND != 0 else { return (keepingAccessTime(result), false) }

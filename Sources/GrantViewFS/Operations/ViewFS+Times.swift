@@ -99,7 +99,7 @@ extension ViewFS {
                 var times = (timespec(tv_sec: 0, tv_nsec: timeOmitted), time)
                 let result = withUnsafePointer(to: &times) {
                     $0.withMemoryRebound(to: timespec.self, capacity: 2) { times in
-                        Identity.with(.ownership) { clinux_utimens_descriptor(descriptor, times) }
+                        Identity.asAnyOwner { clinux_utimens_descriptor(descriptor, times) }
                     }
                 }
                 if result < 0 { return }
@@ -140,7 +140,7 @@ extension ViewFS {
 
     @inline(__always)
     func keepAccessTime(_ opened: Int32) {
-        if clinux_keep_access_time(opened) == -EPERM { _ = Identity.with(.ownership) { clinux_keep_access_time(opened) } }
+        _ = Identity.asAnyOwner { clinux_keep_access_time(opened) }
     }
 }
 
