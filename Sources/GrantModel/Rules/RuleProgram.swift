@@ -46,7 +46,12 @@ package struct RuleProgram: Sendable {
         let component: Int
         let isLast: Bool
         let isAnyDepth: Bool
-        /// Its tokens.
+        let exact: Comparison
+        /// For names in the form of `FoldedName`.
+        let folded: Comparison
+    }
+
+    private struct Comparison: Sendable {
         let tokens: Range<Int>
         /// A byte with which each match begins, or -1.
         let firstByte: Int16
@@ -90,22 +95,12 @@ package struct RuleProgram: Sendable {
             let isLast = index == pattern.components.count - 1
             // Several `**` in succession are one.
             if !isLast, component == .anyDepth, pattern.components[index + 1] == .anyDepth { continue }
-            let begin = tokens.count
-            var firstByte: Int16 = -1
-            var isAnyDepth = false
-            switch component {
-            case .anyDepth: isAnyDepth = true
-            case .name(let name):
-                tokens += name.tokens.map { $0 >= NamePattern.firstSet ? $0 + UInt32(truncatingIfNeeded: sets.count) : $0 }
-                sets += name.sets
-                if let token = name.tokens.first, token < NamePattern.anyByte { firstByte = Int16(truncatingIfNeeded: token) }
-            }
+            let name: NamePattern? = if case .name(let name) = component { name } else { nil }
+            let (exact, folded) = (add(name), add(name?.folded))
             positions.append(
                 Position(
-                    pattern: Int32(truncatingIfNeeded: traits.count), component: index, isLast: isLast, isAnyDepth: isAnyDepth,
-                    tokens: begin..<tokens.count,
-                    firstByte: firstByte
-                ))
+                    pattern: Int32(truncatingIfNeeded: traits.count), component: index, isLast: isLast, isAnyDepth: name == nil,
+                    exact: exact, folded: folded))
             isFloating.append(false)
         }
         traits.append(Traits(list: list, isNegated: pattern.isNegated, isForDirectories: pattern.isForDirectories))
@@ -121,6 +116,15 @@ package struct RuleProgram: Sendable {
         if isEverywhere, list == .only, !pattern.isNegated { mayFollowAnywhere = true }
     }
 
+    private mutating func add(_ name: NamePattern?) -> Comparison {
+        let begin = tokens.count
+        guard let name else { return Comparison(tokens: begin..<begin, firstByte: -1) }
+        tokens += name.tokens.map { $0 >= NamePattern.firstSet ? $0 + UInt32(truncatingIfNeeded: sets.count) : $0 }
+        sets += name.sets
+        let first = name.tokens.first.flatMap { $0 < NamePattern.anyByte ? Int16(truncatingIfNeeded: $0) : nil }
+        return Comparison(tokens: begin..<tokens.count, firstByte: first ?? -1)
+    }
+
     /// A position, and those after `**`, which also stands for no directory.
     private func closure(of position: Int32) -> [Int32] {
         let step = positions[Int(truncatingIfNeeded: position)]
@@ -131,21 +135,26 @@ package struct RuleProgram: Sendable {
     ///
     /// - Parameters:
     ///   - name: Without its terminating zero.
+    ///   - folded: The `FoldedName`, if the directory may ignore case. Patterns that hide or protect are
+    ///     compared with it, those that do the opposite with the name itself.
     ///   - next: The state of the directory of that name. Without meaning for other files.
-    package func judge(_ name: UnsafeBufferPointer<UInt8>, in state: State, isDirectory: Bool, next: inout State) -> Verdict {
+    package func judge(
+        _ name: UnsafeBufferPointer<UInt8>, in state: State, isDirectory: Bool, folded: UnsafeBufferPointer<UInt8>? = nil,
+        next: inout State
+    ) -> Verdict {
         // The last match in each list.
         var last: (hide: Int32, protect: Int32, only: Int32) = (-1, -1, -1)
         var follows = mayFollowAnywhere
         next.positions.removeAll(keepingCapacity: true)
-        for position in floating { step(position, name, isDirectory, &last, &next, &follows) }
-        for position in state.positions { step(position, name, isDirectory, &last, &next, &follows) }
+        for position in floating { step(position, (name, folded), isDirectory, &last, &next, &follows) }
+        for position in state.positions { step(position, (name, folded), isDirectory, &last, &next, &follows) }
         next.sortPositions()
         return verdict(last, in: state, isDirectory: isDirectory, follows: follows, next: &next)
     }
 
     /// Compares a name with one component, and records what follows from a match.
     private func step(
-        _ position: Int32, _ name: UnsafeBufferPointer<UInt8>, _ isDirectory: Bool,
+        _ position: Int32, _ name: Name, _ isDirectory: Bool,
         _ last: inout (hide: Int32, protect: Int32, only: Int32),
         _ next: inout State, _ follows: inout Bool
     ) {
@@ -209,12 +218,15 @@ package struct RuleProgram: Sendable {
     ///
     /// A symbolic link of that name would lead the pattern's path elsewhere. `**` and `only` do not
     /// count.
-    package func leadsFurther(_ name: UnsafeBufferPointer<UInt8>, in state: State) -> (hide: Bool, protect: Bool) {
+    package func leadsFurther(
+        _ name: UnsafeBufferPointer<UInt8>, in state: State, folded: UnsafeBufferPointer<UInt8>? = nil
+    ) -> (hide: Bool, protect: Bool) {
         var result = (hide: false, protect: false)
         for position in floating + state.positions {
             let step = positions[Int(truncatingIfNeeded: position)]
             let traits = traits[Int(truncatingIfNeeded: step.pattern)]
-            if step.isLast || step.isAnyDepth || traits.isNegated || traits.list == .only || !matches(name, step) { continue }
+            if step.isLast || step.isAnyDepth || traits.isNegated || traits.list == .only { continue }
+            if !matches((name, folded), step) { continue }
             if traits.list == .hide { result.hide = true } else { result.protect = true }
         }
         return result
@@ -230,8 +242,16 @@ package struct RuleProgram: Sendable {
         return traits.list == .protect && !traits.isNegated
     }
 
+    private typealias Name = (exact: UnsafeBufferPointer<UInt8>, folded: UnsafeBufferPointer<UInt8>?)
+
+    private func matches(_ name: Name, _ step: Position) -> Bool {
+        guard let folded = name.folded else { return matches(name.exact, step.exact) }
+        let traits = traits[Int(truncatingIfNeeded: step.pattern)]
+        return (traits.list == .only) == traits.isNegated ? matches(folded, step.folded) : matches(name.exact, step.exact)
+    }
+
     /// Whether a name matches one component. An asterisk is tried with ever more bytes.
-    private func matches(_ name: UnsafeBufferPointer<UInt8>, _ step: Position) -> Bool {
+    private func matches(_ name: UnsafeBufferPointer<UInt8>, _ step: Comparison) -> Bool {
         if step.firstByte >= 0, name.isEmpty || Int16(truncatingIfNeeded: name[0]) != step.firstByte { return false }
         var (token, byte) = (step.tokens.lowerBound, 0)
         let end = step.tokens.upperBound

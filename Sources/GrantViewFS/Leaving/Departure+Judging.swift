@@ -83,7 +83,8 @@ extension Departure {
     private func isVisible(_ name: UnsafePointer<CChar>, _ directory: ViewFS.Directory, _ descriptor: Int32) -> Bool {
         guard let rules = scope.ruled.current else { return true }
         guard let known = view.ruleState(of: directory, descriptor, rules) else { return false }
-        return !rules.judge(name, in: known.state, isDirectory: false).isHidden
+        let folds = view.folds(directory.node, descriptor, known)
+        return !rules.judge(name, in: known.state, isDirectory: false, folds: folds).isHidden
     }
 
     /// Whether a file is found in its last directory, which lies in the grant.

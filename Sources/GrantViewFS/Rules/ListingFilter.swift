@@ -9,12 +9,15 @@ struct ListingFilter {
     private let rules: ScopeRules?
     private let directory: RuledDirectory?
     private let descriptor: Int32
+    private let folds: Bool
 
     /// - Parameter descriptor: The open directory.
     init(_ view: ViewFS, _ directory: ViewFS.Directory, _ descriptor: Int32) {
         self.descriptor = descriptor
         rules = directory.node.pointee.withOwner { $0.ruled.current }
-        self.directory = rules.flatMap { view.ruleState(of: directory, descriptor, $0) }
+        let found = rules.flatMap { view.ruleState(of: directory, descriptor, $0) }
+        self.directory = found
+        folds = found.map { view.folds(directory.node, descriptor, $0) } ?? false
     }
 
     /// Whether the directory itself is hidden.
@@ -27,6 +30,6 @@ struct ListingFilter {
             var status = FileStatus()
             isDirectory = clinux_statx(descriptor, entry.name, &status) == 0 && status.st.st_mode & S_IFMT == S_IFDIR
         }
-        return rules.judge(entry.name, in: directory.state, isDirectory: isDirectory).isHidden
+        return rules.judge(entry.name, in: directory.state, isDirectory: isDirectory, folds: folds).isHidden
     }
 }

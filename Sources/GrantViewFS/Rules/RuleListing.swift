@@ -84,24 +84,25 @@ final class RuleListing: Sendable {
         _ = view.tree.withLive(id, in: scope) { node in
             let descriptor = view.tree.pin(node)
             defer { view.tree.unpin(id, node) }
-            guard descriptor >= 0, let directory = view.ruleState(of: (NodeID(id), node), descriptor, rules)?.state else { return }
-            judge(descriptor, directory, files, &settled, &others)
+            guard descriptor >= 0, let directory = view.ruleState(of: (NodeID(id), node), descriptor, rules) else { return }
+            judge((descriptor, directory.state, view.folds(node, descriptor, directory)), files, &settled, &others)
         }
         return (settled, others)
     }
 
     private func judge(
-        _ descriptor: Int32, _ directory: UInt32, _ files: Int, _ settled: inout [UInt64], _ others: inout [Other]
+        _ directory: (descriptor: Int32, state: UInt32, folds: Bool), _ files: Int, _ settled: inout [UInt64],
+        _ others: inout [Other]
     ) {
         let moment = scope.doubts.load(ordering: .sequentiallyConsistent)
         var left = files * Self.mostUnknown
-        view.forEachEntry(of: descriptor) { opened, entry in
+        view.forEachEntry(of: directory.descriptor) { opened, entry in
             left -= 1
             var status = FileStatus()
             guard inodes.mayContain(entry.inode), clinux_statx(opened, entry.name, &status) == 0, status.st.st_nlink == 1 else {
                 return left > 0
             }
-            let finding = rules.judge(entry.name, in: directory, isDirectory: false)
+            let finding = rules.judge(entry.name, in: directory.state, isDirectory: false, folds: directory.folds)
             if finding.isHidden { return true }
             view.tree.withLive(NodeKey(status), in: scope) { id, node in
                 let containment = node.pointee.containment.load(ordering: .sequentiallyConsistent)

@@ -77,26 +77,29 @@ struct SubtreeComparison {
         if opened == -EXDEV { return mayHoldGrant(name, in: parent) ? -EACCES : 0 }
         if opened < 0 { return opened }
         defer { _ = clinux_close(opened) }
+        let folds = view.folds(opened, in: scope)
         var (stream, result): (DirectoryStream, Int32) = (DirectoryStream(), 0)
         let error = stream.forEach(in: opened) { entry in
             if isDots(entry.name) { return true }
             left -= 1
-            result = left < 0 ? limited : compare(entry, in: opened, before, after, place)
+            result = left < 0 ? limited : compare(entry, in: (opened, folds), before, after, place)
             return result == 0
         }
         return result != 0 ? result : -error
     }
 
     private mutating func compare(
-        _ entry: borrowing DirectoryStream.Entry, in directory: Int32, _ before: UInt32, _ after: UInt32, _ place: Place
+        _ entry: borrowing DirectoryStream.Entry, in directory: (descriptor: Int32, folds: Bool), _ before: UInt32, _ after: UInt32,
+        _ place: Place
     ) -> Int32 {
+        let (directory, folds) = directory
         var isDirectory = entry.type == UInt8(DT_DIR)
         if entry.type == UInt8(DT_UNKNOWN) {
             var status = FileStatus()
             isDirectory = clinux_statx(directory, entry.name, &status) == 0 && status.st.st_mode & S_IFMT == S_IFDIR
         }
-        let old = rules.judgeHidden(entry.name, in: before, isDirectory: isDirectory)
-        let new = before == after ? old : rules.judgeHidden(entry.name, in: after, isDirectory: isDirectory)
+        let old = rules.judgeHidden(entry.name, in: before, isDirectory: isDirectory, folds: folds)
+        let new = before == after ? old : rules.judgeHidden(entry.name, in: after, isDirectory: isDirectory, folds: folds)
         var below = Place(level: place.level + 1, isHidden: place.isHidden)
         if !place.isHidden {
             if old.isProtected && !old.isHidden || new.isProtected && !new.isHidden { return -EROFS }

@@ -125,7 +125,7 @@ final class RuleChange {
                 let descriptor = view.tree.pin(node)
                 defer { view.tree.unpin(id, node) }
                 guard descriptor >= 0, let directory = view.ruleState(of: (NodeID(id), node), descriptor, rules) else { return }
-                judgeNames(of: inodes, in: id, descriptor, directory.state, rules)
+                judgeNames(of: inodes, in: id, descriptor, (directory.state, view.folds(node, descriptor, directory)), rules)
             }
         }
         for id in linked.keys where !gone.contains(id) {
@@ -135,10 +135,12 @@ final class RuleChange {
         }
     }
 
-    private func judgeNames(of inodes: Set<UInt64>, in directory: UInt64, _ descriptor: Int32, _ state: UInt32, _ rules: ScopeRules) {
+    private func judgeNames(
+        of inodes: Set<UInt64>, in directory: UInt64, _ descriptor: Int32, _ place: (state: UInt32, folds: Bool), _ rules: ScopeRules
+    ) {
         view.forEachEntry(of: descriptor) { opened, entry in
             guard inodes.contains(entry.inode) else { return true }
-            let finding = rules.judge(entry.name, in: state, isDirectory: false)
+            let finding = rules.judge(entry.name, in: place.state, isDirectory: false, folds: place.folds)
             var status = FileStatus()
             guard finding.isHidden || finding.isProtected, clinux_statx(opened, entry.name, &status) == 0,
                 let id = view.tree.find(NodeKey(status), in: scope)
@@ -202,7 +204,10 @@ final class RuleChange {
             let descriptor = view.tree.pin(node)
             defer { view.tree.unpin(id, node) }
             let isDirectory = node.pointee.type == S_IFDIR
-            if descriptor >= 0, !root.isEmpty { finding = buffer.judge(descriptor, under: root, rules, isDirectory: isDirectory) }
+            if descriptor >= 0, !root.isEmpty, let top = view.tree.rootDescriptor(of: scope) {
+                finding = buffer.judge(
+                    descriptor, below: top, under: root, rules, scope.ruled.folding, isDirectory: isDirectory)
+            }
             guard let finding else { return false }
             if finding.isHidden { return false }
             if isDirectory { view.note(RuledDirectory(generation: generation, serial: rules.serial, state: finding.state), of: node) }

@@ -68,14 +68,12 @@ extension ViewFS {
     private func refusal(ofMaking name: RuledName, _ type: mode_t, _ rules: ScopeRules) -> Int32 {
         let isDirectory = type == S_IFDIR
         guard let directory = ruleState(of: name.directory, name.descriptor, rules) else { return -EACCES }
-        var finding = rules.judge(name.text, in: directory.state, isDirectory: isDirectory)
-        if folds(name.directory.node, name.descriptor, directory) {
-            finding = judgeFolded(name.text, directory, isDirectory, finding, rules)
-        }
+        let folds = folds(name.directory.node, name.descriptor, directory)
+        let finding = rules.judge(name.text, in: directory.state, isDirectory: isDirectory, folds: folds)
         if finding.isHidden { return -EACCES }
         if finding.isProtected { return -EROFS }
         if type == S_IFLNK {
-            let further = rules.leadsFurther(name.text, in: directory.state)
+            let further = rules.leadsFurther(name.text, in: directory.state, folds: folds)
             if further.protect || further.hide { return further.protect ? -EROFS : -EACCES }
         }
         let (error, _) = refusal(ofRemoving: name, rules)
@@ -89,8 +87,9 @@ extension ViewFS {
         var status = FileStatus()
         guard clinux_statx(name.descriptor, name.text, &status) == 0 else { return (0, nil) }
         let isDirectory = status.st.st_mode & S_IFMT == S_IFDIR
-        var finding = rules.judge(name.text, in: directory.state, isDirectory: isDirectory)
-        if folds(name.directory.node, name.descriptor, directory) {
+        let folds = folds(name.directory.node, name.descriptor, directory)
+        var finding = rules.judge(name.text, in: directory.state, isDirectory: isDirectory, folds: folds)
+        if folds {
             let file = (status.st.st_ino, status.st.st_dev)
             finding = judgeSpellings(of: name.text, file, name.descriptor, directory, isDirectory, finding, rules)
         }
@@ -154,8 +153,10 @@ extension ViewFS {
         _ from: RuledName, _ to: RuledName, isExchange: Bool, _ areDirectories: (from: Bool, to: Bool), _ owner: ScopeNodes,
         _ rules: ScopeRules, _ body: () -> Int32, _ undo: () -> Int32
     ) -> Int32 {
-        let (removal, _) = refusal(ofRemoving: from, rules)
+        let (removal, source) = refusal(ofRemoving: from, rules)
         if removal != 0 { return refused(from, removal) }
+        // The states that directories have now, by the names that they really have.
+        let target = areDirectories.to ? refusal(ofRemoving: to, rules).found : nil
         let making = refusal(ofMaking: to, areDirectories.from ? S_IFDIR : type(of: from), rules)
         if making != 0 { return refused(to, making) }
         if isExchange {
@@ -163,8 +164,9 @@ extension ViewFS {
             if making != 0 { return refused(from, making) }
         }
         var moved: [(place: RuledName, before: UInt32, after: UInt32)] = []
-        for (old, new, isDirectory) in [(from, to, areDirectories.from), (to, from, areDirectories.to)] where isDirectory {
-            guard let before = state(of: old, named: old, rules), let after = state(of: new, named: new, rules) else { return -EACCES }
+        for (old, new, found, isDirectory) in [(from, to, source, areDirectories.from), (to, from, target, areDirectories.to)]
+        where isDirectory {
+            guard let before = found?.state, let after = state(named: new, rules) else { return -EACCES }
             moved.append((new, before, after))
             let error = SubtreeComparison(self, owner, rules).compare(old.text, in: old.descriptor, before, after)
             if error != 0 { return refused(old, error) }
@@ -185,10 +187,11 @@ extension ViewFS {
         return 0
     }
 
-    /// The state that a directory has under a name.
-    private func state(of place: RuledName, named name: RuledName, _ rules: ScopeRules) -> UInt32? {
-        guard let directory = ruleState(of: place.directory, place.descriptor, rules) else { return nil }
-        let finding = rules.judge(name.text, in: directory.state, isDirectory: true)
+    /// The state that a directory has under a new name.
+    private func state(named name: RuledName, _ rules: ScopeRules) -> UInt32? {
+        guard let directory = ruleState(of: name.directory, name.descriptor, rules) else { return nil }
+        let folds = folds(name.directory.node, name.descriptor, directory)
+        let finding = rules.judge(name.text, in: directory.state, isDirectory: true, folds: folds)
         return finding.isHidden ? nil : finding.state
     }
 }

@@ -24,7 +24,10 @@ extension ViewFS {
             if known.generation == generation, known.serial == rules.serial { return known }
             guard let root = node.pointee.withOwner({ tree.rootDescriptor(of: $0) }) else { return nil }
             var buffer = PathBuffer()
-            guard let finding = buffer.judge(descriptor, below: root, rules, isDirectory: true), !finding.isHidden else { return nil }
+            let folding = node.pointee.withOwner { $0.ruled.folding }
+            guard let finding = buffer.judge(descriptor, below: root, rules, folding, isDirectory: true), !finding.isHidden else {
+                return nil
+            }
             note(RuledDirectory(generation: generation, serial: rules.serial, state: finding.state), of: node)
         }
         return nil
@@ -81,9 +84,10 @@ extension ViewFS {
             return owner.ruled.withRules { rules in
                 let hidden = FoundName(finding: .hidden, generation: generation, serial: rules.serial)
                 guard descriptor >= 0, let directory = ruleState(of: parent, descriptor, rules) else { return hidden }
-                var finding = rules.judge(name, in: directory.state, isDirectory: isDirectory)
+                let folds = folds(parent.node, descriptor, directory)
+                var finding = rules.judge(name, in: directory.state, isDirectory: isDirectory, folds: folds)
                 // A listing has the names as they are.
-                if !finding.isHidden, !isListed, folds(parent.node, descriptor, directory) {
+                if folds, !finding.isHidden, !isListed {
                     finding = judgeSpellings(of: name, (inode, device), descriptor, directory, isDirectory, finding, rules)
                 }
                 return FoundName(finding: finding, generation: generation, serial: rules.serial)
@@ -156,7 +160,8 @@ extension ViewFS {
         }
         var buffer = PathBuffer()
         let isDirectory = node.pointee.type == S_IFDIR
-        guard let finding = buffer.judge(descriptor, below: root, rules, isDirectory: isDirectory) else {
+        let folding = node.pointee.withOwner { $0.ruled.folding }
+        guard let finding = buffer.judge(descriptor, below: root, rules, folding, isDirectory: isDirectory) else {
             return buffer.error == -EXDEV ? 0 : buffer.error
         }
         if finding.isHidden { return 0 }
@@ -192,19 +197,26 @@ struct PathBuffer: ~Copyable {
     deinit { bytes.deallocate() }
 
     /// Judges a file below an open directory. Returns nil if it lies elsewhere or has no known path.
-    mutating func judge(_ descriptor: Int32, below root: Int32, _ rules: ScopeRules, isDirectory: Bool) -> ScopeRules.Finding? {
+    mutating func judge(
+        _ descriptor: Int32, below root: Int32, _ rules: ScopeRules, _ folding: NameFolding, isDirectory: Bool
+    ) -> ScopeRules.Finding? {
         var offset = 0
-        return judge(clinux_place_below(root, descriptor, bytes.baseAddress!, &offset), offset, descriptor, rules, isDirectory)
+        let count = clinux_place_below(root, descriptor, bytes.baseAddress!, &offset)
+        return judge(count, offset, descriptor, below: root, rules, folding, isDirectory)
     }
 
-    /// Does the same below a directory with a known path.
-    mutating func judge(_ descriptor: Int32, under top: [CChar], _ rules: ScopeRules, isDirectory: Bool) -> ScopeRules.Finding? {
+    /// Does the same if the path of the open directory is known.
+    mutating func judge(
+        _ descriptor: Int32, below root: Int32, under top: [CChar], _ rules: ScopeRules, _ folding: NameFolding, isDirectory: Bool
+    ) -> ScopeRules.Finding? {
         var offset = 0
-        return judge(clinux_place_under(top, top.count, descriptor, bytes.baseAddress!, &offset), offset, descriptor, rules, isDirectory)
+        let count = clinux_place_under(top, top.count, descriptor, bytes.baseAddress!, &offset)
+        return judge(count, offset, descriptor, below: root, rules, folding, isDirectory)
     }
 
     private mutating func judge(
-        _ count: Int, _ offset: Int, _ descriptor: Int32, _ rules: ScopeRules, _ isDirectory: Bool
+        _ count: Int, _ offset: Int, _ descriptor: Int32, below root: Int32, _ rules: ScopeRules, _ folding: NameFolding,
+        _ isDirectory: Bool
     ) -> ScopeRules.Finding? {
         if count < 0 {
             error = Int32(truncatingIfNeeded: count)
@@ -221,7 +233,22 @@ struct PathBuffer: ~Copyable {
             }
             if status.st.st_nlink == 0 { path = path.dropLast(Self.removed.count) }
         }
-        return UnsafeRawBufferPointer(rebasing: path).withMemoryRebound(to: UInt8.self) { rules.judge(path: $0, isDirectory: isDirectory) }
+        return UnsafeRawBufferPointer(rebasing: path).withMemoryRebound(to: UInt8.self) { path in
+            rules.judge(path: path, isDirectory: isDirectory, folding) { Self.folds(path.prefix($0), below: root) }
+        }
+    }
+
+    /// Whether the directory of a path has the flag for it. Returns nil if it cannot be opened.
+    private static func folds(_ path: Slice<UnsafeBufferPointer<UInt8>>, below root: Int32) -> Bool? {
+        let opened =
+            path.isEmpty
+            ? clinux_reopen(root, O_RDONLY | O_DIRECTORY)
+            : (path.map(CChar.init(bitPattern:)) + [0]).withUnsafeBufferPointer {
+                clinux_open_beneath(root, $0.baseAddress!, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, true)
+            }
+        if opened < 0 { return nil }
+        defer { _ = clinux_close(opened) }
+        return ViewFS.hasFoldingFlag(opened)
     }
 
     /// The kernel's word behind the path of a removed file.

@@ -21,11 +21,25 @@ extension ViewFS {
         }
     }
 
+    /// Whether an opened directory of a scope finds names under other spellings.
+    func folds(_ opened: Int32, in scope: ScopeNodes) -> Bool {
+        switch scope.ruled.folding {
+        case .nowhere: false
+        case .everywhere: true
+        case .inFlaggedDirectories: Self.hasFoldingFlag(opened)
+        }
+    }
+
     /// Whether a directory has the flag, or might have it.
     private func hasFoldingFlag(_ descriptor: Int32) -> Bool {
         let opened = clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY)
         if opened < 0 { return true }
         defer { _ = clinux_close(opened) }
+        return Self.hasFoldingFlag(opened)
+    }
+
+    /// Does the same for an opened directory.
+    static func hasFoldingFlag(_ opened: Int32) -> Bool {
         let result = clinux_folds_names(opened)
         // A filesystem without flags has no such directories.
         return result > 0 || (result < 0 && result != -ENOTTY && result != -EOPNOTSUPP)
@@ -49,30 +63,11 @@ extension ViewFS {
                 isExact = true
                 return false
             }
-            found = merge(found, rules.judge(entry.name, in: directory.state, isDirectory: isDirectory))
+            let finding = rules.judge(entry.name, in: directory.state, isDirectory: isDirectory, folds: true)
+            found = found?.merged(with: finding) ?? finding
             return true
         }
         if error != 0 { return .hidden }
         return isExact ? finding : found ?? .hidden
-    }
-
-    /// Judges a new name in such a directory, in small letters as well, and without dots and blanks
-    /// at its end.
-    ///
-    /// Other spellings of characters beyond ASCII are not compared.
-    func judgeFolded(
-        _ name: UnsafePointer<CChar>, _ directory: RuledDirectory, _ isDirectory: Bool, _ finding: ScopeRules.Finding, _ rules: ScopeRules
-    ) -> ScopeRules.Finding {
-        var folded = String(cString: name).lowercased()
-        while folded.hasSuffix(".") || folded.hasSuffix(" ") { folded.removeLast() }
-        return folded.withCString { merge(finding, rules.judge($0, in: directory.state, isDirectory: isDirectory)) }
-    }
-
-    /// The stricter one of both.
-    private func merge(_ first: ScopeRules.Finding?, _ second: ScopeRules.Finding) -> ScopeRules.Finding {
-        guard var first else { return second }
-        first.isHidden = first.isHidden || second.isHidden
-        first.isProtected = first.isProtected || second.isProtected
-        return first
     }
 }

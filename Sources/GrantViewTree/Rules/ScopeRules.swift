@@ -16,13 +16,19 @@ public final class ScopeRules: Sendable {
     }
 
     /// What the rules say of a name.
-    public struct Finding: Sendable {
+    public struct Finding: Equatable, Sendable {
         public var isHidden: Bool
         public var isProtected: Bool
         /// The state of the directory of that name. 0 for other files.
         public var state: UInt32 = 0
 
         public static let hidden = Finding(isHidden: true, isProtected: false)
+
+        /// The stricter one of both. A directory with two states is hidden.
+        public func merged(with other: Finding) -> Finding {
+            Finding(
+                isHidden: isHidden || other.isHidden || state != other.state, isProtected: isProtected || other.isProtected, state: state)
+        }
     }
 
     /// The state of the granted directory.
@@ -52,54 +58,98 @@ public final class ScopeRules: Sendable {
     /// Whether directories were found that have another state than the granted one.
     public var hasSeveralStates: Bool { table.withLock { $0.states.count > 1 } }
 
-    /// See `RuleProgram.leadsFurther`.
-    public func leadsFurther(_ name: UnsafePointer<CChar>, in state: UInt32) -> (hide: Bool, protect: Bool) {
-        let bytes = UnsafeRawPointer(name).assumingMemoryBound(to: UInt8.self)
-        return program.leadsFurther(UnsafeBufferPointer(start: bytes, count: length(of: name)), in: known(state))
+    /// See `RuleProgram.leadsFurther`. `folds`: as for `judge`.
+    public func leadsFurther(_ name: UnsafePointer<CChar>, in state: UInt32, folds: Bool) -> (hide: Bool, protect: Bool) {
+        var result = (hide: false, protect: false)
+        let name = bytes(of: name)
+        forEachForm(of: name, folds: folds) { folded in
+            let found = program.leadsFurther(name, in: known(state), folded: folded)
+            result = (result.hide || found.hide, result.protect || found.protect)
+        }
+        return result
     }
 
-    /// Judges a name in a directory.
-    public func judge(_ name: UnsafePointer<CChar>, in state: UInt32, isDirectory: Bool) -> Finding {
-        let bytes = UnsafeRawPointer(name).assumingMemoryBound(to: UInt8.self)
-        return judge(UnsafeBufferPointer(start: bytes, count: length(of: name)), in: known(state), isDirectory: isDirectory)
-    }
-
-    private func judge(_ name: UnsafeBufferPointer<UInt8>, in state: RuleProgram.State, isDirectory: Bool) -> Finding {
-        var next = RuleProgram.State()
-        let verdict = program.judge(name, in: state, isDirectory: isDirectory, next: &next)
-        if verdict.isHidden { return .hidden }
-        guard isDirectory else { return Finding(isHidden: false, isProtected: verdict.isProtected) }
-        guard let number = number(of: next) else { return .hidden }
-        return Finding(isHidden: false, isProtected: verdict.isProtected, state: number)
+    /// Judges a name in a directory. `folds`: whether that ignores case (`NameFolding`).
+    public func judge(_ name: UnsafePointer<CChar>, in state: UInt32, isDirectory: Bool, folds: Bool) -> Finding {
+        let finding = judge(bytes(of: name), in: state, isDirectory: isDirectory, folds: folds)
+        return finding.isHidden ? .hidden : finding
     }
 
     /// Judges a name in a directory, and tells of a hidden one as well whether it is protected, and its state.
     ///
     /// A directory beyond the limits is hidden and protected.
-    public func judgeHidden(_ name: UnsafePointer<CChar>, in state: UInt32, isDirectory: Bool) -> Finding {
-        let bytes = UnsafeRawPointer(name).assumingMemoryBound(to: UInt8.self)
-        var next = RuleProgram.State()
-        let name = UnsafeBufferPointer(start: bytes, count: length(of: name))
-        let verdict = program.judge(name, in: known(state), isDirectory: isDirectory, next: &next)
-        guard isDirectory else { return Finding(isHidden: verdict.isHidden, isProtected: verdict.isProtected) }
-        guard let number = number(of: next) else { return Finding(isHidden: true, isProtected: true) }
-        return Finding(isHidden: verdict.isHidden, isProtected: verdict.isProtected, state: number)
+    public func judgeHidden(_ name: UnsafePointer<CChar>, in state: UInt32, isDirectory: Bool, folds: Bool) -> Finding {
+        judge(bytes(of: name), in: state, isDirectory: isDirectory, folds: folds)
+    }
+
+    private func judge(_ name: UnsafeBufferPointer<UInt8>, in state: UInt32, isDirectory: Bool, folds: Bool) -> Finding {
+        var result: Finding?
+        forEachForm(of: name, folds: folds) { folded in
+            var next = RuleProgram.State()
+            let verdict = program.judge(name, in: known(state), isDirectory: isDirectory, folded: folded, next: &next)
+            var finding = Finding(isHidden: verdict.isHidden, isProtected: verdict.isProtected)
+            if isDirectory {
+                if let number = number(of: next) { finding.state = number } else { (finding.isHidden, finding.isProtected) = (true, true) }
+            }
+            result = result?.merged(with: finding) ?? finding
+        }
+        return result ?? .hidden
+    }
+
+    /// Calls `body` with nil, or with a name's folded form, and with that without dots and blanks at its end.
+    ///
+    /// Some filesystems that ignore case find a name by both.
+    private func forEachForm(of name: UnsafeBufferPointer<UInt8>, folds: Bool, _ body: (UnsafeBufferPointer<UInt8>?) -> Void) {
+        if !folds { return body(nil) }
+        var folded = FoldedName.of(name)
+        folded.withUnsafeBufferPointer(body)
+        let count = folded.count
+        while let last = folded.last, last == UInt8(ascii: ".") || last == UInt8(ascii: " ") { folded.removeLast() }
+        if folded.count < count, !folded.isEmpty { folded.withUnsafeBufferPointer(body) }
     }
 
     /// Judges a path below the granted directory. A name below a hidden one is hidden.
-    public func judge(path: UnsafeBufferPointer<UInt8>, isDirectory: Bool) -> Finding {
+    ///
+    /// The names may be other spellings of the files' names: the kernel keeps those by which files
+    /// were found.
+    ///
+    /// - Parameter folds: Whether the directory whose path has this length ignores case. Returns nil
+    ///   if that is not known. Asked only if it matters.
+    public func judge(
+        path: UnsafeBufferPointer<UInt8>, isDirectory: Bool, _ folding: NameFolding, folds: (Int) -> Bool?
+    ) -> Finding {
         var finding = Finding(isHidden: false, isProtected: false, state: Self.top)
         var start = 0
         while start < path.count {
             var end = start
             while end < path.count, path[end] != UInt8(ascii: "/") { end += 1 }
-            let isLast = end == path.count
-            finding = judge(
-                UnsafeBufferPointer(rebasing: path[start..<end]), in: known(finding.state), isDirectory: isDirectory || !isLast)
-            if finding.isHidden { return finding }
+            let name = UnsafeBufferPointer(rebasing: path[start..<end])
+            let isDirectory = isDirectory || end < path.count
+            let state = finding.state
+            switch folding {
+            case .nowhere: finding = judge(name, in: state, isDirectory: isDirectory, folds: false)
+            case .everywhere:
+                if Self.isShort(name) { return .hidden }
+                finding = judge(name, in: state, isDirectory: isDirectory, folds: true)
+            case .inFlaggedDirectories:
+                finding = judge(name, in: state, isDirectory: isDirectory, folds: false)
+                let folded = judge(name, in: state, isDirectory: isDirectory, folds: true)
+                if folded != finding {
+                    guard let folds = folds(max(0, start - 1)) else { return .hidden }
+                    if folds { finding = folded }
+                }
+            }
+            if finding.isHidden { return .hidden }
             start = end + 1
         }
         return finding
+    }
+
+    /// Whether a name may be a short one, which vfat makes for a file with a longer name (`NAME~1.TXT`).
+    private static func isShort(_ name: UnsafeBufferPointer<UInt8>) -> Bool {
+        guard let tilde = name.lastIndex(of: UInt8(ascii: "~")) else { return false }
+        let rest = name[(tilde + 1)...].prefix { $0 != UInt8(ascii: ".") }
+        return !rest.isEmpty && rest.allSatisfy { $0 >= UInt8(ascii: "0") && $0 <= UInt8(ascii: "9") }
     }
 
     private func known(_ state: UInt32) -> RuleProgram.State { table.withLock { $0.states[Int(truncatingIfNeeded: state)] } }
@@ -117,9 +167,9 @@ public final class ScopeRules: Sendable {
         }
     }
 
-    private func length(of name: UnsafePointer<CChar>) -> Int {
+    private func bytes(of name: UnsafePointer<CChar>) -> UnsafeBufferPointer<UInt8> {
         var length = 0
         while name[length] != 0 { length += 1 }
-        return length
+        return UnsafeBufferPointer(start: UnsafeRawPointer(name).assumingMemoryBound(to: UInt8.self), count: length)
     }
 }

@@ -169,6 +169,22 @@ extension MountTests {
         }
 
         @Test(
+            "`noatime` keeps access times of other users' files",
+            .enabled(if: Identity.isRoot && Machine.plainUser != nil, "needs root and a plain user"),
+            arguments: ["shared", "exclusive", "none"])
+        func accessOfOthers(cache: String) throws {
+            let (fixture, source, _) = try prepared()
+            try fixture.grant(source)
+            let mountpoint = try fixture.mount(options: "allow_other,noatime,cache=\(cache)")
+            try Command.shell("touch -a -d @1000000000 \"$1/read\" \"$1/directory\"", source).orThrow()
+            let user = try #require(Machine.plainUser)
+            try Command.shell("cat \"$1/read\" > /dev/null; ls \"$1/directory\"", mountpoint + "/a", as: user).orThrow()
+            let times = try Command.shell("stat -c %X \"$1/read\" \"$1/directory\"", source).orThrow().lines
+            #expect(times == ["1000000000", "1000000000"])
+            fixture.finish()
+        }
+
+        @Test(
             "A remount with or without `noatime` takes effect in the daemon",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func accessAfterRemount() throws {
