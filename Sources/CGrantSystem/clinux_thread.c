@@ -177,6 +177,7 @@ uint64_t clinux_other_capabilities_over(pid_t tid, uid_t uid, gid_t gid) {
     if (!has_mapping(tid, "uid_map", uid)) return 0;
     return capabilities & (has_mapping(tid, "gid_map", gid) ? CHANGE_OWNER | ACCESS | OWNER | SET_ID : OWNER);
 }
+bool clinux_other_maps_group(pid_t tid, gid_t group) { return shares_user_namespace(tid) || has_mapping(tid, maps[1], group); }
 bool clinux_other_is_in_group(pid_t tid, gid_t group) {
     char text[4096], *end;
     const char *place = status_of(tid, "\nGroups:\t", text);

@@ -134,20 +134,22 @@ public enum Identity {
     @inline(never)
     public static func asWriter(_ caller: Caller, has: () -> FileRights, _ change: () -> Int32) -> Int32 {
         guard canChange else { return change() }
+        // A group may have fewer rights than others. The next request drops the groups.
+        let error = assume(caller, groups: true)
+        if error != 0 { return 0 - error }
         var before: UInt64 = 0
         let dropped = clinux_thread_change_capabilities(FileRights.access.rawValue, 0, &before)
         if dropped < 0 { return dropped }
         defer { _ = clinux_thread_limit_capabilities(before, nil) }
         let result = change()
-        return result == -EPERM || result == -EACCES ? again(as: caller, result, has(), groups: true, change) : result
+        return result == -EPERM || result == -EACCES ? again(as: caller, result, has(), groups: false, change) : result
     }
 
     @inline(never)
     private static func again(as caller: Caller, _ result: Int32, _ rights: FileRights, groups: Bool, _ change: () -> Int32) -> Int32 {
         guard caller.pid > 0 else { return result }
-        if rights.contains(.ownership) { return with(rights, change) }
         // The next request drops the groups.
-        if groups, assume(caller, groups: true) != 0 { return result }
+        if groups, !rights.contains(.ownership), assume(caller, groups: true) != 0 { return result }
         return rights.isEmpty ? (groups ? change() : result) : with(rights, change)
     }
 

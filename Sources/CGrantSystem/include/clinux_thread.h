@@ -44,6 +44,8 @@ uint64_t clinux_other_capabilities(pid_t tid);
 // namespace has numbers for: CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER (for which the owner suffices)
 // and CAP_FSETID, as the kernel decides (capabilities(7), capable_wrt_inode_uidgid).
 uint64_t clinux_other_capabilities_over(pid_t tid, uid_t uid, gid_t gid);
+// Whether a thread's user namespace has a number for a group.
+bool clinux_other_maps_group(pid_t tid, gid_t group);
 // Whether a group is among another thread's supplementary groups.
 //
 // False if that cannot be read, or if the group is past the first few hundred.

@@ -192,7 +192,10 @@ extension ViewFS {
         guard clinux_statx(directory, nil, &status) == 0 else { return [] }
         guard status.st.st_mode & S_ISVTX != 0 else { return .ownership }
         let result = clinux_statx(directory, name, &status)
-        return result == -ENOENT ? .ownership : result == 0 ? caller.rights(overFileOf: status.st.st_uid, status.st.st_gid) : []
+        if result != 0 { return result == -ENOENT ? .ownership : [] }
+        // Also a capability of a user namespace needs a number for the group (fs/namei.c, check_sticky).
+        guard clinux_other_maps_group(caller.pid, status.st.st_gid) else { return [] }
+        return caller.rights(overFileOf: status.st.st_uid, status.st.st_gid)
     }
 
     static func link(

@@ -28,7 +28,7 @@ extension ViewFS {
                 request.reply(error: ENFILE)
                 return
             }
-            let (opened, appendsOnly) = view.reopen(descriptor, flags)
+            let (opened, appendsOnly) = view.reopen(descriptor, flags, as: request.caller)
             if flags & O_NONBLOCK == 0, view.isLease(opened, node) {
                 view.awaitLease(request, node, descriptor)
                 return
@@ -254,14 +254,14 @@ extension ViewFS {
     /// Opens the file behind an O_PATH descriptor.
     ///
     /// Returns a descriptor or a negative error number, and whether the descriptor only appends.
-    private func reopen(_ descriptor: Int32, _ flags: Int32) -> (opened: Int32, appendsOnly: Bool) {
+    private func reopen(_ descriptor: Int32, _ flags: Int32, as caller: Caller) -> (opened: Int32, appendsOnly: Bool) {
         let backing = backingFlags(flags) | O_NONBLOCK
         var result = tree.evictingIfNeeded { clinux_reopen(descriptor, backing) }
         if result == -EACCES, policy.writeBack, flags & O_ACCMODE == O_WRONLY {
             result = clinux_reopen(descriptor, (backing & ~O_ACCMODE) | O_WRONLY)
         }
         if result == -EPERM, flags & clinux_O_NOATIME != 0 {
-            result = Identity.asAnyOwner { clinux_reopen(descriptor, backing) }
+            result = Identity.asOwner(caller, has: { rights(of: caller, over: descriptor) }) { clinux_reopen(descriptor, backing) }
         }
         // An append-only file (FS_APPEND_FL) can only be opened with O_APPEND.
         guard result == -EPERM, flags & O_APPEND != 0 else { return (keepingAccessTime(result), false) }

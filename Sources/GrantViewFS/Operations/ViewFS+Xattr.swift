@@ -78,8 +78,7 @@ extension ViewFS {
                 isReserved(name) || view.document(of: id, node) != nil
                     ? -EPERM
                     : Identity.withReserve(of: request.caller) {
-                        // ACLs are changed by the owner.
-                        Identity.asOwner(request.caller, has: { view.rights(of: request.caller, over: descriptor) }) {
+                        view.changing(name, of: descriptor, as: request.caller) {
                             clinux_setxattr_descriptor(descriptor, name, value, size, flags)
                         }
                     }
@@ -97,12 +96,17 @@ extension ViewFS {
             let result = view.audited(request, node, .file(descriptor), detail: String(cString: name)) {
                 if view.kernelOpens, strcmp(name, capabilityName) == 0 { return view.writeRefusal(request.caller, id, node) }
                 if isReserved(name) || view.document(of: id, node) != nil { return -EPERM }
-                return Identity.asOwner(request.caller, has: { view.rights(of: request.caller, over: descriptor) }) {
-                    clinux_removexattr_descriptor(descriptor, name)
-                }
+                return view.changing(name, of: descriptor, as: request.caller) { clinux_removexattr_descriptor(descriptor, name) }
             }
             reply(request, result)
         }
+    }
+
+    /// Changes an attribute by `change`: an ACL as its owner, others with write permission.
+    private func changing(_ name: UnsafePointer<CChar>, of descriptor: Int32, as caller: Caller, _ change: () -> Int32) -> Int32 {
+        let rights = { self.rights(of: caller, over: descriptor) }
+        return strncmp(name, "user.", 5) != 0 || isOwner(caller, of: descriptor)
+            ? Identity.asOwner(caller, has: rights, change) : Identity.asWriter(caller, has: rights, change)
     }
 }
 

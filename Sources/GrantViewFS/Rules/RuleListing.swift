@@ -95,6 +95,8 @@ final class RuleListing: Sendable {
         _ others: inout [Other]
     ) {
         let moment = scope.doubts.load(ordering: .sequentiallyConsistent)
+        var own = FileStatus()
+        guard clinux_statx(directory.descriptor, nil, &own) == 0 else { return }
         var left = files * Self.mostUnknown
         view.forEachEntry(of: directory.descriptor) { opened, entry in
             left -= 1
@@ -102,6 +104,8 @@ final class RuleListing: Sendable {
             guard inodes.mayContain(entry.inode), clinux_statx(opened, entry.name, &status) == 0, status.st.st_nlink == 1 else {
                 return left > 0
             }
+            // Another file is mounted here. Its own name decides.
+            if status.st.st_ino != entry.inode || status.st.st_dev != own.st.st_dev { return left > 0 }
             let finding = rules.judge(entry.name, in: directory.state, isDirectory: false, folds: directory.folds)
             if finding.isHidden { return true }
             view.tree.withLive(NodeKey(status), in: scope) { id, node in

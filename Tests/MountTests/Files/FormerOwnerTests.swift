@@ -22,6 +22,7 @@ extension MountTests {
                 'group': lambda fd, path: os.fchown(fd, -1, \(group)),
                 'acl': lambda fd, path: os.setxattr(fd, name, acl),
                 'no-acl': lambda fd, path: os.removexattr(fd, name),
+                'attribute': lambda fd, path: os.setxattr(fd, 'user.changed', b'x'),
                 'times': lambda fd, path: os.utime(fd, (1, 1)),
                 'now': lambda fd, path: os.utime(fd),
                 'link': lambda fd, path: os.link(f'/proc/self/fd/{fd}', 'linked', dst_dir_fd=os.open('.', os.O_RDONLY)),
@@ -40,7 +41,7 @@ extension MountTests {
             """
 
         private static let names =
-            "mode set-id group acl no-acl times now link sticky/removed sticky/renamed sticky/replaced sticky/own"
+            "mode set-id group acl no-acl attribute times now link sticky/removed sticky/renamed sticky/replaced sticky/own"
 
         /// Files of the user and the group, in a directory of the user.
         private static let prepare = """
@@ -87,7 +88,7 @@ extension MountTests {
                 seen.append(try results(of: former))
                 #expect(try look(behind) == before)
             }
-            #expect(seen[0].count == 11 && seen[0].allSatisfy { !$0.hasSuffix("changed") })
+            #expect(seen[0].count == 12 && seen[0].allSatisfy { !$0.hasSuffix("changed") })
             #expect(seen[1] == seen[0])
         }
 
@@ -110,7 +111,35 @@ extension MountTests {
             try former.expect("ready")
             former.send("go")
             let seen = try results(of: former)
-            #expect(seen.count == 11 && seen.allSatisfy { $0.hasSuffix(" changed") }, "\(seen)")
+            #expect(seen.count == 12 && seen.allSatisfy { $0.hasSuffix(" changed") }, "\(seen)")
+        }
+
+        @Test("A former owner in a group without write permission does not change times", arguments: ["shared", "exclusive", "none"])
+        func denied(cache: String) throws {
+            let user = try #require(Machine.plainUser)
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            let file = source + "/file"
+            try Data().write(to: URL(fileURLWithPath: file))
+            chown(file, user.uid, user.gid)
+            try fixture.grant(source)
+            let mount = try fixture.mount(options: "allow_other,cache=\(cache)") + "/a"
+            let asMember = ["setpriv", "--reuid=\(user.uid)", "--regid=\(user.gid)", "--groups=\(Self.group)", "--"]
+            let touch = """
+                import os, sys
+                file = os.open(sys.argv[1], os.O_RDONLY)
+                print('ready', flush=True)
+                sys.stdin.readline()
+                try: os.utime(file); print('changed', flush=True)
+                except OSError as error: print(error.strerror, flush=True)
+                """
+            let former = try Child(asMember + ["python3", "-c", touch, mount + "/file"])
+            try former.expect("ready")
+            chown(file, 0, gid_t(Self.group))
+            chmod(file, 0o606)
+            former.send("go")
+            let answer = former.line()
+            #expect(answer == "Permission denied" || answer == "Operation not permitted")
         }
 
         @Test("A new file has no set-gid bit of a group that its directory got meanwhile")

@@ -57,6 +57,23 @@ extension MountTests {
             }
         }
 
+        @Test(
+            "A rule hides an open file that the host has mounted over a visible name",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)), arguments: RuledMount.modes)
+        func hideMounted(_ mode: String) throws {
+            // A directory with so many known files is judged by its listing.
+            let others = (0..<30).map { "other-\($0)" }
+            let mounted = try RuledMount(mode, rules: [], files: ["secret.key", "public"] + others)
+            for name in ["public"] + others { #expect(mounted.text(name) == name) }
+            try mounted.fixture.mountOther(["mount", "--bind", mounted.source + "/secret.key"], at: mounted.source + "/public")
+            let descriptor = open(mounted.place + "/secret.key", O_RDONLY)
+            defer { close(descriptor) }
+            try mounted.set("--hide", "*.key")
+            var byte: UInt8 = 0
+            #expect(pread(descriptor, &byte, 1, 0) == -1 && errno == EACCES)
+            #expect(try mounted.call("open", "secret.key") == "ENOENT")
+        }
+
         @Test("A rule holds for each name of a linked file", arguments: RuledMount.modes, [false, true])
         func linked(_ mode: String, isRemade: Bool) throws {
             for (rule, calls) in [("--protect", ["write": "EROFS"]), ("--hide", ["open": "ENOENT", "write": "ENOENT", "stat": "ENOENT"])] {
