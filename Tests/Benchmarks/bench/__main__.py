@@ -43,7 +43,7 @@ def main():
         times, requests, remarks = measure(workloads, places, options.rounds)
         results = summary(workloads, places.names, times)
         missed = trace.missed(results, requests)
-        remarks = places.remarks + remarks + [hotpath.remark(options.programs / "grantfs")]
+        remarks = places.remarks + remarks + [hotpath.remark(options.programs / "grantfsd")]
         if not options.only:
             remarks += [
                 host.own_writes(options.programs, places), crowd.clients(options.programs, places),
