@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import hooks
-from place import Docker, Place, Podman, run, wait
+from place import Docker, Podman, run, started, wait
 
 PROFILES = {"docker": "docker-default", "podman": "containers-default"}
 # What a user of a volume does.
@@ -76,29 +76,21 @@ def hooked(place, engine):
 
 
 def main():
-    os.umask(0o022)
-    place = Place()
-    engines, checked = [], 0
-    try:
-        place.start()
-        for kind, trials in {Podman: [confined, hooked], Docker: [confined]}.items():
-            engine = kind(place)
-            engines.append(engine)
-            for trial in trials:
-                began = time.monotonic()
-                label = trial(place, engine)
-                print(f"engines: {engine.name}: {trial.__name__}: passed below {label}, {time.monotonic() - began:.0f} s", flush=True)
-                checked += 1
-        print(f"kernels: checked {checked} uses of volumes below profiles of containers")
-    except (AssertionError, subprocess.TimeoutExpired):
-        print("\n".join(denials()[-20:]))
-        for log in (place.base / "plugin.log", *place.base.glob("docker*/log")):
-            print(log.read_text()[-3000:] if log.exists() else "")
-        raise
-    finally:
-        for engine in engines:
-            engine.end()
-        place.end()
+    with started() as (place, engines):
+        checked = 0
+        try:
+            for kind, trials in {Podman: [confined, hooked], Docker: [confined]}.items():
+                engine = kind(place)
+                engines.append(engine)
+                for trial in trials:
+                    began = time.monotonic()
+                    label = trial(place, engine)
+                    print(f"engines: {engine.name}: {trial.__name__}: passed below {label}, {time.monotonic() - began:.0f} s", flush=True)
+                    checked += 1
+            print(f"kernels: checked {checked} uses of volumes below profiles of containers")
+        except (AssertionError, subprocess.TimeoutExpired):
+            print("\n".join(denials()[-20:]))
+            raise
 
 
 main()

@@ -1,5 +1,6 @@
 """What the trials of .ci/engines share: a place on the host, and the engines that run in it."""
 
+import contextlib
 import json
 import os
 import pwd
@@ -277,3 +278,22 @@ runroot="{base}/run"
 root-auto-userns-user="{user}"
 ''')
     return {"CONTAINERS_CONF": str(settings), "CONTAINERS_STORAGE_CONF": str(storage)}
+
+
+@contextlib.contextmanager
+def started():
+    """A place that has started, and the list of its engines. Ends them, and prints their logs after a failure."""
+    # The modes of what the trials make.
+    os.umask(0o022)
+    place, engines = Place(), []
+    try:
+        place.start()
+        yield place, engines
+    except (AssertionError, subprocess.TimeoutExpired):
+        for log in (place.base / "plugin.log", *place.base.glob("*docker*/log")):
+            print(log.read_text()[-3000:] if log.exists() else "")
+        raise
+    finally:
+        for engine in engines:
+            engine.end()
+        place.end()

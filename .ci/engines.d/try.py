@@ -13,7 +13,7 @@ import many
 import postgres
 import rootless_docker
 import users
-from place import PATH, PREFIX, Docker, Place, Podman, RemappedDocker, run, wait
+from place import PATH, PREFIX, Docker, Podman, RemappedDocker, run, started, wait
 
 # Reads a file by its path and by an open descriptor, for ever.
 READER = "exec 3</data/one/file; while :; do cat /data/one/file; ls /data; cat /proc/self/fd/3 && echo held; sleep 0.1; done"
@@ -141,33 +141,20 @@ LONG = {Docker: [many.hundred], Podman: [many.hundred, many.starts], RemappedDoc
 def main():
     # The end of .ci/engines' time must not leave anything either.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    # The modes of what the trials make.
-    os.umask(0o022)
-    place = Place()
-    engines = []
 
-    def passed(name, trial, *engine):
+    def passed(name, trial, *where):
         began = time.monotonic()
-        reason = trial(place, *engine)
+        reason = trial(*where)
         print(f"engines: {name}: {trial.__name__}: " + (f"left out: {reason}" if reason else f"passed, {time.monotonic() - began:.0f} s"), flush=True)
 
-    try:
-        place.start()
+    with started() as (place, engines):
         for kind, trials in TRIALS.items():
             engine = kind(place)
             engines.append(engine)
             for trial in [*trials, *(LONG[kind] if "--hundred" in sys.argv else [])]:
-                passed(engine.name, trial, engine)
-        passed("podman", users.rootless)
-        passed("docker", rootless_docker.rootless)
-    except AssertionError:
-        for log in (place.base / "plugin.log", *place.base.glob("*docker*/log")):
-            sys.stderr.write(log.read_text()[-3000:] if log.exists() else "")
-        raise
-    finally:
-        for engine in engines:
-            engine.end()
-        place.end()
+                passed(engine.name, trial, place, engine)
+        passed("podman", users.rootless, place)
+        passed("docker", rootless_docker.rootless, place)
 
 
 main()

@@ -42,15 +42,6 @@ bool clinux_has_capability(int capability) {
     if (syscall(SYS_capget, &header, data) == -1) return false;
     return (data[capability / 32].effective >> (capability % 32)) & 1;
 }
-int clinux_thread_use_capability(int capability, bool use) {
-    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-    struct __user_cap_data_struct data[2] = {{0, 0, 0}, {0, 0, 0}};
-    if (syscall(SYS_capget, &header, data) == -1) return -errno;
-    struct __user_cap_data_struct *half = &data[capability / 32];
-    __u32 bit = (__u32)1 << (capability % 32);
-    half->effective = use ? half->effective | (bit & half->permitted) : half->effective & ~bit;
-    return syscall(SYS_capset, &header, data) == -1 ? -errno : 0;
-}
 int clinux_thread_limit_capabilities(uint64_t allowed, uint64_t *before) {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct data[2] = {{0, 0, 0}, {0, 0, 0}};
@@ -68,6 +59,10 @@ int clinux_thread_change_capabilities(uint64_t dropped, uint64_t raised, uint64_
     data[0].effective = (data[0].effective & ~(__u32)dropped) | (data[0].permitted & (__u32)raised);
     data[1].effective = (data[1].effective & ~(__u32)(dropped >> 32)) | (data[1].permitted & (__u32)(raised >> 32));
     return syscall(SYS_capset, &header, data) == -1 ? -errno : 0;
+}
+int clinux_thread_use_capability(int capability, bool use) {
+    uint64_t bit = (uint64_t)1 << capability, before;
+    return clinux_thread_change_capabilities(use ? 0 : bit, use ? bit : 0, &before);
 }
 // The root of a proc mount of the process's own, or -1 for /proc. Written once, before there are
 // threads.

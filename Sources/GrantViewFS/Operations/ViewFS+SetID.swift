@@ -127,5 +127,5 @@ extension Caller {
 private let setIDBits: mode_t = S_ISUID | S_ISGID
 
 /// CAP_FOWNER and CAP_FSETID of <linux/capability.h>.
-let fowner: Int32 = 3
+private let fowner: Int32 = 3
 private let fsetid: Int32 = 4

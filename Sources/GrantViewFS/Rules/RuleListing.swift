@@ -8,6 +8,8 @@ import Synchronization
 /// Judges the known files of directories by the names that a listing has.
 ///
 /// Two threads share the directories, because the holders of a grant wait for a change of rules.
+///
+/// Locking: its own, rank 2, held for a moment.
 final class RuleListing: Sendable {
     /// A file that is protected, or was before.
     struct Other {

@@ -63,9 +63,7 @@ extension ViewFS {
         outcome.drained = UInt64(clamping: visited - inside.count)
         return inside
     }
-}
 
-extension ViewFS {
     /// Lists a directory anew. `body` gets the listed descriptor and an entry, and returns whether to go on.
     func forEachEntry(of descriptor: Int32, _ body: (Int32, borrowing DirectoryStream.Entry) -> Bool) {
         let opened = clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY)

@@ -79,16 +79,19 @@ public final class ScopeRules: Sendable {
     ///
     /// A directory beyond the limits is hidden and protected.
     public func judgeHidden(_ name: UnsafePointer<CChar>, in state: UInt32, isDirectory: Bool, folds: Bool) -> Finding {
-        judge(bytes(of: name), in: state, isDirectory: isDirectory, folds: folds)
+        judge(bytes(of: name), in: state, isDirectory: isDirectory, folds: folds, entersHidden: true)
     }
 
-    private func judge(_ name: UnsafeBufferPointer<UInt8>, in state: UInt32, isDirectory: Bool, folds: Bool) -> Finding {
+    /// `entersHidden`: whether the state of a hidden directory matters. There are only so many states.
+    private func judge(
+        _ name: UnsafeBufferPointer<UInt8>, in state: UInt32, isDirectory: Bool, folds: Bool, entersHidden: Bool = false
+    ) -> Finding {
         var result: Finding?
         forEachForm(of: name, folds: folds) { folded in
             var next = RuleProgram.State()
             let verdict = program.judge(name, in: known(state), isDirectory: isDirectory, folded: folded, next: &next)
             var finding = Finding(isHidden: verdict.isHidden, isProtected: verdict.isProtected)
-            if isDirectory {
+            if isDirectory, entersHidden || !verdict.isHidden {
                 if let number = number(of: next) { finding.state = number } else { (finding.isHidden, finding.isProtected) = (true, true) }
             }
             result = result?.merged(with: finding) ?? finding

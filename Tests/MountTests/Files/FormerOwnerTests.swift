@@ -142,6 +142,30 @@ extension MountTests {
             #expect(answer == "Permission denied" || answer == "Operation not permitted")
         }
 
+        @Test("Root of a namespace removes no file of its users whose group it lacks", arguments: ["shared", "exclusive", "none"])
+        func unmappedGroup(cache: String) throws {
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            let file = source + "/file"
+            try Data().write(to: URL(fileURLWithPath: file))
+            chown(file, 100000, 100000)
+            chmod(source, 0o1777)
+            try fixture.grant(source)
+            let mount = try fixture.mount(options: "allow_other,cache=\(cache)") + "/a"
+            let remove = """
+                os.stat(sys.argv[1])
+                print('ready', flush=True)
+                sys.stdin.readline()
+                try: os.unlink(sys.argv[1]); print('removed', flush=True)
+                except OSError as error: print(error.strerror, flush=True)
+                """
+            let root = try Child(["python3", "-c", "user = 0\n" + SetIDBits.enterNamespace + remove, mount + "/file"])
+            try root.expect("ready")
+            chown(file, 100005, 0)
+            root.send("go")
+            #expect(root.line() == "Operation not permitted" && access(file, F_OK) == 0)
+        }
+
         @Test("A new file has no set-gid bit of a group that its directory got meanwhile")
         func directoryGivenAway() throws {
             let user = try #require(Machine.plainUser)
