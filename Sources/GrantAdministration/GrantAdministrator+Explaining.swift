@@ -68,10 +68,13 @@ extension GrantAdministrator {
             // The directory behind a link has another path.
             if case .bookmarked(let named) = probe.ask([.bookmark(directory: path)])[0] { isDirectory = named.bookmark.path == path }
         }
-        let decision = place.isEmpty ? nil : rules.decision(on: place, isDirectory: isDirectory)
+        // A file that is not reached, or not there, has the spelling that is given.
+        let opened = try? rules.isEmpty || described.state != .active ? nil : FoldedTree(FileDescriptor.openWithoutLinks(described.path))
+        let ignoresCase = { (above: ArraySlice<UInt8>) in opened?.folds(above) ?? false }
+        let decision = place.isEmpty ? nil : rules.decision(on: place, isDirectory: isDirectory, ignoresCase: ignoresCase)
         return PathExplanation(
             described: described, place: place, decision: decision,
             mayContainProtected: isDirectory && decision == nil && !place.isEmpty && rules.mayProtect(below: place),
-            permitting: decision == nil ? nil : rules.permitting(place, isDirectory: isDirectory))
+            permitting: decision == nil ? nil : rules.permitting(place, isDirectory: isDirectory, ignoresCase: ignoresCase))
     }
 }

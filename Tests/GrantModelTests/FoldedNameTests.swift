@@ -43,6 +43,43 @@ import Testing
         }
     }
 
+    @Test("It is asked whether a directory ignores case where that matters, and the answer decides")
+    func asking() throws {
+        let patterns = [".env", "SECRET", "[a-c]x", "[A-C]y", "Caf\u{E9}", "*.Key", "a*", "!Abc", "[!q]z", "d/e"].map {
+            try! RulePattern($0)
+        }
+        let names = [
+            ".env", ".ENV", "secret", "SECRET", "ax", "AX", "ay", "AY", "cafe\u{301}", "x.key", "x.KEY", "abc", "ABC", "qz", "QZ", "D",
+        ]
+        var asked = 0
+        for (list, pattern) in patterns.flatMap({ [($0, [$0]), ($0, patterns)] }).map({ ($0.1, $0.0) }) {
+            for rules in [try GrantRules(hide: list), try GrantRules(protect: list), try GrantRules(only: [try RulePattern("keep"), pattern])] {
+                let program = RuleProgram(rules)
+                for name in names {
+                    Array(name.utf8).withUnsafeBufferPointer { name in
+                        FoldedName.of(name).withUnsafeBufferPointer { folded in
+                            var next = (RuleProgram.State(), RuleProgram.State())
+                            for ignoresCase in [false, true] {
+                                let expected = program.judge(
+                                    name, in: program.top, isDirectory: true, folded: ignoresCase ? folded : nil, next: &next.0)
+                                let verdict = program.judge(name, in: program.top, isDirectory: true, next: &next.1) {
+                                    asked += 1
+                                    return ignoresCase
+                                }
+                                #expect(verdict == expected && next.0 == next.1)
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        #expect(asked > 20)
+        let program = RuleProgram(try GrantRules(hide: [try RulePattern(".env")]))
+        var next = RuleProgram.State()
+        let name = Array(".ENV".utf8)
+        #expect(name.withUnsafeBufferPointer { program.judge($0, in: program.top, isDirectory: false, next: &next) { nil } }.isHidden)
+    }
+
     @Test("A pattern that shows or permits holds for its own spelling")
     func permitting() throws {
         let rules = try GrantRules(

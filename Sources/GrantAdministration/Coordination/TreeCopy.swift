@@ -47,12 +47,14 @@ final class TreeCopy {
     }
 
     /// Copies `name` in `parent` to the same name in `root`. `.notFound`, `.permission` or `.system`, with the path where it failed.
-    func copy(_ name: [UInt8], in parent: borrowing FileDescriptor, into root: borrowing FileDescriptor) throws(GrantError) {
+    func copy(
+        _ name: [UInt8], in parent: borrowing FileDescriptor, into root: borrowing FileDescriptor, mayBeMounted: Bool = false
+    ) throws(GrantError) {
         relativePath = [name]
         do throws(Errno) {
             var source = try FileDescriptor.openAt(parent.number, ".".utf8, OpenFlags.path | O_DIRECTORY)
             var target = try FileDescriptor.openAt(root.number, ".".utf8, OpenFlags.path | O_DIRECTORY)
-            let first = try FileDescriptor.openBeneath(parent.number, name, OpenFlags.path | O_NOFOLLOW)
+            let first = try FileDescriptor.openBeneath(parent.number, name, OpenFlags.path | O_NOFOLLOW, crossMounts: mayBeMounted)
             guard var frame = try copyEntry(first, name, &source, &target, root) else { return }
             var frames: [Frame] = []
             while true {

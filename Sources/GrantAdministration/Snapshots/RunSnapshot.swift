@@ -100,7 +100,9 @@ public final class RunSnapshot {
         for directory in known {
             var files: [(path: [UInt8], stamp: FileStamp)] = []
             let now = Clock.realtime
-            let hidden = SnapshotRules(directory.rules, roots: directory.roots)
+            let hidden = try open(directory.path) { () throws(Errno) in
+                try SnapshotRules(directory.rules, roots: directory.roots, in: try FileDescriptor.openWithoutLinks(directory.path))
+            }
             copy.skips = hidden.map { hidden in
                 { way, status in
                     hidden.hides(way.dropFirst().map { $0[...] }, isDirectory: status.st.st_mode & S_IFMT == S_IFDIR)
@@ -119,7 +121,7 @@ public final class RunSnapshot {
                 try FileDescriptor.openWithoutLinks(CanonicalPath.parent(of: directory.path))
             }
             InjectedFault.stop(at: "copying")
-            try copy.copy(CanonicalPath.lastName(of: directory.path), in: above, into: target)
+            try copy.copy(CanonicalPath.lastName(of: directory.path), in: above, into: target, mayBeMounted: true)
             // A user that may exchange the directory must not be able to copy one directory and
             // restore it to another.
             guard let top = files.first(where: { $0.path.isEmpty })?.stamp, top.inode == directory.stamp.inode,
@@ -133,7 +135,7 @@ public final class RunSnapshot {
         }
     }
 
-    private static func open(_ path: [UInt8], _ body: () throws(Errno) -> FileDescriptor) throws(GrantError) -> FileDescriptor {
+    private static func open<Opened: ~Copyable>(_ path: [UInt8], _ body: () throws(Errno) -> Opened) throws(GrantError) -> Opened {
         do throws(Errno) {
             return try body()
         } catch {

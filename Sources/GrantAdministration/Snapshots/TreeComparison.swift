@@ -41,7 +41,7 @@ final class TreeComparison {
     private let known: RunRecord.Directory
     private let differences: FileDifferences
     private let opensClosed: Bool
-    private let hidden: SnapshotRules?
+    private var hidden: SnapshotRules?
     private var changes: [TreeChange] = []
     private var levels: [Level] = []
     private var before: Directory?
@@ -56,7 +56,6 @@ final class TreeComparison {
     init(_ known: RunRecord.Directory, stamps: [[UInt8]: FileStamp], staging: [UInt8], opensClosed: Bool) {
         (self.known, self.staging, self.opensClosed) = (known, staging, opensClosed)
         differences = FileDifferences(stamps)
-        hidden = SnapshotRules(known.rules, roots: known.roots)
     }
 
     /// Returns the differences sorted by path. A directory comes before its contents.
@@ -66,6 +65,7 @@ final class TreeComparison {
     func compare(_ before: borrowing FileDescriptor, _ now: borrowing FileDescriptor) throws(GrantError) -> [TreeChange] {
         do throws(Errno) {
             let top = try now.reopened(OpenFlags.path | O_DIRECTORY)
+            hidden = try SnapshotRules(known.rules, roots: known.roots, in: top)
             let (was, status) = (try before.status(), try top.status())
             mount = status.mount_id
             let old = Directory(try before.reopened(OpenFlags.path | O_DIRECTORY))

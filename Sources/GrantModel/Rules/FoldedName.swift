@@ -6,6 +6,9 @@
 /// As Linux does it for ext4 (fs/unicode): decomposed, without code points that are not shown, and
 /// without case. It may make more names equal than the filesystem does, but not fewer.
 package enum FoldedName {
+    /// Whether the byte of a name stays as it is in every name.
+    package static func isFolded(_ byte: UInt8) -> Bool { byte < 0x80 && lowercased(byte) == byte }
+
     package static func of(_ name: UnsafeBufferPointer<UInt8>) -> [UInt8] {
         if name.allSatisfy({ $0 < 0x80 }) { return name.map(lowercased) }
         // Names that are not text have one spelling, except for their ASCII letters on vfat.

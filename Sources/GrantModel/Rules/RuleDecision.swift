@@ -22,6 +22,11 @@ public struct RuleDecision: Hashable, Sendable, CustomStringConvertible {
 extension GrantRules {
     /// Explains why a path below the granted directory is hidden or protected. Returns nil if it is neither.
     public func decision(on path: [UInt8], isDirectory: Bool) -> RuleDecision? {
+        decision(on: path, isDirectory: isDirectory) { _ in false }
+    }
+
+    /// - Parameter ignoresCase: Whether the directory with this path ignores case.
+    package func decision(on path: [UInt8], isDirectory: Bool, ignoresCase: (ArraySlice<UInt8>) -> Bool?) -> RuleDecision? {
         let program = RuleProgram(self)
         var (state, next) = (program.top, RuleProgram.State())
         var protection: RuleDecision?
@@ -29,7 +34,9 @@ extension GrantRules {
         for (index, name) in names.enumerated() {
             let isLast = index == names.count - 1
             let verdict = name.withUnsafeBufferPointer {
-                program.judge($0, in: state, isDirectory: isDirectory || !isLast, next: &next)
+                program.judge($0, in: state, isDirectory: isDirectory || !isLast, next: &next) {
+                    ignoresCase(path[..<(index > 0 ? names[index - 1].endIndex : path.startIndex)])
+                }
             }
             let place = Array(path[path.startIndex..<name.endIndex])
             if verdict.isHidden {
@@ -48,10 +55,16 @@ extension GrantRules {
 
     /// Returns rules that permit what these refuse at a path, and as little else as possible. nil if there are none.
     public func permitting(_ path: [UInt8], isDirectory: Bool) -> GrantRules? {
-        guard let refusal = decision(on: path, isDirectory: isDirectory) else { return nil }
+        permitting(path, isDirectory: isDirectory) { _ in false }
+    }
+
+    /// - Parameter ignoresCase: As for `decision`.
+    package func permitting(_ path: [UInt8], isDirectory: Bool, ignoresCase: (ArraySlice<UInt8>) -> Bool?) -> GrantRules? {
+        guard let refusal = decision(on: path, isDirectory: isDirectory, ignoresCase: ignoresCase) else { return nil }
         var rules = self
         for _ in 0..<Self.mostExceptions {
-            guard let decision = rules.decision(on: path, isDirectory: isDirectory), decision.list == refusal.list else { return rules }
+            guard let decision = rules.decision(on: path, isDirectory: isDirectory, ignoresCase: ignoresCase), decision.list == refusal.list
+            else { return rules }
             guard let changed = rules.changed(because: decision, for: path) else { return nil }
             rules = changed
         }

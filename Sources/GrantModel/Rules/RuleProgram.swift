@@ -27,7 +27,7 @@ package struct RuleProgram: Sendable {
     }
 
     /// What the rules say of a name.
-    package struct Verdict: Sendable {
+    package struct Verdict: Equatable, Sendable {
         package var isHidden = false
         package var isProtected = false
         /// The indices of the deciding patterns, in `patterns`. -1 if there is none.
@@ -35,6 +35,12 @@ package struct RuleProgram: Sendable {
         package var protectingPattern: Int32 = -1
 
         package init() {}
+
+        static var hidden: Verdict {
+            var verdict = Verdict()
+            verdict.isHidden = true
+            return verdict
+        }
     }
 
     private enum List: UInt8 { case hide, protect, only }
@@ -78,6 +84,8 @@ package struct RuleProgram: Sendable {
     package private(set) var top = State()
     /// Whether any pattern protects.
     package let protects: Bool
+    /// Whether no pattern differs from its form for folded names.
+    package private(set) var isFolded = true
 
     package init(_ rules: GrantRules) {
         patterns = rules.hide + rules.protect + rules.only
@@ -96,6 +104,7 @@ package struct RuleProgram: Sendable {
             // Several `**` in succession are one.
             if !isLast, component == .anyDepth, pattern.components[index + 1] == .anyDepth { continue }
             let name: NamePattern? = if case .name(let name) = component { name } else { nil }
+            if let name, name.folded != name { isFolded = false }
             let (exact, folded) = (add(name), add(name?.folded))
             positions.append(
                 Position(
@@ -150,6 +159,25 @@ package struct RuleProgram: Sendable {
         for position in state.positions { step(position, (name, folded), isDirectory, &last, &next, &follows) }
         next.sortPositions()
         return verdict(last, in: state, isDirectory: isDirectory, follows: follows, next: &next)
+    }
+
+    /// Judges a name in a directory of which it is not known whether it ignores case.
+    ///
+    /// - Parameter ignoresCase: Called only if that matters. Returns nil if it cannot be found out. The name is hidden then.
+    package func judge(
+        _ name: UnsafeBufferPointer<UInt8>, in state: State, isDirectory: Bool, next: inout State, ignoresCase: () -> Bool?
+    ) -> Verdict {
+        let verdict = judge(name, in: state, isDirectory: isDirectory, next: &next)
+        if isFolded, name.allSatisfy(FoldedName.isFolded) { return verdict }
+        var otherNext = State()
+        let other = FoldedName.of(name).withUnsafeBufferPointer {
+            judge(name, in: state, isDirectory: isDirectory, folded: $0, next: &otherNext)
+        }
+        if other == verdict, otherNext == next || !isDirectory { return verdict }
+        guard let ignoresCase = ignoresCase() else { return .hidden }
+        if !ignoresCase { return verdict }
+        next = otherNext
+        return other
     }
 
     /// Compares a name with one component, and records what follows from a match.
@@ -283,15 +311,23 @@ package struct RuleProgram: Sendable {
     /// Judges a path below the granted directory.
     ///
     /// A name below a hidden directory is hidden.
-    package func judge(path: some Sequence<ArraySlice<UInt8>>, isDirectory: Bool) -> (verdict: Verdict, state: State) {
+    ///
+    /// - Parameter ignoresCase: Whether the directory with this many names in its path ignores case.
+    package func judge(
+        path: some Sequence<ArraySlice<UInt8>>, isDirectory: Bool, ignoresCase: (Int) -> Bool? = { _ in false }
+    ) -> (verdict: Verdict, state: State) {
         var (state, next, verdict) = (top, State(), Verdict())
         var iterator = path.makeIterator()
         var name = iterator.next()
+        var depth = 0
         while let current = name {
             name = iterator.next()
             let isDirectory = name != nil || isDirectory
-            verdict = current.withUnsafeBufferPointer { judge($0, in: state, isDirectory: isDirectory, next: &next) }
+            verdict = current.withUnsafeBufferPointer {
+                judge($0, in: state, isDirectory: isDirectory, next: &next) { ignoresCase(depth) }
+            }
             if verdict.isHidden { break }
+            depth += 1
             swap(&state, &next)
         }
         return (verdict, state)

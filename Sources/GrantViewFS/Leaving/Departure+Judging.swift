@@ -83,7 +83,7 @@ extension Departure {
     private func isVisible(_ name: UnsafePointer<CChar>, _ directory: ViewFS.Directory, _ descriptor: Int32) -> Bool {
         guard let rules = scope.ruled.current else { return true }
         guard let known = view.ruleState(of: directory, descriptor, rules) else { return false }
-        let folds = view.folds(directory.node, descriptor, known)
+        let folds = view.folds(name, in: directory.node, descriptor, known, rules)
         return !rules.judge(name, in: known.state, isDirectory: false, folds: folds).isHidden
     }
 

@@ -6,18 +6,17 @@ import GrantViewTree
 
 /// Leaves hidden names out of one part of a directory's listing.
 struct ListingFilter {
+    private let view: ViewFS
+    private let node: NodePointer
     private let rules: ScopeRules?
     private let directory: RuledDirectory?
     private let descriptor: Int32
-    private let folds: Bool
 
     /// - Parameter descriptor: The open directory.
     init(_ view: ViewFS, _ directory: ViewFS.Directory, _ descriptor: Int32) {
-        self.descriptor = descriptor
+        (self.view, node, self.descriptor) = (view, directory.node, descriptor)
         rules = directory.node.pointee.withOwner { $0.ruled.current }
-        let found = rules.flatMap { view.ruleState(of: directory, descriptor, $0) }
-        self.directory = found
-        folds = found.map { view.folds(directory.node, descriptor, $0) } ?? false
+        self.directory = rules.flatMap { view.ruleState(of: directory, descriptor, $0) }
     }
 
     /// Whether the directory itself is hidden.
@@ -30,6 +29,7 @@ struct ListingFilter {
             var status = FileStatus()
             isDirectory = clinux_statx(descriptor, entry.name, &status) == 0 && status.st.st_mode & S_IFMT == S_IFDIR
         }
+        let folds = view.folds(entry.name, in: node, descriptor, directory, rules)
         return rules.judge(entry.name, in: directory.state, isDirectory: isDirectory, folds: folds).isHidden
     }
 }

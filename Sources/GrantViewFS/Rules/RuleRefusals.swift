@@ -80,8 +80,11 @@ extension ViewFS {
     private func decision(on path: [UInt8], of refusal: RuleRefusals.Refusal, in scope: Scope) -> RuleDecision? {
         guard let top = self.path(of: scope), path.starts(with: top + [UInt8(ascii: "/")]) else { return nil }
         let (rules, place) = (self.rules(of: scope), Array(path.dropFirst(top.count + 1)))
-        if refusal.name == nil { return rules.decision(on: place, isDirectory: isDirectory(refusal.node)) }
-        // Some patterns match directories alone.
-        return rules.decision(on: place, isDirectory: false) ?? rules.decision(on: place, isDirectory: true)
+        // Some patterns match directories alone, and some match this spelling only where case is ignored.
+        let kinds = refusal.name == nil ? [isDirectory(refusal.node)] : [false, true]
+        for (ignoresCase, isDirectory) in kinds.map({ (false, $0) }) + kinds.map({ (true, $0) }) {
+            if let decision = rules.decision(on: place, isDirectory: isDirectory, ignoresCase: { _ in ignoresCase }) { return decision }
+        }
+        return nil
     }
 }

@@ -77,7 +77,7 @@ struct SubtreeComparison {
         if opened == -EXDEV { return mayHoldGrant(name, in: parent) ? -EACCES : 0 }
         if opened < 0 { return opened }
         defer { _ = clinux_close(opened) }
-        let folds = view.folds(opened, in: scope)
+        let folds = scope.ruled.folding.holds(inOpened: opened)
         var (stream, result): (DirectoryStream, Int32) = (DirectoryStream(), 0)
         let error = stream.forEach(in: opened) { entry in
             if isDots(entry.name) { return true }

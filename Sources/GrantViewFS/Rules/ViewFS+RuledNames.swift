@@ -68,7 +68,7 @@ extension ViewFS {
     private func refusal(ofMaking name: RuledName, _ type: mode_t, _ rules: ScopeRules) -> Int32 {
         let isDirectory = type == S_IFDIR
         guard let directory = ruleState(of: name.directory, name.descriptor, rules) else { return -EACCES }
-        let folds = folds(name.directory.node, name.descriptor, directory)
+        let folds = folds(name.text, in: name.directory.node, name.descriptor, directory, rules)
         let finding = rules.judge(name.text, in: directory.state, isDirectory: isDirectory, folds: folds)
         if finding.isHidden { return -EACCES }
         if finding.isProtected { return -EROFS }
@@ -87,7 +87,7 @@ extension ViewFS {
         var status = FileStatus()
         guard clinux_statx(name.descriptor, name.text, &status) == 0 else { return (0, nil) }
         let isDirectory = status.st.st_mode & S_IFMT == S_IFDIR
-        let folds = folds(name.directory.node, name.descriptor, directory)
+        let folds = folds(name.text, in: name.directory.node, name.descriptor, directory, rules)
         var finding = rules.judge(name.text, in: directory.state, isDirectory: isDirectory, folds: folds)
         if folds {
             let file = (status.st.st_ino, status.st.st_dev)
@@ -190,7 +190,7 @@ extension ViewFS {
     /// The state that a directory has under a new name.
     private func state(named name: RuledName, _ rules: ScopeRules) -> UInt32? {
         guard let directory = ruleState(of: name.directory, name.descriptor, rules) else { return nil }
-        let folds = folds(name.directory.node, name.descriptor, directory)
+        let folds = folds(name.text, in: name.directory.node, name.descriptor, directory, rules)
         let finding = rules.judge(name.text, in: directory.state, isDirectory: true, folds: folds)
         return finding.isHidden ? nil : finding.state
     }

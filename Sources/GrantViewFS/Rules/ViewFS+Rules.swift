@@ -84,7 +84,7 @@ extension ViewFS {
             return owner.ruled.withRules { rules in
                 let hidden = FoundName(finding: .hidden, generation: generation, serial: rules.serial)
                 guard descriptor >= 0, let directory = ruleState(of: parent, descriptor, rules) else { return hidden }
-                let folds = folds(parent.node, descriptor, directory)
+                let folds = folds(name, in: parent.node, descriptor, directory, rules)
                 var finding = rules.judge(name, in: directory.state, isDirectory: isDirectory, folds: folds)
                 // A listing has the names as they are.
                 if folds, !finding.isHidden, !isListed {
@@ -234,21 +234,8 @@ struct PathBuffer: ~Copyable {
             if status.st.st_nlink == 0 { path = path.dropLast(Self.removed.count) }
         }
         return UnsafeRawBufferPointer(rebasing: path).withMemoryRebound(to: UInt8.self) { path in
-            rules.judge(path: path, isDirectory: isDirectory, folding) { Self.folds(path.prefix($0), below: root) }
+            rules.judge(path: path, isDirectory: isDirectory, folding) { folding.holds(in: path.prefix($0), below: root) }
         }
-    }
-
-    /// Whether the directory of a path has the flag for it. Returns nil if it cannot be opened.
-    private static func folds(_ path: Slice<UnsafeBufferPointer<UInt8>>, below root: Int32) -> Bool? {
-        let opened =
-            path.isEmpty
-            ? clinux_reopen(root, O_RDONLY | O_DIRECTORY)
-            : (path.map(CChar.init(bitPattern:)) + [0]).withUnsafeBufferPointer {
-                clinux_open_beneath(root, $0.baseAddress!, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, true)
-            }
-        if opened < 0 { return nil }
-        defer { _ = clinux_close(opened) }
-        return ViewFS.hasFoldingFlag(opened)
     }
 
     /// The kernel's word behind the path of a removed file.

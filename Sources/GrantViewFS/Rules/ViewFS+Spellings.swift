@@ -6,7 +6,22 @@ import GrantViewTree
 // Names on filesystems that find a file by several spellings of its name, as vfat does and ext4 in
 // directories with the flag `casefold`. A rule holds for each of them.
 extension ViewFS {
-    /// Whether a directory finds names under other spellings.
+    /// Whether a directory finds a name under other spellings.
+    ///
+    /// A directory can get the flag while it is empty. So it is looked at again for each name of which the
+    /// rules say something else then.
+    func folds(
+        _ name: UnsafePointer<CChar>, in node: NodePointer, _ descriptor: Int32, _ directory: RuledDirectory, _ rules: ScopeRules
+    ) -> Bool {
+        if directory.folds == .no, rules.dependsOnFolding(name, in: directory.state) {
+            var unknown = directory
+            unknown.folds = .unknown
+            return folds(node, descriptor, unknown)
+        }
+        return folds(node, descriptor, directory)
+    }
+
+    /// Whether a directory finds names under other spellings, as it was known last.
     func folds(_ node: NodePointer, _ descriptor: Int32, _ directory: RuledDirectory) -> Bool {
         switch node.pointee.withOwner({ $0.ruled.folding }) {
         case .nowhere: return false
@@ -21,28 +36,9 @@ extension ViewFS {
         }
     }
 
-    /// Whether an opened directory of a scope finds names under other spellings.
-    func folds(_ opened: Int32, in scope: ScopeNodes) -> Bool {
-        switch scope.ruled.folding {
-        case .nowhere: false
-        case .everywhere: true
-        case .inFlaggedDirectories: Self.hasFoldingFlag(opened)
-        }
-    }
-
     /// Whether a directory has the flag, or might have it.
     private func hasFoldingFlag(_ descriptor: Int32) -> Bool {
-        let opened = clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY)
-        if opened < 0 { return true }
-        defer { _ = clinux_close(opened) }
-        return Self.hasFoldingFlag(opened)
-    }
-
-    /// Does the same for an opened directory.
-    static func hasFoldingFlag(_ opened: Int32) -> Bool {
-        let result = clinux_folds_names(opened)
-        // A filesystem without flags has no such directories.
-        return result > 0 || (result < 0 && result != -ENOTTY && result != -EOPNOTSUPP)
+        NameFolding.inFlaggedDirectories.holds(in: EmptyCollection(), below: descriptor) ?? true
     }
 
     /// Judges every name that a file has in a directory which finds other spellings.

@@ -1,6 +1,5 @@
 import CGrantSystem
 import GrantSystem
-import GrantViewTree
 
 /// The properties of a granted filesystem that follow from its type.
 ///
@@ -13,13 +12,8 @@ struct FilesystemKind {
     /// Whether every rename and removal passes through this kernel.
     let isLocal: Bool
 
-    /// Whether directories find other spellings of a name.
     let folding: NameFolding
 
-    /// ext2 to ext4, f2fs, tmpfs, overlay, ramfs.
-    private static let flagged: Set<Int64> = [0xEF53, 0xF2F5_2010, 0x0102_1994, 0x794C_7630, 0x8584_58F6]
-    /// Btrfs, XFS.
-    private static let exact: Set<Int64> = [0x9123_683E, 0x5846_5342]
     /// NFS, FUSE, CIFS, SMB 2, Ceph, AFS, 9P.
     private static let served: Set<Int64> = [0x6969, 0x6573_5546, 0xFF53_4D42, 0xFE53_4D42, 0x00C3_6400, 0x5346_414F, 0x0102_1997]
     /// GFS2, OCFS2, Lustre, vboxsf, OrangeFS, Coda, kAFS, autofs.
@@ -35,8 +29,6 @@ struct FilesystemKind {
         let isKnown = clinux_fstatfs_type(directory.number, &type, &number) == 0
         hasServer = isKnown && Self.served.contains(type)
         isLocal = isKnown && !hasServer && !Self.shared.contains(type)
-        folding =
-            !isKnown
-            ? .everywhere : Self.flagged.contains(type) ? .inFlaggedDirectories : Self.exact.contains(type) ? .nowhere : .everywhere
+        folding = NameFolding(filesystem: isKnown ? type : nil)
     }
 }

@@ -82,14 +82,6 @@ public final class RuledScope: @unchecked Sendable {
     public func countRename() { generation.wrappingAdd(1, ordering: .sequentiallyConsistent) }
 }
 
-/// Whether a directory finds a name under another spelling, for example in capitals.
-public enum NameFolding: Sendable {
-    case nowhere
-    /// Directories have a flag for it (ext4, f2fs, tmpfs).
-    case inFlaggedDirectories
-    case everywhere
-}
-
 /// What a node knows of its directory in a scope with rules: the fields of `Node.ruleState`.
 public struct RuledDirectory {
     /// `RuledScope.generation` when it was found out.

@@ -69,6 +69,19 @@ public final class ScopeRules: Sendable {
         return result
     }
 
+    /// Whether the rules say something else of a name, or of what is below it, if the directory ignores case.
+    public func dependsOnFolding(_ name: UnsafePointer<CChar>, in state: UInt32) -> Bool {
+        let (name, state) = (bytes(of: name), known(state))
+        var (next, isAsked) = (RuleProgram.State(), false)
+        for isDirectory in [false, true] where !isAsked {
+            _ = program.judge(name, in: state, isDirectory: isDirectory, next: &next) {
+                isAsked = true
+                return false
+            }
+        }
+        return isAsked
+    }
+
     /// Judges a name in a directory. `folds`: whether that ignores case (`NameFolding`).
     public func judge(_ name: UnsafePointer<CChar>, in state: UInt32, isDirectory: Bool, folds: Bool) -> Finding {
         let finding = judge(bytes(of: name), in: state, isDirectory: isDirectory, folds: folds)
@@ -90,13 +103,27 @@ public final class ScopeRules: Sendable {
         forEachForm(of: name, folds: folds) { folded in
             var next = RuleProgram.State()
             let verdict = program.judge(name, in: known(state), isDirectory: isDirectory, folded: folded, next: &next)
-            var finding = Finding(isHidden: verdict.isHidden, isProtected: verdict.isProtected)
-            if isDirectory, entersHidden || !verdict.isHidden {
-                if let number = number(of: next) { finding.state = number } else { (finding.isHidden, finding.isProtected) = (true, true) }
-            }
+            let finding = finding(verdict, isDirectory && (entersHidden || !verdict.isHidden) ? next : nil)
             result = result?.merged(with: finding) ?? finding
         }
         return result ?? .hidden
+    }
+
+    private func judge(
+        _ name: UnsafeBufferPointer<UInt8>, in state: UInt32, isDirectory: Bool, ignoresCase: () -> Bool?
+    ) -> Finding {
+        var next = RuleProgram.State()
+        let verdict = program.judge(name, in: known(state), isDirectory: isDirectory, next: &next, ignoresCase: ignoresCase)
+        return finding(verdict, isDirectory && !verdict.isHidden ? next : nil)
+    }
+
+    /// - Parameter next: The state of an entered directory.
+    private func finding(_ verdict: RuleProgram.Verdict, _ next: RuleProgram.State?) -> Finding {
+        var finding = Finding(isHidden: verdict.isHidden, isProtected: verdict.isProtected)
+        if let next {
+            if let number = number(of: next) { finding.state = number } else { (finding.isHidden, finding.isProtected) = (true, true) }
+        }
+        return finding
     }
 
     /// Calls `body` with nil, or with a name's folded form, and with that without dots and blanks at its end.
@@ -129,18 +156,11 @@ public final class ScopeRules: Sendable {
             let name = UnsafeBufferPointer(rebasing: path[start..<end])
             let isDirectory = isDirectory || end < path.count
             let state = finding.state
-            switch folding {
-            case .nowhere: finding = judge(name, in: state, isDirectory: isDirectory, folds: false)
-            case .everywhere:
+            if folding == .everywhere {
                 if Self.isShort(name) { return .hidden }
                 finding = judge(name, in: state, isDirectory: isDirectory, folds: true)
-            case .inFlaggedDirectories:
-                finding = judge(name, in: state, isDirectory: isDirectory, folds: false)
-                let folded = judge(name, in: state, isDirectory: isDirectory, folds: true)
-                if folded != finding {
-                    guard let folds = folds(max(0, start - 1)) else { return .hidden }
-                    if folds { finding = folded }
-                }
+            } else {
+                finding = judge(name, in: state, isDirectory: isDirectory) { folding == .nowhere ? false : folds(max(0, start - 1)) }
             }
             if finding.isHidden { return .hidden }
             start = end + 1

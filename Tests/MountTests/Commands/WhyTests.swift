@@ -111,6 +111,26 @@ extension MountTests {
                 text.status == 1 && text.text.contains("no pattern of --only matches") && text.text.contains("grantfs restore"), "\(text)")
         }
 
+        @Test(
+            "It judges other spellings where they count, and so does the log",
+            .enabled(if: Identity.isRoot && Command.exists("bindfs"), Comment(rawValue: Machine.needs("bindfs"))))
+        func spellings() throws {
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            try fixture.mountOther(["bindfs", try fixture.directory("behind")], at: source)
+            let mounted = try RuledMount(
+                fixture, rules: ["--hide", "secret", "--protect", ".git/hooks"], files: ["SECRET", ".GIT/Hooks/h", "other"], in: source)
+            for (path, verdict) in [("SECRET", "hidden"), (".GIT/Hooks/h", "protected"), ("OTHER", "read-write")] {
+                for top in [mounted.place, mounted.source] {
+                    #expect(try why(top + "/" + path, of: mounted).answers.first?.verdict == verdict, "\(path)")
+                }
+            }
+            #expect(try mounted.call("write", ".GIT/Hooks/h") == "EROFS")
+            try fixture.grantfs("unmount", mounted.mountpoint).orThrow()
+            let log = try fixture.grantfs("log").orThrow().text
+            #expect(log.contains("by --protect “.git/hooks”"), "\(log)")
+        }
+
         @Test("The log has what rules refused just before an unmount")
         func loggedAtUnmount() throws {
             let mounted = try RuledMount(rules: ["--hide", "x"], files: ["x"])

@@ -48,6 +48,7 @@ extension MountTests {
             try expectDirectories(Volume(kind, mkfs: mkfs))
             try expectNewNames(Volume(kind, mkfs: mkfs))
             try expectFirstLookups(Volume(kind, mkfs: mkfs))
+            if kind == "ext4" { try expectNewFlag(Volume(kind, mkfs: mkfs)) }
         }
 
         private func expectNames(_ volume: Volume) throws {
@@ -97,6 +98,31 @@ extension MountTests {
             mkdir(mounted.source + "/.git/Hooks", 0o755)
             try RuledMount.make(".git/Hooks/file", in: mounted.source)
             #expect(try mounted.call("write", ".git/Hooks/file") == "EROFS")
+        }
+
+        /// The host sets the flag on an empty directory that the mount knows.
+        private func expectNewFlag(_ volume: Volume) throws {
+            let calls = [
+                (["open", "SECRET.TXT"], "ENOENT"), (["create", "NEWSECRET.TXT"], "EACCES"), (["write", "kept"], "EROFS"),
+                (["unlink", "KEPT"], "EROFS"), (["rename", ".GIT", "moved"], "EROFS"), (["write", ".GIT/HOOKS/PRE-COMMIT"], "EROFS"),
+            ]
+            let mounted = try volume.mount(
+                ["--hide", "*secret.txt", "--protect", "**/.git/hooks", "--protect", "Kept"], ["known/file"])
+            for (index, (words, expected)) in calls.enumerated() {
+                let directory = "d\(index)"
+                let place = mounted.source + "/" + directory
+                mkdir(place, 0o755)
+                try Command.run(["chattr", "-F", place]).orThrow()
+                #expect(try mounted.call("create", directory + "/SECRET.TXT") == "OK")
+                #expect(try mounted.call("unlink", directory + "/SECRET.TXT") == "OK")
+                try Command.run(["chattr", "+F", place]).orThrow()
+                for file in ["Secret.txt", "Kept", ".git/hooks/pre-commit"] {
+                    try RuledMount.make(directory + "/" + file, in: mounted.source)
+                }
+                let result = try Probe.call([words[0]] + words.dropFirst().map { mounted.place + "/" + directory + "/" + $0 })
+                #expect(result == expected, "\(words): \(result)")
+                #expect(try mounted.names(in: directory) == [".git", "Kept"], "\(words)")
+            }
         }
 
         /// The kernel keeps the names by which files were found first.

@@ -118,5 +118,19 @@ extension MountTests {
             let rest = try Command.shell("cd '\(source)'; cat a .env new/.env; ls -A sub private").orThrow().lines
             #expect(rest == ["one", "changed", "new", "private:", "x", "y", "sub:"], "\(rest)")
         }
+
+        @Test(
+            "A snapshot judges other spellings where they count",
+            .enabled(if: Identity.isRoot && Command.exists("bindfs"), Comment(rawValue: Machine.needs("bindfs"))))
+        func spellings() throws {
+            try fixture.mountOther(["bindfs", try fixture.directory("behind")], at: source)
+            try shell("mkdir sub; echo secret > sub/.ENV; echo one > a")
+            try run("echo two > a", "--snapshot", "--hide", ".env").orThrow()
+            let copied = try Command.run(["find", fixture.store + "/snapshots", "-iname", ".env", "-o", "-name", "a"]).orThrow()
+            #expect(copied.lines.count == 1 && copied.text.contains("/a\n"), "\(copied)")
+            try shell("echo changed > sub/.ENV; echo new > .Env")
+            let text = try fixture.grantfs("diff").orThrow().text
+            #expect(!text.lowercased().contains(".env") && text.contains("a (contents"), "\(text)")
+        }
     }
 }
