@@ -3,6 +3,7 @@
 // rename cannot tear it apart.
 #include "clinux_fs.h"
 #include "clinux_call.h"
+#include "clinux_owners.h"
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,7 +17,7 @@ static const char removed[] = " (deleted)";
 static ssize_t path_of(int fd, char path[PATH_BYTES]) {
     char name[16];
     snprintf(name, sizeof name, "%d", fd);
-    return RETRY(readlinkat(clinux_own_descriptors(), name, path, PATH_BYTES));
+    return clinux_owners_path(fd, path, RETRY(readlinkat(clinux_own_descriptors(), name, path, PATH_BYTES)), PATH_BYTES);
 }
 
 static int is_below(const char *top, size_t length, const char *path, size_t count) {

@@ -161,7 +161,7 @@ extension BookmarkResolver {
         guard let handle = bookmark.handle else { return .none }
         var paths: [[UInt8]] = []
         var isHidden = false
-        for volume in volumes.volumes(of: bookmark.filesystem) where volume.entry.device != device {
+        for volume in volumes.volumes(of: bookmark.filesystem) where volume.entry.statDevice != device {
             guard let mount = volume.entry.opened(),
                 let opened = try? mount.open(handleType: handle.type, bytes: handle.bytes, OpenFlags.path | O_DIRECTORY),
                 let candidate = Candidate(opened), isBookmarked(candidate, bookmark)
@@ -181,7 +181,7 @@ extension BookmarkResolver {
         // tried.
         guard MountTable.path(path, isAtOrBelow: volume.entry.mountpoint) else { return nil }
         let below = volume.entry.mountpoint == [0x2F] ? path : Array(path.dropFirst(volume.entry.mountpoint.count))
-        for entry in volumes.table.entries where entry.device == volume.entry.device && entry.root == volume.entry.root {
+        for entry in volumes.table.entries where entry.statDevice == volume.entry.statDevice && entry.root == volume.entry.root {
             let other = entry.mountpoint == [0x2F] ? below : entry.mountpoint + below
             if let seen = reopen(other), seen.status.isSameFile(as: candidate.status) { return other }
         }
@@ -194,9 +194,9 @@ extension BookmarkResolver {
     /// having the directory.
     private func isElsewhereToo(_ bookmark: Bookmark, _ status: FileStatus) -> Bool {
         guard let entry = volumes.entry(of: status), !bookmark.filesystem.uuid.isEmpty else { return false }
-        guard volumes.volumes(of: bookmark.filesystem).contains(where: { $0.entry.device != entry.device }) else { return false }
+        guard volumes.volumes(of: bookmark.filesystem).contains(where: { $0.entry.statDevice != entry.statDevice }) else { return false }
         if !FilesystemAccess.mayOpenByHandle { return true }
-        if case .none = byHandle(bookmark, except: entry.device) { return false }
+        if case .none = byHandle(bookmark, except: entry.statDevice) { return false }
         return true
     }
 

@@ -33,7 +33,7 @@ final class Volumes {
 
     /// Returns the mount through which a file was reached.
     func entry(of status: FileStatus) -> MountEntry? {
-        let find = { [self] in status.has_mount_id ? table.entry(id: status.mount_id) : table.entries.last { $0.device == status.st.st_dev }
+        let find = { [self] in status.has_mount_id ? table.entry(id: status.mount_id) : table.entries.last { $0.statDevice == status.st.st_dev }
         }
         if let entry = find() { return entry }
         // It was mounted after the table was read.
@@ -68,9 +68,9 @@ final class Volumes {
             // Mounts of a whole filesystem first: through a mount of a part of it, the rest has no
             // path.
             for entry in table.entries.filter({ $0.type == type }).sorted(by: { $0.root.count < $1.root.count })
-            where !seen.contains(entry.device) {
+            where !seen.contains(entry.statDevice) {
                 guard let volume = open(entry) else { continue }
-                seen.insert(entry.device)
+                seen.insert(entry.statDevice)
                 result.append(volume)
             }
         }
@@ -87,7 +87,7 @@ final class Volumes {
 
     private func identify(_ descriptor: borrowing FileDescriptor, _ entry: MountEntry, device: dev_t) -> FilesystemIdentity {
         let traits = FilesystemTraits(type: entry.type)
-        var uuid = traits.isRemote ? [] : uuidFromKernel(descriptor, entry) ?? DiskLinks.uuid(device: entry.device) ?? []
+        var uuid = traits.isRemote ? [] : uuidFromKernel(descriptor, entry) ?? DiskLinks.uuid(device: entry.statDevice) ?? []
         if uuid.allSatisfy({ $0 == 0 }) { uuid = [] }
         var fsid = traits.hasLastingID ? try? descriptor.filesystemID() : nil
         if fsid == 0 { fsid = nil }
@@ -119,9 +119,6 @@ struct Volume {
 }
 
 extension MountEntry {
-    /// As stat(2) returns it. On btrfs, files have another one for each subvolume.
-    var device: dev_t { makedev(major, minor) }
-
     /// Opens the root of the mount, without O_PATH.
     ///
     /// Returns nil if it cannot be reached, is hidden by another mount, or is not a directory.
@@ -130,12 +127,6 @@ extension MountEntry {
             let status = try? descriptor.status(), !status.has_mount_id || status.mount_id == id, status.st.st_mode & S_IFMT == S_IFDIR
         else { return nil }
         return descriptor
-    }
-
-    private func makedev(_ major: UInt32, _ minor: UInt32) -> dev_t {
-        let high: UInt64 = (UInt64(truncatingIfNeeded: major) & ~0xFFF) << 32 | (UInt64(truncatingIfNeeded: minor) & ~0xFF) << 12
-        let low: UInt64 = (UInt64(truncatingIfNeeded: major) & 0xFFF) << 8 | UInt64(truncatingIfNeeded: minor) & 0xFF
-        return dev_t(truncatingIfNeeded: high | low)
     }
 }
 

@@ -17,7 +17,9 @@ public enum SystemCallFilter {
     /// rights gained by exec.
     ///
     /// `.ENOSYS` or `.EINVAL` where the kernel has no filters.
-    public static func install(_ refusal: Refusal = .error) throws(Errno) {
+    ///
+    /// - Parameter copiesMounts: Whether it may copy mounts, which get no place (`OwnerNamespace`).
+    public static func install(_ refusal: Refusal = .error, copiesMounts: Bool = false) throws(Errno) {
         guard let filter = seccomp_init(refusal == .error ? cseccomp_refuse(UInt16(EPERM)) : cseccomp_end_process) else {
             throw Errno(ENOMEM)
         }
@@ -29,7 +31,7 @@ public enum SystemCallFilter {
         _ = seccomp_attr_set(filter, SCMP_FLTATR_CTL_SSB, 1)
         // A binary tree, so that the lookup takes few steps in a long list.
         _ = seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2)
-        for name in SystemCalls.allowed { try allow(name, filter) }
+        for name in SystemCalls.allowed + (copiesMounts ? SystemCalls.copyingMounts : []) { try allow(name, filter) }
         for (name, conditions) in SystemCalls.conditional {
             for condition in conditions { try allow(name, filter, condition) }
         }

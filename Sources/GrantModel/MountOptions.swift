@@ -34,6 +34,8 @@ public struct MountOptions: Sendable, Equatable {
     public var idle = IdleMode.auto
     /// Whether another daemon takes over when this one dies.
     public var recovers = false
+    /// Which owners files have in the mount, or nil if those that they have on the host.
+    package var owners: OwnerMap?
     /// The number of entries that the audit log keeps, or nil when nothing is audited.
     public var audit: Int?
     /// The operations that are audited.

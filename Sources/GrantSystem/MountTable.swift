@@ -49,6 +49,20 @@ public struct MountTable: Sendable {
     /// The topmost mount at exactly this path, which is absolute and canonical.
     public func entry(mountpoint: [UInt8]) -> MountEntry? { entries.last { $0.mountpoint == mountpoint } }
 
+    /// The path of the mount that has a directory at the same place as the mount that the directory is on, which may have no path itself.
+    package func prefix(of directory: borrowing FileDescriptor) -> [UInt8]? {
+        guard let status = try? directory.status(), let path = try? directory.path() else { return nil }
+        return entries.last { entry in
+            // Others may hang. Subvolumes have numbers of their own.
+            guard status.st.st_dev == entry.statDevice || ["btrfs", "bcachefs"].contains(entry.type) else { return false }
+            let top = entry.mountpoint == [0x2F] ? [] : entry.mountpoint
+            guard let found = try? FileDescriptor.openWithoutLinks(path == [0x2F] ? entry.mountpoint : top + path),
+                let other = try? found.status()
+            else { return false }
+            return other.st.st_ino == status.st.st_ino && other.st.st_dev == status.st.st_dev
+        }?.mountpoint
+    }
+
     /// The mount on which this absolute, canonical path lies.
     public func entry(holding path: [UInt8]) -> MountEntry? {
         var best: MountEntry?
@@ -121,5 +135,16 @@ extension MountEntry {
             }
         }
         return result
+    }
+}
+
+extension MountEntry {
+    /// As stat(2) returns it. On btrfs, files have another one for each subvolume.
+    package var statDevice: dev_t { makedev(major, minor) }
+
+    private func makedev(_ major: UInt32, _ minor: UInt32) -> dev_t {
+        let high: UInt64 = (UInt64(truncatingIfNeeded: major) & ~0xFFF) << 32 | (UInt64(truncatingIfNeeded: minor) & ~0xFF) << 12
+        let low: UInt64 = (UInt64(truncatingIfNeeded: major) & 0xFFF) << 8 | UInt64(truncatingIfNeeded: minor) & 0xFF
+        return dev_t(truncatingIfNeeded: high | low)
     }
 }

@@ -71,6 +71,10 @@ public final class ScopeNodes: @unchecked Sendable {
     /// the view shows the file itself.
     public nonisolated(unsafe) var document: DocumentPlace?
     public let documentRoot = Atomic<UInt64>(0)
+    /// The mount that all descriptors are on, if it shows other owners than the host's.
+    ///
+    /// Set before the scope is shared.
+    package nonisolated(unsafe) var mountCopy: MountCopy?
     /// The granted directory's last reported attributes.
     ///
     /// They are repeated without a call to its filesystem. Rank 2, held for a moment.

@@ -14,6 +14,7 @@
 #include "clinux_volume.h"
 #include "clinux_mount.h"
 #include "clinux_container.h"
+#include "clinux_owners.h"
 #include "clinux_watch.h"
 #include "clinux_openings.h"
 #include "clinux_confine.h"

@@ -26,7 +26,7 @@ package struct MountOptionParser {
     /// The options for suggestions.
     private static let known = [
         "ro", "rw", "allow_other", "default_permissions", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "store", "submounts",
-        "cache", "audit", "audit-of", "idle", "new", "recover", "norecover", "views",
+        "cache", "audit", "audit-of", "idle", "new", "recover", "norecover", "views", "map", "map-groups",
     ]
 
     /// The words for completion: known options, those with a value up to the `=` or with each possible value.
@@ -35,7 +35,7 @@ package struct MountOptionParser {
             switch word {
             case "cache": CacheMode.allCases.map { "cache=\($0.rawValue)" }
             case "idle": IdleMode.allCases.map { "idle=\($0.rawValue)" }
-            case "store", "audit-of": [word + "="]
+            case "store", "audit-of", "map", "map-groups": [word + "="]
             default: [word]
             }
         }
@@ -47,6 +47,23 @@ package struct MountOptionParser {
             let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             try parse(String(parts[0]), value: parts.count > 1 ? String(parts[1]) : nil)
         }
+        options.owners = try ownerMap()
+    }
+
+    /// The values of `map` and `map-groups`.
+    private var owners: (users: String?, groups: String?)
+
+    private func ownerMap() throws(GrantError) -> OwnerMap? {
+        guard let users = owners.users else {
+            guard let groups = owners.groups else { return nil }
+            throw GrantError(
+                .usage, "the mount option “map-groups=\(groups)” needs “map”", cause: "it maps groups otherwise than users",
+                advice: "map=INSIDE:OUTSIDE:COUNT")
+        }
+        if options.submounts {
+            throw GrantError(.usage, "the mount options “map” and “submounts” exclude each other", cause: "mounts below keep their owners")
+        }
+        return try OwnerMap(users: users, groups: owners.groups)
     }
 
     private mutating func parse(_ name: String, value: String?) throws(GrantError) {
@@ -59,6 +76,8 @@ package struct MountOptionParser {
                 options.audit = options.audit ?? MountOptions.standardAudit
             case "cache": options.cache = try MountOptionParser.word(value, of: name, "shared, exclusive or none")
             case "idle": options.idle = try MountOptionParser.word(value, of: name, "auto, poll or halt")
+            case "map": owners.users = value
+            case "map-groups": owners.groups = value
             case "comment", "user", "uhelper", "helper": break
             // Options of the kernel in /proc/mounts, which mount(8) passes back for a remount.
             case "user_id", "group_id", "max_read", "blksize": break
@@ -90,7 +109,8 @@ package struct MountOptionParser {
         case "views": hasSeveralViews = true
         case "separate": isSeparate = true
         case "remount": isRemount = true
-        case "store", "cache", "idle", "audit-of": throw GrantError(.usage, "the mount option “\(name)” needs a value", advice: "\(name)=…")
+        case "store", "cache", "idle", "audit-of", "map", "map-groups":
+            throw GrantError(.usage, "the mount option “\(name)” needs a value", advice: "\(name)=…")
         default:
             if MountOptionParser.ignored.contains(name) || name.lowercased().hasPrefix("x-") || isSloppy { return }
             throw MountOptionParser.unknown(name, name)

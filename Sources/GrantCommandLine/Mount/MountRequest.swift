@@ -37,7 +37,7 @@ package struct MountRequest {
             notes: [
                 "Mount options: ro, rw, allow_other, default_permissions, nosuid, nodev, noexec, noatime, nodiratime. "
                     + "Of grantfs: store=DIR, submounts, audit, audit-of=KINDS, new, views, recover, "
-                    + "cache=shared|exclusive|none, idle=auto|poll|halt. Those that mount(8) passes along are accepted. "
+                    + "cache=shared|exclusive|none, idle=auto|poll|halt, map=INSIDE:OUTSIDE:COUNT, map-groups. Those that mount(8) passes along are accepted. "
                     + "nosuid and nodev are on by default.",
                 "A VIEW that no grant names, and none has, is refused, unless --new or the mount option new says that it is meant.",
                 "With --views (or the mount option views) each matching view is a mount with its own daemon. A view is mounted when it gets its first grant. "

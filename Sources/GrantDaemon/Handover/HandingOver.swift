@@ -162,7 +162,7 @@ struct HandoverHead {
 
     /// The format's version. A daemon that does not know it leaves the mount to the old one.
     /// Versions from the first one on are read.
-    private static let (firstVersion, version): (UInt32, UInt32) = (2, 5)
+    private static let (firstVersion, version): (UInt32, UInt32) = (2, 6)
     private static let mark: UInt64 = 0x6772_616E_7466_7331
 
     init(_ mount: HandingOver.Mount, _ mounted: MountedView, pausedSince: Int64) {
@@ -203,6 +203,8 @@ struct HandoverHead {
         state.put(text: notifySocket ?? "")
         state.put(pausedSince)
         state.put(options.auditKinds.rawValue)
+        state.put(text: options.owners?.userText ?? "")
+        state.put(text: options.owners?.groupText ?? "")
     }
 
     /// EPROTO if a daemon of another version has written it.
@@ -249,6 +251,14 @@ struct HandoverHead {
         pausedSince = try state.take()
         // Since version 5.
         if version >= 5 { options.auditKinds = AuditKinds(rawValue: try state.take()) }
+        // Since version 6.
+        if version >= 6 {
+            let (users, groups) = (try state.takeText(), try state.takeText())
+            if !users.isEmpty {
+                guard let map = try? OwnerMap(users: users, groups: groups) else { throw Errno(EBADMSG) }
+                options.owners = map
+            }
+        }
     }
 }
 

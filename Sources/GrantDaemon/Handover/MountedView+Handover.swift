@@ -96,6 +96,7 @@ extension MountedView {
             from: &reader, source: view.description, words: options.words, leavesSetID: InjectedFault.ownSetID.isPresent,
             mapsDirectly: !InjectedFault.noDirectMaps.isPresent, idlePolling: polling)
         guard scopes.count == taken.count + Int(clamping: closedCount) else { throw Errno(EBADMSG) }
+        if owners != nil { files.knowCopies(of: scopes) }
         // Without the grants nothing is taken over: missing ones would count as removed.
         guard let grants = state.withLock({ state in try? state.store.grants(shown) }) else { throw Errno(EIO) }
         let known = Dictionary(grants.map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })

@@ -141,7 +141,8 @@ struct TakingOver {
         let audit = head.options.audit.map { _ in AuditTrail(of: head.options.auditKinds) }
         let files = Daemon.makeFiles(head.options, process, audit, generation: head.generation, supervisor: recovery?.supervisor)
         let mounted = MountedView(
-            store: store, shown: shown, mountpoint: head.mountpoint, options: head.options, files: files, since: head.since)
+            store: store, shown: shown, mountpoint: head.mountpoint, options: head.options, files: files,
+            owners: try Daemon.makeOwners(head.options), since: head.since)
         let claims = Daemon.makeClaims(mounted)
         InjectedFault.stop(at: "unwatched")
         let scopes = try mounted.takeOver(from: &reader, process.polling)
@@ -203,7 +204,7 @@ struct TakingOver {
         mounted.files.watchKnownDirectories(of: taken.scopes.open)
         _ = BackgroundTask(mayHang: true) { mounted.openMissing() }
         try Daemon.startWatching(mounted)
-        Confinement.filterCalls()
+        Confinement.filterCalls(taken.head.options)
         taken.handingOver.begin(
             HandingOver.Mount(
                 mount: mount, record: taken.record, store: store, temporary: taken.head.temporary, recovery: taken.recovery))

@@ -1,6 +1,7 @@
 import GrantCommandLine
 import GrantConfinement
 import Glibc
+import GrantModel
 import GrantSystem
 
 /// The rights that the daemon gives up. An attacker that found a fault in it could then do what a
@@ -24,9 +25,9 @@ enum Confinement {
 
     /// Call it once the filesystem is mounted: a user's mount is made by a program with set-id
     /// bits, which this process cannot start from then on.
-    static func filterCalls() {
+    static func filterCalls(_ options: MountOptions) {
         do throws(Errno) {
-            try SystemCallFilter.install(InjectedFault.endAtCalls.isPresent ? .end : .error)
+            try SystemCallFilter.install(InjectedFault.endAtCalls.isPresent ? .end : .error, copiesMounts: options.owners != nil)
         } catch {
             Terminal.note("the daemon may make any system call: \(error)")
         }

@@ -35,11 +35,19 @@ enum Daemon {
             return error.exitStatus
         }
         let process = prepare(options, isBackground: isBackground)
+        let owners: OwnerNamespace?
+        do throws(GrantError) {
+            owners = try makeOwners(options)
+        } catch {
+            recovery?.end()
+            ready(error)
+            return error.exitStatus
+        }
         let audit = options.audit.map { _ in AuditTrail(of: options.auditKinds) }
         let files = makeFiles(options, process, audit, supervisor: recovery?.supervisor, of: shown)
         files.names.isPrivate = options.isPrivate
         files.leaveAccessTimes(offFiles: options.noAccessTime, offDirectories: options.noAccessTime || options.noDirectoryAccessTime)
-        let mounted = MountedView(store: store, shown: shown, mountpoint: mountpoint, options: options, files: files)
+        let mounted = MountedView(store: store, shown: shown, mountpoint: mountpoint, options: options, files: files, owners: owners)
         let claims = makeClaims(mounted)
         let handingOver = HandingOver(mounted)
         let place = mounted.place
@@ -87,7 +95,7 @@ enum Daemon {
             var isServed = false
             defer { if !isServed { mount.unmount() } }
             try startWatching(mounted)
-            Confinement.filterCalls()
+            Confinement.filterCalls(options)
             let handed = HandingOver.Mount(mount: mount, record: record, store: store, temporary: temporary, recovery: recovery)
             handingOver.begin(handed)
             try recovery?.begin(handed, mounted, server)
@@ -140,6 +148,18 @@ enum Daemon {
             holdsOpenings: !InjectedFault.noOpenings.isPresent, generation: generation, supervisor: supervisor,
             nursery: shown == .documents ? try? GrantName(entry: ShownViews.programsDirectory) : nil,
             fixed: isBound ? try? GrantName(entry: ShownViews.addedDirectory) : nil)
+    }
+
+    /// Returns nil if files have the owners that they have on the host.
+    static func makeOwners(_ options: MountOptions) throws(GrantError) -> OwnerNamespace? {
+        guard let map = options.owners else { return nil }
+        do throws(Errno) {
+            return try OwnerNamespace(users: map.userLines, groups: map.groupLines)
+        } catch {
+            throw GrantError(
+                error == Errno(EPERM) ? .permission : .system, "files cannot have other owners", cause: error.description,
+                advice: error == Errno(EPERM) ? "the mount option “map” is for root of the machine" : nil)
+        }
     }
 
     static func makeClaims(_ mounted: MountedView) -> ClaimService {

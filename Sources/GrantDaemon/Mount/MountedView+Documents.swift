@@ -47,6 +47,10 @@ extension MountedView {
 
     /// Makes the scope of a document that was found, or nil when it cannot be.
     func makeScope(document grant: Grant, _ file: consuming FileDescriptor, at path: [UInt8]) -> Scope? {
+        if owners != nil {
+            noteUnmapped(grant, because: "it is one file")
+            return nil
+        }
         guard let opened = try? openDocument(grant, file, at: path) else { return nil }
         let scope = opening.withLock { _ in
             try? files.makeScope(

@@ -113,13 +113,7 @@ extension MountedView {
         if finding.isUsable, grant.bookmark.document != nil {
             if let path, let file = found.takeDescriptor() { scope = makeScope(document: grant, file, at: path) }
         } else if finding.isUsable, let directory = found.takeDescriptor() {
-            let number = directory.release()
-            scope = opening.withLock { _ in
-                try? files.makeScope(
-                    for: grant.id, activation: grant.activation, readOnly: grant.access == .readOnly,
-                    directory: FileDescriptor(owning: number), crossesMounts: options.submounts, rules: grant.rules,
-                    isOffered: grant.isOffered)
-            }
+            scope = makeScope(grant, directory)
         }
         let (isShown, task) = state.withLock { state -> (Bool, (() -> Void)?) in
             guard var live = state.grants[grant.id] else { return (false, discard(scope, &state)) }
@@ -153,6 +147,32 @@ extension MountedView {
         var renewal = Renewal(grant: grant.id, old: grant.bookmark, new: renewed)
         if isSuccessor { renewal.replacedThroughGrant = false }
         return (isShown, renewal)
+    }
+
+    /// Makes the scope of a directory that was found, or nil when it cannot be.
+    private func makeScope(_ grant: Grant, _ directory: consuming FileDescriptor) -> Scope? {
+        var copy: Int32?
+        do throws(Errno) {
+            if let owners { copy = try owners.open(directory).release() }
+        } catch {
+            noteUnmapped(grant, because: error == Errno(EINVAL) ? "its filesystem cannot do that" : error.description)
+            return nil
+        }
+        let (number, mapped) = (directory.release(), copy)
+        return opening.withLock { _ in
+            try? files.makeScope(
+                for: grant.id, activation: grant.activation, readOnly: grant.access == .readOnly,
+                directory: FileDescriptor(owning: number), copy: mapped.map { FileDescriptor(owning: $0) },
+                crossesMounts: options.submounts, rules: grant.rules, isOffered: grant.isOffered)
+        }
+    }
+
+    /// Logs once for each activation that a grant is not shown because its files cannot have other owners.
+    func noteUnmapped(_ grant: Grant, because cause: String) {
+        let isNew = state.withLock { $0.unmapped.updateValue(grant.activation, forKey: grant.id) != grant.activation }
+        if !isNew { return }
+        let what = "“\(grant.name)” is not shown: its files cannot have the owners of -o map, \(cause)"
+        SystemLog.write(.error, Terminal.visible("\(what) (grant it in another view)"), fields)
     }
 
     /// Closes a scope that was never shown. Returns the rest of the work, to be run without the lock.

@@ -23,6 +23,8 @@ final class MountedView: @unchecked Sendable {
     let mountpoint: [UInt8]
     let options: MountOptions
     let files: ViewFS
+    /// See `MountOptions.owners`.
+    let owners: OwnerNamespace?
     let since: Instant
     let actor = Actor.current()
     let state: Lock<State>
@@ -57,6 +59,8 @@ final class MountedView: @unchecked Sendable {
         var lookups: [DirectoryLookup: LookupState] = [:]
         /// Whether a grant's coordination has changed, and claims have not been adapted yet.
         var changesCoordination = false
+        /// Grants that cannot be shown with other owners (`-o map`), and the activation that the log has it of.
+        var unmapped: [GrantID: Int64] = [:]
         /// Why the store cannot be read: everything is refused until it can.
         var failure: GrantError?
         /// Whether the mount ends, so that nothing is shown any more: see `end`.
@@ -92,9 +96,10 @@ final class MountedView: @unchecked Sendable {
 
     /// `since`: when it was mounted, if this daemon takes it over from another one.
     init(
-        store: GrantStore, shown: ShownViews, mountpoint: [UInt8], options: MountOptions, files: ViewFS,
+        store: GrantStore, shown: ShownViews, mountpoint: [UInt8], options: MountOptions, files: ViewFS, owners: OwnerNamespace? = nil,
         since: Instant = Instant(nanoseconds: Clock.realtime)
     ) {
+        self.owners = owners
         self.since = since
         self.shown = shown
         self.mountpoint = mountpoint

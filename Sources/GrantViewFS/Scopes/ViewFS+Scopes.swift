@@ -22,26 +22,34 @@ extension ViewFS {
     /// Called by one thread at a time.
     ///
     /// - Parameters:
-    ///   - descriptor: An O_PATH descriptor, verified to be the bookmarked directory.
+    ///   - given: An O_PATH descriptor, verified to be the bookmarked directory.
+    ///   - copy: The same directory on a mount that shows other owners (`OwnerNamespace`).
     ///   - document: For a grant of one file. `descriptor` is then the file's directory on the
     ///     host. If the view shows a directory, it is that directory's workplace.
     ///   - rules: Of the grant. A document has none.
     ///   - isOffered: Whether a person has yet to allow it (`OfferQueue`).
     public func makeScope(
-        for grant: GrantID, activation: Int64, readOnly: Bool, directory descriptor: consuming FileDescriptor, crossesMounts: Bool,
-        document: DocumentPlace? = nil, rules: GrantRules = .none, isOffered: Bool = false
+        for grant: GrantID, activation: Int64, readOnly: Bool, directory given: consuming FileDescriptor,
+        copy: consuming FileDescriptor? = nil, crossesMounts: Bool, document: DocumentPlace? = nil, rules: GrantRules = .none,
+        isOffered: Bool = false
     ) throws(Errno) -> Scope {
+        let (number, isInRootMount) = try mount(of: given)
+        var mountCopy: MountCopy?
+        let descriptor: FileDescriptor
+        switch consume copy {
+        case .some(let copy):
+            mountCopy = MountCopy(of: copy)
+            descriptor = copy
+        case .none: descriptor = given
+        }
         let status = try descriptor.status()
         guard status.st.st_mode & S_IFMT == S_IFDIR else { throw Errno(ENOTDIR) }
         guard let id = coordinator.makeScope(refusing: isOffered ? .offered : readOnly ? .readOnly : .none) else { throw Errno(ENOSPC) }
-        // Before the descriptor is consumed.
         audit?.register(id.rawValue, of: grant)
-        var number: UInt64 = 0
-        let hasNumber = clinux_mount_number(descriptor.number, &number) == 0
         let kind = FilesystemKind(of: descriptor)
         let nodes = tree.addScope(
             id.rawValue, handleBase: handleBase(descriptor, status), crossesMounts: crossesMounts, usesCallerGroups: kind.hasServer)
-        nodes.document = document
+        (nodes.document, nodes.mountCopy) = (document, mountCopy)
         nodes.ruled.folding = kind.folding
         nodes.ruled.names = namesLocks.lock(of: UInt64(truncatingIfNeeded: status.st.st_dev))
         if !rules.isEmpty { nodes.ruled.set(rules) }
@@ -59,13 +67,34 @@ extension ViewFS {
             }
         }
         // A directory on another mount may have filesystems above it that are not watched.
-        let isInRootMount = status.has_mount_id && FileStatus.ofRoot.map { $0.has_mount_id && $0.mount_id == status.mount_id } ?? false
         let isMoveTold = isInRootMount && nodes.watchMeans.load(ordering: .relaxed) == ChangeWatch.Means.names.rawValue
         let scope = Scope(
             id: id, grant: grant, activation: activation, nodes: nodes, rootNode: root, rootStatus: status,
-            mount: hasNumber ? number : nil, isLocal: kind.isLocal, isMoveTold: isMoveTold, readOnly: readOnly)
+            mount: number, isLocal: kind.isLocal, isMoveTold: isMoveTold, readOnly: readOnly)
         try records?.add(scope, next: coordinator.nextScope, isOffered: isOffered)
         return scope
+    }
+
+    /// The number of the mount that a directory is on, and whether the process's root directory is on it as well.
+    private func mount(of directory: borrowing FileDescriptor) throws(Errno) -> (number: UInt64?, isOfRoot: Bool) {
+        let status = try directory.status()
+        var number: UInt64 = 0
+        let hasNumber = clinux_mount_number(directory.number, &number) == 0
+        let isOfRoot = status.has_mount_id && FileStatus.ofRoot.map { $0.has_mount_id && $0.mount_id == status.mount_id } ?? false
+        return (hasNumber ? number : nil, isOfRoot)
+    }
+
+    /// Finds where the mounts are whose copies another daemon has made to show other owners, so that paths are those on the machine.
+    public func knowCopies(of scopes: [Scope]) {
+        guard let table = try? MountTable.current() else { return }
+        for scope in scopes {
+            tree.withRoot(of: scope.nodes) { number in
+                guard number >= 0 else { return }
+                let directory = FileDescriptor(owning: number)
+                if let prefix = table.prefix(of: directory) { scope.nodes.mountCopy = try? MountCopy(of: directory, prefix: prefix) }
+                _ = directory.release()
+            }
+        }
     }
 
     /// Assigns device numbers to the filesystems of scopes in this order.
