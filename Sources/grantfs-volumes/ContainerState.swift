@@ -25,6 +25,16 @@ struct ContainerState {
         return ContainerState(id: id, process: process, bundle: bundle, isStopped: isStopped)
     }
 
+    /// The map of its users or groups, as the option “map” has it. `name`: of a file in /proc/PID.
+    func map(_ name: String) throws(Errno) -> String {
+        let text = String(decoding: try File.contents(of: "/proc/\(process)/\(name)".utf8), as: UTF8.self)
+        let ranges = text.split(separator: "\n").map { $0.split(separator: " ").joined(separator: ":") }
+        return ranges.joined(separator: "/")
+    }
+
+    /// That of a process in the machine's user namespace.
+    static let wholeMap = "0:0:4294967295"
+
     private static func input() throws(GrantError) -> [UInt8] {
         var (bytes, buffer) = ([UInt8](), [UInt8](repeating: 0, count: 1 << 16))
         while true {

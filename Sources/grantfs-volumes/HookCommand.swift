@@ -77,7 +77,29 @@ struct HookCommand {
                 .permission, "“\(VisibleText.of(path))” cannot be granted to containers", cause: "the hook does not allow it",
                 advice: "add --allow DIR to the hook's args")
         }
-        return given + [("container", container.id)]
+        return try withOwners(given) + [("container", container.id)]
+    }
+
+    /// Files have the owners that the container's user namespace has, if that is wished. An annotation could give others rights.
+    private func withOwners(_ given: [(name: String, value: String)]) throws(GrantError) -> [(name: String, value: String)] {
+        guard let wished = given.first(where: { $0.name.hasPrefix("map") }) else { return given }
+        guard wished.name == "map", wished.value == "container" else {
+            throw GrantError(
+                .usage, "invalid annotation “grantfs.\(wished.name)=\(wished.value)” of a container", advice: "grantfs.map=container")
+        }
+        let others = given.filter { $0.name != "map" }
+        let (users, groups) = (try map("uid_map"), try map("gid_map"))
+        // It has the machine's users.
+        if users == ContainerState.wholeMap, groups == ContainerState.wholeMap { return others }
+        return others + [("map", users), ("map-groups", groups)]
+    }
+
+    private func map(_ name: String) throws(GrantError) -> String {
+        do throws(Errno) {
+            return try container.map(name)
+        } catch {
+            throw failure("its user namespace cannot be read, \(error.description)")
+        }
     }
 
     /// Takes the view away, if there is one.

@@ -39,7 +39,7 @@ struct VolumeMounts {
     }
 
     /// Mounts the view unless it is mounted, and returns where. A dead mount is replaced.
-    func begin(_ name: String, _ view: ViewName) throws(GrantError) -> String {
+    func begin(_ name: String, _ view: ViewName, owners: OwnerMap?) throws(GrantError) -> String {
         let place = path(of: name)
         if let entry = mounted(name), !Mountpoint(canonical: Array(place.utf8)).isDead() {
             let device = DeviceNumber(major: entry.major, minor: entry.minor)
@@ -51,7 +51,9 @@ struct VolumeMounts {
         try VolumeMounts.make(directory)
         if mounted(name) == nil { try VolumeMounts.make(place) }
         // Programs of a container are other users than the plugin's.
-        let options = ["recover"] + (geteuid() == 0 || Mountpoint.usersMayAllowOther ? ["allow_other"] : [])
+        let options =
+            ["recover"] + (geteuid() == 0 || Mountpoint.usersMayAllowOther ? ["allow_other"] : [])
+            + (owners.map { ["map=\($0.userText)", "map-groups=\($0.groupText)"] } ?? [])
         let words = [
             "grantfs", "mount", "--store", store.directory, "--new", "-o", options.joined(separator: ","), view.description, place,
         ]

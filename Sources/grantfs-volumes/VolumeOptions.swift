@@ -15,8 +15,10 @@ struct VolumeOptions {
     /// How long the grant of `path` lasts.
     let span: String?
     let rules: GrantRules
+    /// Which owners files have in the volume, or nil if those that they have on the host.
+    let owners: OwnerMap?
 
-    static let names = ["container", "hide", "name", "only", "path", "protect", "ro", "ttl", "view"]
+    static let names = ["container", "hide", "map", "map-groups", "name", "only", "path", "protect", "ro", "ttl", "view"]
     private static let ofDirectory = ["hide", "name", "only", "protect", "ro", "ttl"]
 
     /// Throws `.usage` for the first that is unknown, invalid or meaningless.
@@ -45,9 +47,19 @@ struct VolumeOptions {
         name = try VolumeOptions.grantName(value("name"))
         span = value("ttl")
         if let span { _ = try Expiry.after(span, now: Instant(nanoseconds: Clock.realtime)) }
+        owners = try VolumeOptions.owners(words)
         rules = try GrantRules(
             hide: try VolumeOptions.patterns(value("hide")), protect: try VolumeOptions.patterns(value("protect")),
             only: try VolumeOptions.patterns(value("only")))
+    }
+
+    static func owners(_ words: [(name: String, value: String)]) throws(GrantError) -> OwnerMap? {
+        let value = { (name: String) in words.last { $0.name == name }?.value }
+        guard let users = value("map") else {
+            if value("map-groups") == nil { return nil }
+            throw GrantError(.usage, "the option “map-groups” needs “map”", advice: "-o map=INSIDE:OUTSIDE:COUNT")
+        }
+        return try OwnerMap(users: users, groups: value("map-groups"))
     }
 
     private static func flag(_ value: String?) throws(GrantError) -> Bool {

@@ -135,6 +135,7 @@ final class Volumes: Sendable {
         let proposal = try GrantAdministrator.propose(
             directory: path, name: options.name, store: store.directory, document: .file, probe: .command)
         try Volumes.requireNoLink(in: path, proposal.bookmark.path)
+        if let owners = options.owners { try Volumes.requireOwners(owners, of: path) }
         let now = Instant(nanoseconds: Clock.realtime)
         let choice = GrantAdministrator.Choice(
             proposal, name: proposal.name, view: view, access: options.isReadOnly ? .readOnly : .readWrite,
@@ -153,6 +154,19 @@ final class Volumes: Sendable {
         throw GrantError(
             .invalidDirectory, "“\(VisibleText.of(path))” cannot be a volume's directory", cause: "there is a link in the path",
             advice: "-o path=\(VisibleText.of(resolved))")
+    }
+
+    /// Its mount could not show the directory, and the container would find nothing.
+    private static func requireOwners(_ owners: OwnerMap, of path: [UInt8]) throws(GrantError) {
+        do throws(Errno) {
+            let namespace = try OwnerNamespace(users: owners.userLines, groups: owners.groupLines)
+            _ = try namespace.open(try FileDescriptor.openWithoutLinks(path))
+        } catch {
+            throw GrantError(
+                .invalidDirectory, "the files of “\(VisibleText.of(path))” cannot have other owners",
+                cause: error == Errno(EINVAL) ? "its filesystem cannot do that" : error.description,
+                advice: error == Errno(EPERM) ? "the option “map” is for a plugin of the machine's root" : "leave “map” out")
+        }
     }
 
     /// Removes a volume, and withdraws the grants of its own view. Of a damaged record nothing is known, so grants stay.
@@ -219,7 +233,7 @@ final class Volumes: Sendable {
         try inTurn(name) { records throws(GrantError) in
             guard var record = try records.find(name), record.isMade else { throw Volumes.unknown(name) }
             let isFirst = record.users.isEmpty
-            let place = try mounts.begin(name, try Volumes.view(of: record))
+            let place = try mounts.begin(name, try Volumes.view(of: record), owners: try VolumeOptions.owners(record.options))
             starts.withLock { $0[name] = Clock.monotonic }
             guard record.users.insert(user).inserted else { return place }
             do throws(GrantError) {

@@ -25,6 +25,22 @@ private func options(_ lists: String..., sloppy: Bool = false) throws(GrantError
         #expect(all.store == "/a b")
     }
 
+    @Test("The map of owners is read, and a wrong one is refused")
+    func owners() throws {
+        let map = try #require(try options("map=0:100000:65536").owners)
+        #expect(map.userLines == "0 100000 65536\n" && map.groupLines == map.userLines)
+        let other = try #require(try options("map-groups=0:7:1,map=0:1:1000/1000:0:1").owners)
+        #expect(other.userLines == "0 1 1000\n1000 0 1\n" && other.groupLines == "0 7 1\n" && other.userText == "0:1:1000/1000:0:1")
+        for wrong in [
+            "map", "map=", "map=0", "map=0:1", "map=0:1:2:3", "map=a:1:1", "map=0:1:0", "map=-1:1:1", "map=0:4294967295:1",
+            "map=1:0:4294967295",
+            "map=0:1:2/1:9:1", "map=0:1:2/9:2:1", "map=0:1:1/", "map-groups=0:1:1", "map=0:1:1,map-groups=x", "map=0:1:1,submounts",
+            "map=" + (0..<341).map { "\($0):\($0):1" }.joined(separator: "/"),
+        ] {
+            #expect(throws: GrantError.self, "\(wrong)") { _ = try options(wrong) }
+        }
+    }
+
     @Test("The last of contradicting mount options counts")
     func theLastOneCounts() throws {
         #expect(try options("ro,rw") == MountOptions())

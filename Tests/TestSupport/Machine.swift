@@ -23,6 +23,24 @@ public enum Machine {
     public static let needsRoot = "needs root"
     public static let knowsVFAT = Processes.kernelText("/proc/filesystems").contains("vfat")
     /// Whether ext4 can find names by other spellings.
+    /// Whether mounts can show other owners of the files below the directory for temporary files (mount_setattr(2), Linux 5.12).
+    public static let mapsOwners: Bool = {
+        guard Identity.isRoot, Command.exists("python3") else { return false }
+        let script = """
+            import ctypes, os
+            libc, child = ctypes.CDLL(None), os.fork()
+            if child == 0: libc.unshare(0x10000000); libc.pause()
+            while os.stat(f'/proc/{child}/ns/user').st_ino == os.stat('/proc/self/ns/user').st_ino: os.sched_yield()
+            for map in 'uid_map', 'gid_map':
+                with open(f'/proc/{child}/{map}', 'w') as file: file.write('0 100000 1000')
+            attributes = (ctypes.c_uint64 * 4)(0x100000, 0, 0, os.open(f'/proc/{child}/ns/user', os.O_RDONLY))
+            tree = libc.syscall(428, -100, b'/tmp', 0x80001)
+            result = libc.syscall(442, tree, b'', 0x1000, ctypes.byref(attributes), 32)
+            os.kill(child, 9)
+            raise SystemExit(result != 0)
+            """
+        return (try? Command.run(["python3", "-c", script]).status == 0) ?? false
+    }()
     public static let foldsNames = access("/sys/fs/ext4/features/casefold", F_OK) == 0
     public static func needs(_ program: String) -> String { "\(program) is not installed" }
 

@@ -83,7 +83,8 @@ enum Daemon {
                 try start("grantfs-audit") { mounted.writeAudit(audit, keeping: limit) }
             }
             mounted.reconcile()
-            files.letKernelOpen(hasMandatory: mounted.hasMandatory, hasSeveralViews: shown.onlyView == nil)
+            // It does not know that files of owners without a number in the mount are read-only.
+            if owners == nil { files.letKernelOpen(hasMandatory: mounted.hasMandatory, hasSeveralViews: shown.onlyView == nil) }
             let mount = try OwnMount.make(files, shown.label, mountpoint, options, process.polling, recovery) {
                 (connection) throws(GrantError) in
                 record.connection = connection

@@ -13,7 +13,7 @@ extension MountTests.VolumePlugin {
 
         init(
             _ fixture: MountFixture, id: String = String(repeating: "5", count: 64), _ annotations: [String: Any],
-            propagation: String = "private"
+            propagation: String = "private", users: String? = nil
         ) throws {
             self.id = id
             bundle = try fixture.directory("bundle-\(id.prefix(8))")
@@ -21,8 +21,12 @@ extension MountTests.VolumePlugin {
             let settings: [String: Any] = ["root": ["path": "root"], "annotations": annotations]
             try JSONSerialization.data(withJSONObject: settings).write(to: URL(fileURLWithPath: bundle + "/config.json"))
             let script = #"echo ready; while read -r line; do eval "$line"; echo "status $?"; done"#
-            process = try Child(["unshare", "-m", "--propagation", propagation, "sh", "-c", script], separateErrors: true)
+            let own = users == nil ? [] : ["--user"]
+            process = try Child(["unshare", "-m", "--propagation", propagation] + own + ["sh", "-c", script], separateErrors: true)
             try process.expect("ready")
+            for map in ["uid_map", "gid_map"] {
+                try users?.write(toFile: "/proc/\(process.pid)/\(map)", atomically: false, encoding: .utf8)
+            }
         }
 
         /// Runs a command in the container's namespace.
@@ -67,6 +71,35 @@ extension MountTests.VolumePlugin {
         #expect(try names().isEmpty && fixture.list("--all").isEmpty)
         // The end of a container without a view.
         try hook(container.end).orThrow()
+    }
+
+    @Test(
+        "Files have the owners of the container's user namespace",
+        .enabled(if: Machine.mapsOwners, "needs root and a filesystem that maps owners"))
+    func ownersOfNamespace() throws {
+        chown(data + "/file", 33, 8)
+        let annotations = ["grantfs.destination": "/data", "grantfs.path": data, "grantfs.map": "container"]
+        let container = try Container(fixture, annotations, users: "0 100000 1000")
+        defer { container.process.kill() }
+        try hook(container.state, allow: [data]).orThrow()
+        let file = container.bundle + "/root/data/data/file"
+        #expect(try container.status(of: "test $(stat -c %u:%g \(file)) = 33:8") == "status 0")
+        try hook(container.end).orThrow()
+        // One with the host's users.
+        let plain = try Container(fixture, annotations)
+        defer { plain.process.kill() }
+        try hook(plain.state, allow: [data]).orThrow()
+        #expect(try plain.status(of: "test $(stat -c %u:%g \(plain.bundle)/root/data/data/file) = 33:8") == "status 0")
+        try hook(plain.end).orThrow()
+    }
+
+    @Test("An annotation maps no chosen owners", arguments: ["grantfs.map", "grantfs.map-groups"])
+    func chosenOwners(name: String) throws {
+        let container = try Container(fixture, ["grantfs.destination": "/data", "grantfs.path": data, name: "0:1000:1"])
+        defer { container.process.kill() }
+        let refused = try hook(container.state, allow: [data])
+        #expect(refused.status != 0 && refused.errors.contains("grantfs.map=container"), "\(refused)")
+        #expect(try names().isEmpty)
     }
 
     @Test("What a container has passed on ends with it", .enabled(if: Identity.isRoot, "needs root"))

@@ -135,6 +135,23 @@ extension MountTests {
             #expect(try names().isEmpty && fixture.list("--all").isEmpty)
         }
 
+        @Test(
+            "Files of a volume have the owners of a map",
+            .enabled(
+                if: Identity.isRoot && Machine.mapsOwners && Command.exists("bindfs"),
+                "needs root, bindfs and a filesystem that maps owners"))
+        func owners() throws {
+            chown(data + "/file", 33, 34)
+            try create("one", ["path": data, "map": "0:100000:1000", "map-groups": "0:200000:1000"])
+            let place = try #require(try done("Mount", "one", ["ID": "a"]).mountpoint)
+            #expect(try Command.run(["stat", "-c", "%u:%g", place + "/data/file"]).orThrow().text == "100033:200034\n")
+            let other = try fixture.source("other")
+            try fixture.mountOther(["bindfs", try fixture.directory("behind")], at: other)
+            let refused = try refusal(of: "two", ["path": other, "map": "0:100000:1000"])
+            #expect(refused.contains("cannot have other owners") && refused.contains("its filesystem cannot do that"), "\(refused)")
+            #expect(try names() == ["one"])
+        }
+
         @Test("A volume of a view shows it and leaves its grants")
         func ofView() throws {
             #expect(try refusal(of: "two", ["view": "ci"]).contains("view “ci”"))
@@ -157,6 +174,7 @@ extension MountTests {
                 (["colour": "red"], "unknown option “colour”"), (["path": "relative"], "not an absolute path"),
                 (["path": "/nowhere/at/all"], "there is no such directory"), (["path": "/srv", "view": "ci"], "either path or view"),
                 (["container": "a", "view": "ci"], "has a view of its own"),
+                (["map": "0:1"], "“0:1” is not three numbers"), (["map-groups": "0:1:1"], "needs “map”"),
                 (["ttl": "2h"], "for the directory of path"), (["ro": "true"], "for the directory of path"),
                 (["path": "BASE", "ttl": "soon"], "invalid time span"),
                 (["path": "BASE", "ro": "perhaps"], "“ro” has no value but"), (["path": "BASE", "hide": "#x"], "#x"),
