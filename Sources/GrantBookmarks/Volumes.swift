@@ -33,7 +33,9 @@ final class Volumes {
 
     /// Returns the mount through which a file was reached.
     func entry(of status: FileStatus) -> MountEntry? {
-        let find = { [self] in status.has_mount_id ? table.entry(id: status.mount_id) : table.entries.last { $0.statDevice == status.st.st_dev }
+        let find = { [self] in
+            status.has_mount_id ? table.entry(id: status.mount_id) : table.entries.last { $0.statDevice == status.st.st_dev }
+
         }
         if let entry = find() { return entry }
         // It was mounted after the table was read.

@@ -24,7 +24,8 @@ enum SystemCalls {
     /// Calls that may be newer than libseccomp. From number 424 on they are the same on every architecture (linux,
     /// scripts/syscall.tbl).
     static let newer: [String: Int32] = [
-        "open_tree": 428, "mount_setattr": 442, "futex_waitv": 449, "fchmodat2": 452, "futex_wake": 454, "futex_wait": 455, "futex_requeue": 456, "statmount": 457,
+        "open_tree": 428, "mount_setattr": 442, "futex_waitv": 449, "fchmodat2": 452, "futex_wake": 454,
+        "futex_wait": 455, "futex_requeue": 456, "statmount": 457,
         "listmount": 458, "setxattrat": 463, "getxattrat": 464, "listxattrat": 465, "removexattrat": 466, "file_getattr": 468,
         "file_setattr": 469,
     ]

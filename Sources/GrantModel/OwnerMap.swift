@@ -1,7 +1,7 @@
 /// Which owners files have in a mount (`-o map=`), as a user namespace maps its users (user_namespaces(7)).
 ///
-/// A file of the user `inside` is shown with the owner `outside`, and what this user makes belongs to `inside`. Other owners are shown as
-/// nobody, and other users are nobody.
+/// A file of the user `inside` is shown with the owner `outside`, and files that this user makes belong to `inside`. Files of all other
+/// owners are read-only and have the owner 65534, and all other users make none.
 package struct OwnerMap: Sendable, Equatable {
     package struct Range: Sendable, Equatable {
         /// As the granted directory has it, and as the container's programs see it.
@@ -31,12 +31,12 @@ package struct OwnerMap: Sendable, Equatable {
         }
         var ranges: [Range] = []
         for word in text.split(separator: "/", omittingEmptySubsequences: false) {
-            let numbers = word.split(separator: ":", omittingEmptySubsequences: false).map { UInt32($0) }
+            let numbers = word.split(separator: ":", omittingEmptySubsequences: false).map { UInt32(String($0), radix: 10) }
             guard numbers.count == 3, let inside = numbers[0], let outside = numbers[1], let count = numbers[2] else {
                 throw flaw("“\(word)” is not three numbers")
             }
             // The last number stands for no user.
-            guard count > 0, UInt64(max(inside, outside)) + UInt64(count) <= UInt64(UInt32.max) else {
+            guard count > 0, max(inside, outside) <= UInt32.max - count else {
                 throw flaw("“\(word)” is empty or leads beyond the last number")
             }
             ranges.append(Range(inside: inside, outside: outside, count: count))

@@ -53,7 +53,9 @@ import Testing
         ]
         var asked = 0
         for (list, pattern) in patterns.flatMap({ [($0, [$0]), ($0, patterns)] }).map({ ($0.1, $0.0) }) {
-            for rules in [try GrantRules(hide: list), try GrantRules(protect: list), try GrantRules(only: [try RulePattern("keep"), pattern])] {
+            for rules in [
+                try GrantRules(hide: list), try GrantRules(protect: list), try GrantRules(only: [try RulePattern("keep"), pattern]),
+            ] {
                 let program = RuleProgram(rules)
                 for name in names {
                     Array(name.utf8).withUnsafeBufferPointer { name in

@@ -45,7 +45,7 @@ extension MountTests {
             os.chmod('.', 0o777)
             """
 
-        /// Prints the result of each change, and what is seen of the file then.
+        /// Prints the result of each change, and the file's owners and mode then.
         private static let act = """
             import struct
             os.umask(0o22)
@@ -175,7 +175,7 @@ extension MountTests {
             rename(place.volume + "/renamed/sub", place.volume + "/away")
             try fixture.wait(until: "the file is refused") { pread(held, &byte, 1, 0) < 0 && errno == EACCES }
             #expect(access(mount + "/a/sub/file", F_OK) != 0)
-            // What is shown later as well.
+            // A grant that is added later.
             mkdir(place.volume + "/second", 0o755)
             chown(place.volume + "/second", 33, 34)
             try fixture.grant(place.volume + "/second", name: "b")
