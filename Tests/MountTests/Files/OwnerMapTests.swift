@@ -202,7 +202,7 @@ extension MountTests {
         }
 
         @Test(
-            "What cannot have other owners is not shown, and the log says why",
+            "A grant whose files cannot have other owners is not shown",
             .enabled(if: Command.exists("bindfs"), Comment(rawValue: Machine.needs("bindfs"))))
         func refused() throws {
             let fixture = try MountFixture()
@@ -212,6 +212,12 @@ extension MountTests {
             for path in [source, file, try fixture.source("good")] { try fixture.grant(path) }
             let mount = try fixture.mount(options: Self.map)
             #expect(try FileManager.default.contentsOfDirectory(atPath: mount) == ["good"])
+            let states = try fixture.grantfs("status").orThrow().lines.filter { $0.contains(" unavailable ") }
+            #expect(states.count == 2, "\(states)")
+        }
+
+        @Test("A user's mount maps no owners", .enabled(if: Machine.plainUser != nil, "there is no plain user"))
+        func ofUser() throws {
             let own = try MountFixture(owner: try #require(Machine.plainUser))
             let output = try own.grantfs("mount", "default", try own.directory("place"), "--new", "-o", Self.map)
             #expect(output.status != 0 && output.errors.contains("for root of the machine"), "\(output)")
