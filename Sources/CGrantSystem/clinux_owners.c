@@ -7,6 +7,7 @@
 #include <linux/openat2.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +44,7 @@ static int write_map(int pid, const char *name, const char *text) {
 }
 
 int clinux_owners_namespace(const char *users, const char *groups) {
+    // clone(3) writes to it in this process.
     _Alignas(16) static char stack[16384];
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     int ends[2];
@@ -60,7 +62,11 @@ int clinux_owners_namespace(const char *users, const char *groups) {
     }
     close(ends[0]);
     close(ends[1]);
-    if (pid >= 0) (void)RETRY(waitpid(pid, NULL, 0));
+    if (pid >= 0) {
+        // Another such process may have the other end.
+        kill(pid, SIGKILL);
+        (void)RETRY(waitpid(pid, NULL, 0));
+    }
     return result;
 }
 
@@ -99,6 +105,8 @@ static int open_mount_root(int directory) {
 }
 
 struct copied {
+    // Never given again, unlike the number of a mount before Linux 6.8.
+    uint64_t number;
     uint64_t mount;
     // The inode of its root.
     uint64_t root;
@@ -111,7 +119,7 @@ static struct copied *all;
 static pthread_rwlock_t all_lock = PTHREAD_RWLOCK_INITIALIZER;
 static atomic_int count;
 
-uint64_t clinux_owners_mount(int fd) {
+static uint64_t mount_of(int fd) {
     struct statx x;
     int flags = AT_EMPTY_PATH | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;
     if (RETRY(statx(fd, "", flags, MOUNT_ID_UNIQUE, &x)) == 0 && x.stx_mask & MOUNT_ID_UNIQUE) return x.stx_mnt_id;
@@ -119,10 +127,10 @@ uint64_t clinux_owners_mount(int fd) {
     return 0;
 }
 
-static void forget(uint64_t mount) {
+static void forget(uint64_t number, uint64_t mount) {
     for (struct copied **place = &all; *place; place = &(*place)->next) {
         struct copied *found = *place;
-        if (found->mount != mount) continue;
+        if (found->number != number && found->mount != mount) continue;
         *place = found->next;
         free(found);
         atomic_fetch_sub(&count, 1);
@@ -130,14 +138,23 @@ static void forget(uint64_t mount) {
     }
 }
 
-void clinux_forget_owners(uint64_t mount) {
+void clinux_forget_owners(uint64_t number) {
     pthread_rwlock_wrlock(&all_lock);
-    forget(mount);
+    forget(number, 0);
     pthread_rwlock_unlock(&all_lock);
 }
 
+uint64_t clinux_owners_number(int fd) {
+    uint64_t mount = mount_of(fd), number = 0;
+    pthread_rwlock_rdlock(&all_lock);
+    for (struct copied *found = all; found; found = found->next)
+        if (found->mount == mount) number = found->number;
+    pthread_rwlock_unlock(&all_lock);
+    return number;
+}
+
 int clinux_know_owners(int directory, const char *prefix, size_t length) {
-    uint64_t mount = clinux_owners_mount(directory);
+    uint64_t mount = mount_of(directory);
     if (mount == 0) return -ENOSYS;
     struct identity top = {0};
     int root = open_mount_root(directory), result = root < 0 ? root : identify(root, &top);
@@ -147,8 +164,10 @@ int clinux_know_owners(int directory, const char *prefix, size_t length) {
     if (!made) return -ENOMEM;
     *made = (struct copied){.mount = mount, .root = top.inode, .length = length};
     memcpy(made->prefix, prefix, length);
+    static uint64_t last;
     pthread_rwlock_wrlock(&all_lock);
-    forget(mount);
+    forget(0, mount);
+    made->number = ++last;
     made->next = all;
     all = made;
     atomic_fetch_add(&count, 1);
@@ -159,7 +178,7 @@ int clinux_know_owners(int directory, const char *prefix, size_t length) {
 ssize_t clinux_owners_path(int fd, char *path, ssize_t length, size_t size) {
     if (length <= 0 || atomic_load_explicit(&count, memory_order_acquire) == 0) return length;
     struct identity file;
-    uint64_t mount = clinux_owners_mount(fd);
+    uint64_t mount = mount_of(fd);
     int is_top = length == 1 && *path == '/', result = is_top ? identify(fd, &file) : 0;
     if (result < 0) return result;
     pthread_rwlock_rdlock(&all_lock);

@@ -25,14 +25,14 @@ package final class MountCopy: Sendable {
     private let number: UInt64
 
     /// - Parameter directory: From `OwnerNamespace.open`.
-    package init(of directory: borrowing FileDescriptor) { number = clinux_owners_mount(directory.number) }
+    package init(of directory: borrowing FileDescriptor) { number = clinux_owners_number(directory.number) }
 
     /// For a copy that another process has made. `prefix`: the path of the mount that was copied.
     package init(of directory: borrowing FileDescriptor, prefix: [UInt8]) throws(Errno) {
-        number = clinux_owners_mount(directory.number)
         // The root of the machine has no path before others.
         let length = prefix == [0x2F] ? 0 : prefix.count
         _ = try Errno.check(withCString(prefix) { clinux_know_owners(directory.number, $0, length) })
+        number = clinux_owners_number(directory.number)
     }
 
     deinit { clinux_forget_owners(number) }

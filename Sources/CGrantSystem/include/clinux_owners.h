@@ -17,9 +17,9 @@ int clinux_owners_namespace(const char *users, const char *groups);
 int clinux_open_with_owners(int directory, int namespace);
 // The same paths, for a directory on such a copy that another process has made. `prefix`: the path of the mount that was copied.
 int clinux_know_owners(int directory, const char *prefix, size_t length);
-// Forgets the path of the copy that `directory` is on.
-void clinux_forget_owners(uint64_t mount);
-// A number for the mount of a descriptor, which is not reused on Linux 6.8 and later. Or 0.
-uint64_t clinux_owners_mount(int fd);
+// A number for the copy that a descriptor is on, or 0.
+uint64_t clinux_owners_number(int fd);
+// Forgets the path of a copy.
+void clinux_forget_owners(uint64_t number);
 // Changes the path of a descriptor from that on its copy. Returns its new length, or a negative error number.
 ssize_t clinux_owners_path(int fd, char *path, ssize_t length, size_t size);

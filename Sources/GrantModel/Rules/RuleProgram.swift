@@ -85,7 +85,7 @@ package struct RuleProgram: Sendable {
     /// Whether any pattern protects.
     package let protects: Bool
     /// Whether no pattern differs from its form for folded names.
-    package private(set) var isFolded = true
+    private var isFolded = true
 
     package init(_ rules: GrantRules) {
         patterns = rules.hide + rules.protect + rules.only
@@ -161,6 +161,9 @@ package struct RuleProgram: Sendable {
         return verdict(last, in: state, isDirectory: isDirectory, follows: follows, next: &next)
     }
 
+    /// Whether a name is judged in the same way in each directory.
+    package func hasOneForm(_ name: UnsafeBufferPointer<UInt8>) -> Bool { isFolded && name.allSatisfy(FoldedName.isFolded) }
+
     /// Judges a name in a directory of which it is not known whether it ignores case.
     ///
     /// - Parameter ignoresCase: Called only if that matters. Returns nil if it cannot be found out. The name is hidden then.
@@ -168,7 +171,7 @@ package struct RuleProgram: Sendable {
         _ name: UnsafeBufferPointer<UInt8>, in state: State, isDirectory: Bool, next: inout State, ignoresCase: () -> Bool?
     ) -> Verdict {
         let verdict = judge(name, in: state, isDirectory: isDirectory, next: &next)
-        if isFolded, name.allSatisfy(FoldedName.isFolded) { return verdict }
+        if hasOneForm(name) { return verdict }
         var otherNext = State()
         let other = FoldedName.of(name).withUnsafeBufferPointer {
             judge(name, in: state, isDirectory: isDirectory, folded: $0, next: &otherNext)

@@ -71,7 +71,9 @@ public final class ScopeRules: Sendable {
 
     /// Whether the rules say something else of a name, or of what is below it, if the directory ignores case.
     public func dependsOnFolding(_ name: UnsafePointer<CChar>, in state: UInt32) -> Bool {
-        let (name, state) = (bytes(of: name), known(state))
+        let name = bytes(of: name)
+        if program.hasOneForm(name) { return false }
+        let state = known(state)
         var (next, isAsked) = (RuleProgram.State(), false)
         for isDirectory in [false, true] where !isAsked {
             _ = program.judge(name, in: state, isDirectory: isDirectory, next: &next) {
