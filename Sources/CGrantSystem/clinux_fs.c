@@ -1,6 +1,5 @@
 #include "clinux_fs.h"
 #include "clinux_call.h"
-#include "clinux_owners.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -181,7 +180,7 @@ ssize_t clinux_readlink_descriptor(int fd, char *buffer, size_t size) { return R
 ssize_t clinux_descriptor_path(int fd, char *buffer, size_t size) {
     char path[40];
     magic_path(path, fd);
-    return clinux_owners_path(fd, buffer, RETRY(readlink(path, buffer, size)), size);
+    return clinux_place_path(fd, buffer, RETRY(readlink(path, buffer, size)), size);
 }
 
 int clinux_ofd_set_lock(int fd, short type, int64_t start, int64_t length) {

@@ -91,7 +91,7 @@ static int open_mount_root(int directory) {
         int next = (int)RETRY(openat(current, "..", O_PATH | O_DIRECTORY | O_CLOEXEC));
         int result = next < 0 ? next : identify(current, &own);
         if (result == 0) result = identify(next, &above);
-        if (result == 0 && own.mount == above.mount && own.inode != above.inode) {
+        if (result == 0 && own.mount == above.mount && (own.inode != above.inode || own.device != above.device)) {
             close(current);
             current = next;
             continue;
@@ -108,8 +108,7 @@ struct copied {
     // Never given again, unlike the number of a mount before Linux 6.8.
     uint64_t number;
     uint64_t mount;
-    // The inode of its root.
-    uint64_t root;
+    struct identity root;
     size_t length;
     struct copied *next;
     char prefix[];
@@ -162,7 +161,7 @@ int clinux_know_owners(int directory, const char *prefix, size_t length) {
     if (result < 0) return result;
     struct copied *made = malloc(sizeof *made + length);
     if (!made) return -ENOMEM;
-    *made = (struct copied){.mount = mount, .root = top.inode, .length = length};
+    *made = (struct copied){.mount = mount, .root = top, .length = length};
     memcpy(made->prefix, prefix, length);
     static uint64_t last;
     pthread_rwlock_wrlock(&all_lock);
@@ -185,7 +184,7 @@ ssize_t clinux_owners_path(int fd, char *path, ssize_t length, size_t size) {
     for (struct copied *found = all; found; found = found->next) {
         if (found->mount != mount || found->length == 0) continue;
         // A file without a known name has this path as well.
-        if (is_top && file.inode != found->root) break;
+        if (is_top && (file.inode != found->root.inode || file.device != found->root.device)) break;
         size_t own = is_top ? 0 : (size_t)length;
         if (found->length + own > size) {
             length = -ENAMETOOLONG;

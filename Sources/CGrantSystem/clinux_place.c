@@ -17,13 +17,21 @@ static const char removed[] = " (deleted)";
 static ssize_t path_of(int fd, char path[PATH_BYTES]) {
     char name[16];
     snprintf(name, sizeof name, "%d", fd);
-    return clinux_owners_path(fd, path, RETRY(readlinkat(clinux_own_descriptors(), name, path, PATH_BYTES)), PATH_BYTES);
+    return clinux_place_path(fd, path, RETRY(readlinkat(clinux_own_descriptors(), name, path, PATH_BYTES)), PATH_BYTES);
+}
+
+ssize_t clinux_place_path(int fd, char *path, ssize_t count, size_t size) {
+    count = clinux_owners_path(fd, path, count, size);
+    if (count != 1 || *path != '/') return count;
+    // The kernel shows this also for the root of a mount that has no place any more, and for a file that was opened by handle and has no
+    // known name.
+    struct stat file, root;
+    if (fstatat(fd, "", &file, AT_EMPTY_PATH) == -1 || stat("/", &root) == -1) return negative_errno();
+    return file.st_ino == root.st_ino && file.st_dev == root.st_dev ? count : -ENOENT;
 }
 
 static int is_below(const char *top, size_t length, const char *path, size_t count) {
     if (length == 1 && *top == '/') return 1;
-    // The kernel shows this for a file that was opened by handle and has no known name.
-    if (count == 1 && *path == '/') return -ENOENT;
     return count >= length && memcmp(top, path, length) == 0 && (count == length || path[length] == '/');
 }
 

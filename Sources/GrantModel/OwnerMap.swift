@@ -14,8 +14,8 @@ package struct OwnerMap: Sendable, Equatable {
     package let users: [Range]
     package let groups: [Range]
 
-    /// The kernel takes no more (user_namespaces(7)).
-    private static let mostRanges = 340
+    /// The kernel takes no more ranges, and less than a page of text (user_namespaces(7)).
+    private static let (mostRanges, mostBytes) = (340, 4095)
 
     /// Parses `INSIDE:OUTSIDE:COUNT`, with slashes between several ranges. `groups`: nil if they are mapped as users are.
     package init(users: String, groups: String?) throws(GrantError) {
@@ -31,7 +31,9 @@ package struct OwnerMap: Sendable, Equatable {
         }
         var ranges: [Range] = []
         for word in text.split(separator: "/", omittingEmptySubsequences: false) {
-            let numbers = word.split(separator: ":", omittingEmptySubsequences: false).map { UInt32(String($0), radix: 10) }
+            let numbers = word.split(separator: ":", omittingEmptySubsequences: false).map { word in
+                word.utf8.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) } ? UInt32(String(word), radix: 10) : nil
+            }
             guard numbers.count == 3, let inside = numbers[0], let outside = numbers[1], let count = numbers[2] else {
                 throw flaw("“\(word)” is not three numbers")
             }
@@ -41,7 +43,7 @@ package struct OwnerMap: Sendable, Equatable {
             }
             ranges.append(Range(inside: inside, outside: outside, count: count))
         }
-        if ranges.count > mostRanges { throw flaw("it has more than \(mostRanges) ranges") }
+        if ranges.count > mostRanges || lines(ranges).utf8.count > mostBytes { throw flaw("it has too many ranges") }
         for numbers in [ranges.map { ($0.inside, $0.count) }, ranges.map { ($0.outside, $0.count) }] {
             let sorted = numbers.sorted { $0.0 < $1.0 }
             for (lower, higher) in zip(sorted, sorted.dropFirst()) where higher.0 - lower.0 < lower.1 {
@@ -49,6 +51,12 @@ package struct OwnerMap: Sendable, Equatable {
             }
         }
         return ranges
+    }
+
+    /// Whether a user or a group has one of these numbers outside.
+    package func has(user: UInt32, group: UInt32) -> Bool {
+        users.contains { $0.outside <= user && user - $0.outside < $0.count }
+            || groups.contains { $0.outside <= group && group - $0.outside < $0.count }
     }
 
     /// The contents of /proc/PID/uid_map.

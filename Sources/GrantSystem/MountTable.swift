@@ -49,18 +49,31 @@ public struct MountTable: Sendable {
     /// The topmost mount at exactly this path, which is absolute and canonical.
     public func entry(mountpoint: [UInt8]) -> MountEntry? { entries.last { $0.mountpoint == mountpoint } }
 
-    /// The path of the mount that has a directory at the same place as the mount that the directory is on, which may have no path itself.
-    package func prefix(of directory: borrowing FileDescriptor) -> [UInt8]? {
-        guard let status = try? directory.status(), let path = try? directory.path() else { return nil }
-        return entries.last { entry in
-            // Others may hang. Subvolumes have numbers of their own.
-            guard status.st.st_dev == entry.statDevice || ["btrfs", "bcachefs"].contains(entry.type) else { return false }
-            let top = entry.mountpoint == [0x2F] ? [] : entry.mountpoint
-            guard let found = try? FileDescriptor.openWithoutLinks(path == [0x2F] ? entry.mountpoint : top + path),
-                let other = try? found.status()
-            else { return false }
-            return other.st.st_ino == status.st.st_ino && other.st.st_dev == status.st.st_dev
-        }?.mountpoint
+    /// A directory, and the path of the mount that it is on.
+    package struct FoundDirectory: ~Copyable {
+        package let directory: FileDescriptor
+        package let mountpoint: [UInt8]
+    }
+
+    /// Finds a directory of a mount without a place on another mount of its filesystem.
+    ///
+    /// - Parameter path: The expected path of the directory. It is preferred.
+    package func find(_ directory: borrowing FileDescriptor, expected path: [UInt8]) -> FoundDirectory? {
+        guard let status = try? directory.status() else { return nil }
+        // The root of a mount without a place has no path.
+        let end = (try? directory.path()) ?? [0x2F]
+        func place(on entry: MountEntry) -> [UInt8] {
+            end == [0x2F] ? entry.mountpoint : (entry.mountpoint == [0x2F] ? [] : entry.mountpoint) + end
+        }
+        // Others may hang. Subvolumes have numbers of their own.
+        let candidates = entries.reversed().filter { $0.statDevice == status.st.st_dev || ["btrfs", "bcachefs"].contains($0.type) }
+        for entry in candidates.filter({ place(on: $0) == path }) + candidates {
+            guard let opened = try? FileDescriptor.openWithoutLinks(place(on: entry)), let other = try? opened.status(),
+                other.st.st_ino == status.st.st_ino, other.st.st_dev == status.st.st_dev
+            else { continue }
+            return FoundDirectory(directory: opened, mountpoint: entry.mountpoint)
+        }
+        return nil
     }
 
     /// The mount on which this absolute, canonical path lies.

@@ -97,6 +97,8 @@ public final class ViewFS: @unchecked Sendable {
     ///
     /// Fewer nodes are invalidated singly, which takes less time. Tests set another number.
     let prunedFrom = Int(truncatingIfNeeded: InjectedFault.prunedFrom.number ?? 256)
+    /// What statx(2) has for owners and groups without a number, if the mount shows other owners than the host's.
+    let unmapped: (user: UInt32, group: UInt32)?
     /// The number of withdrawals that currently make the kernel evict thousands of nodes.
     let prunings = Atomic<Int>(0)
 
@@ -129,10 +131,12 @@ public final class ViewFS: @unchecked Sendable {
     ///   - nursery: A directory at the root in which each name leads to a directory, empty until
     ///     grants are shown in it.
     ///   - fixed: A directory at the root that exists before any grant is shown in it.
+    ///   - unmapped: See `OwnerNamespace`.
     public init(
         cache: CacheMode, descriptorLimit: Int, audit: AuditTrail? = nil, holdsOpenings: Bool = true, generation: UInt32? = nil,
-        supervisor: Supervisor? = nil, nursery: GrantName? = nil, fixed: GrantName? = nil
+        supervisor: Supervisor? = nil, nursery: GrantName? = nil, fixed: GrantName? = nil, unmapped: (user: UInt32, group: UInt32)? = nil
     ) {
+        self.unmapped = unmapped
         self.generation = generation ?? UInt32.random(in: 1...UInt32(Int32.max))
         self.audit = audit
         coordinator = Coordinator(slotCount: Self.sweeperSlot + 1)

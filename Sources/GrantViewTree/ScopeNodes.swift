@@ -71,10 +71,10 @@ public final class ScopeNodes: @unchecked Sendable {
     /// the view shows the file itself.
     public nonisolated(unsafe) var document: DocumentPlace?
     public let documentRoot = Atomic<UInt64>(0)
-    /// The mount that all descriptors are on, if it shows other owners than the host's.
+    /// The mount that all descriptors are on, if it shows other owners than the host's, until the scope is released.
     ///
-    /// Set before the scope is shared.
-    package nonisolated(unsafe) var mountCopy: MountCopy?
+    /// Rank 2, held for a moment.
+    package let mountCopy = Lock<MountCopy?>(nil)
     /// The granted directory's last reported attributes.
     ///
     /// They are repeated without a call to its filesystem. Rank 2, held for a moment.
@@ -114,6 +114,11 @@ public final class ScopeNodes: @unchecked Sendable {
             return reference
         }
         _ = consume reference
+        let copy = mountCopy.withLock { copy in
+            defer { copy = nil }
+            return copy
+        }
+        _ = consume copy
     }
 
     /// Runs `body` with the index that has, or would have, the key.

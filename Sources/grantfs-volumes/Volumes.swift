@@ -161,12 +161,16 @@ final class Volumes: Sendable {
         do throws(Errno) {
             let namespace = try OwnerNamespace(users: owners.userLines, groups: owners.groupLines)
             _ = try namespace.open(try FileDescriptor.openWithoutLinks(path))
+            if !owners.has(user: namespace.unmapped.user, group: namespace.unmapped.group) { return }
         } catch {
             throw GrantError(
                 .invalidDirectory, "the files of “\(VisibleText.of(path))” cannot have other owners",
                 cause: error == Errno(EINVAL) ? "its filesystem cannot do that" : error.description,
                 advice: error == Errno(EPERM) ? "the option “map” is for a plugin of the machine's root" : "leave “map” out")
         }
+        throw GrantError(
+            .usage, "the files of “\(VisibleText.of(path))” cannot have these owners",
+            cause: "the number 65534 stands for all owners that the map does not have", advice: "use numbers of /etc/subuid")
     }
 
     /// Removes a volume, and withdraws the grants of its own view. Of a damaged record nothing is known, so grants stay.

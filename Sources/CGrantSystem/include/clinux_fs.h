@@ -117,7 +117,11 @@ int clinux_renameat2(int from, const char *name, int to, const char *new_name, u
 // It uses AT_SYMLINK_FOLLOW of the magic link.
 int clinux_link_descriptor(int fd, int to, const char *new_name);
 ssize_t clinux_readlink_descriptor(int fd, char *buffer, size_t size);
-// The path of an open descriptor as /proc/self/fd shows it.
+// Changes the path of a descriptor, as /proc/self/fd shows it, to that on the machine.
+//
+// Returns its new length, or a negative error number: -ENOENT if it has none.
+ssize_t clinux_place_path(int fd, char *path, ssize_t count, size_t size);
+// The path of an open descriptor as /proc/self/fd shows it, or that on the machine.
 ssize_t clinux_descriptor_path(int fd, char *buffer, size_t size);
 
 // Whether an open file is the directory `root` or lies below it: 1 or 0.

@@ -96,10 +96,12 @@ extension MountedView {
             from: &reader, source: view.description, words: options.words, leavesSetID: InjectedFault.ownSetID.isPresent,
             mapsDirectly: !InjectedFault.noDirectMaps.isPresent, idlePolling: polling)
         guard scopes.count == taken.count + Int(clamping: closedCount) else { throw Errno(EBADMSG) }
-        if owners != nil { files.knowCopies(of: scopes) }
         // Without the grants nothing is taken over: missing ones would count as removed.
         guard let grants = state.withLock({ state in try? state.store.grants(shown) }) else { throw Errno(EIO) }
         let known = Dictionary(grants.map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
+        if owners != nil {
+            for (taken, scope) in zip(taken, scopes) { files.knowCopy(of: scope, at: known[taken.id]?.bookmark.path ?? []) }
+        }
         return state.withLock { state in
             var (open, withdrawals): ([Scope], [() -> Void]) = ([], [])
             for scope in scopes[taken.count...] {

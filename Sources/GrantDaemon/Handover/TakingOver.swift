@@ -136,13 +136,14 @@ struct TakingOver {
         if previous == nil, !ControlGroup.join(that: self.record.pid), head.notifySocket != nil {
             throw refusal("it is a service, which this process cannot become a part of: systemctl reload has it upgraded")
         }
+        let owners = try Daemon.makeOwners(head.options)
         let process = Daemon.prepare(head.options, isBackground: true)
         if let socket = head.notifySocket { setenv("NOTIFY_SOCKET", socket, 1) }
         let audit = head.options.audit.map { _ in AuditTrail(of: head.options.auditKinds) }
-        let files = Daemon.makeFiles(head.options, process, audit, generation: head.generation, supervisor: recovery?.supervisor)
+        let files = Daemon.makeFiles(head.options, process, audit, owners, generation: head.generation, supervisor: recovery?.supervisor)
         let mounted = MountedView(
             store: store, shown: shown, mountpoint: head.mountpoint, options: head.options, files: files,
-            owners: try Daemon.makeOwners(head.options), since: head.since)
+            owners: owners, since: head.since)
         let claims = Daemon.makeClaims(mounted)
         InjectedFault.stop(at: "unwatched")
         let scopes = try mounted.takeOver(from: &reader, process.polling)

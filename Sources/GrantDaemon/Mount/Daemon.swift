@@ -27,24 +27,17 @@ enum Daemon {
     ) -> Int32 {
         let id = GrantID.random()
         // Before there are threads, and before this process drops rights that the next daemon needs.
-        let recovery: DaemonRecovery?
+        let (recovery, owners): (DaemonRecovery?, OwnerNamespace?)
         do throws(GrantError) {
+            owners = try makeOwners(options)
             recovery = options.recovers ? try DaemonRecovery(of: id, shown.label, store) : nil
         } catch {
             ready(error)
             return error.exitStatus
         }
         let process = prepare(options, isBackground: isBackground)
-        let owners: OwnerNamespace?
-        do throws(GrantError) {
-            owners = try makeOwners(options)
-        } catch {
-            recovery?.end()
-            ready(error)
-            return error.exitStatus
-        }
         let audit = options.audit.map { _ in AuditTrail(of: options.auditKinds) }
-        let files = makeFiles(options, process, audit, supervisor: recovery?.supervisor, of: shown)
+        let files = makeFiles(options, process, audit, owners, supervisor: recovery?.supervisor, of: shown)
         files.names.isPrivate = options.isPrivate
         files.leaveAccessTimes(offFiles: options.noAccessTime, offDirectories: options.noAccessTime || options.noDirectoryAccessTime)
         let mounted = MountedView(store: store, shown: shown, mountpoint: mountpoint, options: options, files: files, owners: owners)
@@ -140,27 +133,31 @@ enum Daemon {
 
     /// `generation`: that of the daemon whose mount is taken over.
     static func makeFiles(
-        _ options: MountOptions, _ process: Process, _ audit: AuditTrail?, generation: UInt32? = nil, supervisor: Supervisor? = nil,
-        of shown: ShownViews? = nil
+        _ options: MountOptions, _ process: Process, _ audit: AuditTrail?, _ owners: OwnerNamespace?, generation: UInt32? = nil,
+        supervisor: Supervisor? = nil, of shown: ShownViews? = nil
     ) -> ViewFS {
         let isBound = if case .bound = shown { true } else { false }
         return ViewFS(
             cache: options.cache, descriptorLimit: process.descriptorLimit, audit: audit,
             holdsOpenings: !InjectedFault.noOpenings.isPresent, generation: generation, supervisor: supervisor,
             nursery: shown == .documents ? try? GrantName(entry: ShownViews.programsDirectory) : nil,
-            fixed: isBound ? try? GrantName(entry: ShownViews.addedDirectory) : nil)
+            fixed: isBound ? try? GrantName(entry: ShownViews.addedDirectory) : nil, unmapped: owners?.unmapped)
     }
 
     /// Returns nil if files have the owners that they have on the host.
     static func makeOwners(_ options: MountOptions) throws(GrantError) -> OwnerNamespace? {
         guard let map = options.owners else { return nil }
         do throws(Errno) {
-            return try OwnerNamespace(users: map.userLines, groups: map.groupLines)
+            let made = try OwnerNamespace(users: map.userLines, groups: map.groupLines)
+            guard map.has(user: made.unmapped.user, group: made.unmapped.group) else { return made }
         } catch {
             throw GrantError(
                 error == Errno(EPERM) ? .permission : .system, "files cannot have other owners", cause: error.description,
                 advice: error == Errno(EPERM) ? "the mount option “map” is for root of the machine" : nil)
         }
+        throw GrantError(
+            .usage, "files cannot have these owners", cause: "the number 65534 stands for all owners that the map does not have",
+            advice: "use numbers of /etc/subuid")
     }
 
     static func makeClaims(_ mounted: MountedView) -> ClaimService {

@@ -13,6 +13,11 @@ extension ViewFS {
         var attributes = status.st
         let (inode, device) = (UInt64(truncatingIfNeeded: attributes.st_ino), UInt64(truncatingIfNeeded: attributes.st_dev))
         attributes.st_ino = ino_t(truncatingIfNeeded: tree.devices.shown(inode: inode, device: device))
+        if let unmapped {
+            // For the kernel a number is a user, who would have this owner's rights.
+            if attributes.st_uid == unmapped.user { attributes.st_uid = .max }
+            if attributes.st_gid == unmapped.group { attributes.st_gid = .max }
+        }
         return attributes
     }
 

@@ -26,7 +26,11 @@ extension ViewFS {
                 return
             }
             let buffer = request.worker.pointee.buffer
-            let result = clinux_getxattr_descriptor(descriptor, name, size == 0 ? nil : buffer, min(size, Worker.bufferSize))
+            let isMappedACL = view.unmapped != nil && strncmp(name, "system.posix_acl_", 17) == 0
+            var result = clinux_getxattr_descriptor(
+                descriptor, name, size == 0 && !isMappedACL ? nil : buffer, isMappedACL ? Worker.bufferSize : min(size, Worker.bufferSize))
+            if isMappedACL, result > 0 { result = withoutUnmapped(buffer, result) }
+            if isMappedACL, size != 0, result > size { result = -Int(ERANGE) }
             replyXattr(request, result, buffer, asked: size)
         }
     }
@@ -121,6 +125,22 @@ private func replyXattr(_ request: consuming Request, _ result: Int, _ buffer: U
     } else {
         request.reply(bytes: buffer, count: result)
     }
+}
+
+/// Takes the entries of users and groups without a number out of an ACL, which the kernel would refuse as a whole. No process is one of
+/// them. Returns the new length.
+private func withoutUnmapped(_ acl: UnsafeMutableRawPointer, _ count: Int) -> Int {
+    // struct posix_acl_xattr_entry: tag, permissions, number.
+    let (header, entry) = (4, 8)
+    var kept = header
+    for place in stride(from: header, through: count - entry, by: entry) {
+        let tag = UInt16(littleEndian: acl.loadUnaligned(fromByteOffset: place, as: UInt16.self))
+        let isNamed = tag == 0x02 || tag == 0x08
+        if isNamed, acl.loadUnaligned(fromByteOffset: place + 4, as: UInt32.self) == .max { continue }
+        if kept != place { memmove(acl + kept, acl + place, entry) }
+        kept += entry
+    }
+    return count < header ? count : kept
 }
 
 private func isReserved(_ name: UnsafePointer<CChar>) -> Bool {

@@ -38,7 +38,7 @@ extension ViewFS {
         let descriptor: FileDescriptor
         switch consume copy {
         case .some(let copy):
-            mountCopy = MountCopy(of: copy)
+            mountCopy = MountCopy(of: copy, given)
             descriptor = copy
         case .none: descriptor = given
         }
@@ -48,8 +48,11 @@ extension ViewFS {
         audit?.register(id.rawValue, of: grant)
         let kind = FilesystemKind(of: descriptor)
         let nodes = tree.addScope(
-            id.rawValue, handleBase: handleBase(descriptor, status), crossesMounts: crossesMounts, usesCallerGroups: kind.hasServer)
-        (nodes.document, nodes.mountCopy) = (document, mountCopy)
+            id.rawValue, handleBase: handleBase(descriptor, status), crossesMounts: crossesMounts,
+            // The kernel heeds no capability over files of owners without a number.
+            usesCallerGroups: kind.hasServer || unmapped != nil)
+        nodes.document = document
+        nodes.mountCopy.withLock { $0 = mountCopy }
         nodes.ruled.folding = kind.folding
         nodes.ruled.names = namesLocks.lock(of: UInt64(truncatingIfNeeded: status.st.st_dev))
         if !rules.isEmpty { nodes.ruled.set(rules) }
@@ -84,16 +87,19 @@ extension ViewFS {
         return (hasNumber ? number : nil, isOfRoot)
     }
 
-    /// Finds where the mounts are whose copies another daemon has made to show other owners, so that paths are those on the machine.
-    public func knowCopies(of scopes: [Scope]) {
+    /// Finds the mount whose copy another daemon has made to show other owners, so that paths are those on the machine.
+    ///
+    /// - Parameter path: The path that the granted directory had last.
+    public func knowCopy(of scope: Scope, at path: [UInt8]) {
         guard let table = try? MountTable.current() else { return }
-        for scope in scopes {
-            tree.withRoot(of: scope.nodes) { number in
-                guard number >= 0 else { return }
-                let directory = FileDescriptor(owning: number)
-                if let prefix = table.prefix(of: directory) { scope.nodes.mountCopy = try? MountCopy(of: directory, prefix: prefix) }
-                _ = directory.release()
+        tree.withRoot(of: scope.nodes) { number in
+            guard number >= 0 else { return }
+            let directory = FileDescriptor(owning: number)
+            if let found = table.find(directory, expected: path) {
+                let copy = try? MountCopy(of: directory, found)
+                scope.nodes.mountCopy.withLock { $0 = copy }
             }
+            _ = directory.release()
         }
     }
 
