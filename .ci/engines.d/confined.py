@@ -61,11 +61,11 @@ def hooked(place, engine):
     """The view of the hook, below the profile."""
     hooks.install(place, engine)
     before = denials()
-    engine.command("run", "-d", "--name", "c4", "--network=none", *engine.more, "--annotation", "grantfs.destination=/data", "--annotation",
-                   f"grantfs.path={place.base}/one", *engine.image, "sleep", "1000")
+    engine.command("run", "-d", "--name", "c4", "--network=none", *engine.more,
+                   *hooks.annotations("destination=/data", f"path={place.base}/one"), *engine.image, "sleep", "1000")
     done = engine.command("exec", "c4", "sh", "-c", f"{USE}; cat /proc/self/attr/current")
     assert done.stdout.startswith("one\nnew\nfile\n") and done.stdout.endswith(" (enforce)\n"), done
-    view = "oci-" + engine.command("inspect", "-f", "{{.Id}}", "c4").stdout[:12]
+    view = hooks.view(engine, "c4")
     place.grantfs("revoke", "--view", view, "one")
     assert "Permission denied" in engine.command("exec", "c4", "cat", "/data/one/file", ok=False).stderr
     place.grantfs("restore", "--view", view, "one")

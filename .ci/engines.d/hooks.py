@@ -27,6 +27,16 @@ def install(place, engine):
     (engine.base / "hooks/grantfs.json").write_text(json.dumps(hook))
 
 
+def annotations(*given):
+    """The words of `podman run` for annotations of the hook."""
+    return [word for one in given for word in ("--annotation", f"grantfs.{one}")]
+
+
+def view(engine, name):
+    """The view of a container."""
+    return "oci-" + engine.command("inspect", "-f", "{{.Id}}", name).stdout[:12]
+
+
 def page(place, engine):
     """The lines of the page."""
     script = PAGE.split("```json\n", 1)[1].split("```sh\n", 1)[1].split("```", 1)[0]
@@ -42,10 +52,10 @@ def hooks(place, engine):
     outside = Path(tempfile.mkdtemp(prefix="outside.", dir=place.base.parent))
     (place.base / "leads-out").symlink_to(outside)
 
-    def create(name, *annotations, more=()):
-        place_inside = next((one.split("=")[1].strip("/") for one in annotations if one.startswith("destination=")), "")
-        words = [word for one in annotations for word in ("--annotation", f"grantfs.{one}")]
-        engine.command("create", "--name", name, "--network=none", *engine.more, *more, *words, *engine.image, "sh", "-c", read(place_inside))
+    def create(name, *given, more=()):
+        place_inside = next((one.split("=")[1].strip("/") for one in given if one.startswith("destination=")), "")
+        words = [*engine.more, *more, *annotations(*given)]
+        engine.command("create", "--name", name, "--network=none", *words, *engine.image, "sh", "-c", read(place_inside))
 
     def volumes():
         return run("curl", "-sS", "--unix-socket", place.socket, "--data", "{}", "http://plugin/VolumeDriver.List").stdout.count('"oci-')
@@ -59,11 +69,10 @@ def hooks(place, engine):
     for name in ("h1", "h2"):
         engine.command("start", name)
         wait(f"{name} reads", lambda: "held" in last(name))
-    view = "oci-" + engine.command("inspect", "-f", "{{.Id}}", "h1").stdout[:12]
-    place.grantfs("grant", "--view", view, place.base / "two")
+    place.grantfs("grant", "--view", view(engine, "h1"), place.base / "two")
     assert engine.command("exec", "h1", "cat", "/data/two/file").stdout == "two\n"
     assert engine.command("exec", "h2", "touch", "/data/one/new", ok=False).returncode != 0
-    place.grantfs("revoke", "--view", view, "one")
+    place.grantfs("revoke", "--view", view(engine, "h1"), "one")
     wait("the path and the descriptor are refused", lambda: "held" not in last("h1"))
     assert "held" in last("h2"), last("h2")
     # Each part ends, and the container goes on.
@@ -78,16 +87,16 @@ def hooks(place, engine):
     engine.command("start", "h1")
     wait("h1 reads again", lambda: "held" in last("h1"))
     assert engine.command("exec", "h1", "ls", "/data").stdout == "one\n"
-    for number, (annotations, reason) in enumerate((
+    for number, (given, reason) in enumerate((
             (("destination=/data", "path=/etc"), "the hook does not allow it"),
             (("destination=/data", f"path={place.base}/leads-out"), "there is a link in the path"),
             (("destination=/data", f"path={place.base}/../etc"), "the hook does not allow it"),
             (("destination=/data", f"path={place.base}/none"), "there is no such directory"),
             (("destination=/data", "view=v2"), "unknown annotation"),
             (("destination=/bin/busybox", path), "Not a directory"))):
-        create(f"h-{number}", *annotations)
+        create(f"h-{number}", *given)
         refused = engine.command("start", f"h-{number}", ok=False)
-        assert refused.returncode != 0 and reason in refused.stderr, (annotations, refused)
+        assert refused.returncode != 0 and reason in refused.stderr, (given, refused)
     place.end_plugin(signal.SIGTERM)
     create("h3", "destination=/data", path)
     refused = engine.command("start", "h3", ok=False)

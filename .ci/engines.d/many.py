@@ -83,7 +83,7 @@ def starts(place, engine):
     engine.create("starts", f"path={place.base}/one")
     # The volume is mounted already while another container uses it.
     engine.command("run", "-d", *engine.options("keeper", "starts:/data"), *engine.image, "sleep", "1000")
-    annotations = ["--annotation", "grantfs.destination=/data", "--annotation", f"grantfs.path={place.base}/one"]
+    annotations = hooks.annotations("destination=/data", f"path={place.base}/one")
     kinds = {
         "without": [], "with a bind mount": ["-v", f"{place.base}/one:/data/one"], "with the hook": annotations,
         "with a volume in use": ["-v", "starts:/data"]}

@@ -13,13 +13,17 @@ from place import PATH, PREFIX, Podman, podman_settings, run, wait
 # Whether set-id bits are set, cleared and inherited.
 SET_ID = True
 
-# Shows each file and directory, and tries what may be done with it.
-PROBE = r"""
+# What scripts of containers call.
+SHELL = r"""
 look() { busybox stat -c '%n %u %g %a %F' "$@"; }
 try() { if "$@" >/dev/null 2>&1; then echo "yes $*"; else echo "no $*"; fi; }
-set_id() { [ -z "$SET_ID" ] || try "$@"; }
 write() { echo more >>$1; }
 make() { echo new >$1; }
+"""
+
+# Shows each file and directory, and tries what may be done with it.
+PROBE = SHELL + r"""
+set_id() { [ -z "$SET_ID" ] || try "$@"; }
 cd /data/tree
 cat /proc/self/uid_map
 busybox id
