@@ -10,6 +10,7 @@ from pathlib import Path
 
 import hooks
 import many
+import owners
 import postgres
 import rootless_docker
 import users
@@ -131,8 +132,8 @@ def restarts(place, engine):
 # What runs in each engine, in this order.
 TRIALS = {
     Docker: [users.mapped, guide, volumes, restarts, modes, postgres.deaths],
-    Podman: [users.mapped, hooks.hooks, volumes, restarts, modes],
-    RemappedDocker: [users.mapped],
+    Podman: [users.mapped, hooks.hooks, owners.mapped_hook, volumes, restarts, modes],
+    RemappedDocker: [users.mapped, owners.mapped_volume],
 }
 # Those of --hundred, after the others.
 LONG = {Docker: [many.hundred], Podman: [many.hundred, many.starts], RemappedDocker: []}
