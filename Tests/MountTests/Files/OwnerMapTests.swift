@@ -148,19 +148,23 @@ extension MountTests {
             #expect(try run("getfacl -cn listed", "100033").orThrow().text.contains("group:100034:r--"))
         }
 
-        @Test("A covered mount keeps its limits after its daemon", arguments: ["upgrade", "death"])
-        func covered(_ way: String) throws {
+        @Test("A mount that is covered or has no place keeps its limits after its daemon", arguments: ["upgrade", "death"], [true, false])
+        func covered(_ way: String, isMapped: Bool) throws {
             let fixture = try MountFixture()
             let (behind, source) = (try fixture.directory("behind"), try fixture.source("a"))
             try Command.shell("mkdir -p \"$1/x/part/deep\"; echo text > \"$1/x/part/deep/file\"", behind).orThrow()
             try fixture.mountOther(["mount", "--bind", behind + "/x"], at: source)
             try fixture.grant(source)
-            let mount = try fixture.mount(options: Self.map + ",recover")
+            let mount = try fixture.mount(options: isMapped ? Self.map + ",recover" : "recover")
             let held = open(mount + "/a/part", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
             defer { close(held) }
             #expect(held >= 0)
             #expect(try Command.run(["umount", source]).errors.contains("busy"))
-            try fixture.mountOther(["mount", "-t", "tmpfs", "none"], at: source)
+            if isMapped {
+                try fixture.mountOther(["mount", "-t", "tmpfs", "none"], at: source)
+            } else {
+                try Command.run(["umount", "-l", source]).orThrow()
+            }
             let before = try fixture.daemon(at: mount)
             if way == "upgrade" {
                 _ = try fixture.grantfs("upgrade", mount)
