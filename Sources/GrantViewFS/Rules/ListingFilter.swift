@@ -16,7 +16,9 @@ struct ListingFilter {
     init(_ view: ViewFS, _ directory: ViewFS.Directory, _ descriptor: Int32) {
         (self.view, node, self.descriptor) = (view, directory.node, descriptor)
         rules = directory.node.pointee.withOwner { $0.ruled.current }
-        self.directory = rules.flatMap { view.ruleState(of: directory, descriptor, $0) }
+        var found = rules.flatMap { view.ruleState(of: directory, descriptor, $0) }
+        if let known = found { found?.folds = view.folds(directory.node, descriptor, known) ? .yes : .no }
+        self.directory = found
     }
 
     /// Whether the directory itself is hidden.
@@ -29,7 +31,6 @@ struct ListingFilter {
             var status = FileStatus()
             isDirectory = clinux_statx(descriptor, entry.name, &status) == 0 && status.st.st_mode & S_IFMT == S_IFDIR
         }
-        let folds = view.folds(entry.name, in: node, descriptor, directory, rules)
-        return rules.judge(entry.name, in: directory.state, isDirectory: isDirectory, folds: folds).isHidden
+        return view.judge(entry.name, in: node, descriptor, directory, isDirectory: isDirectory, rules).finding.isHidden
     }
 }

@@ -84,8 +84,7 @@ extension ViewFS {
             return owner.ruled.withRules { rules in
                 let hidden = FoundName(finding: .hidden, generation: generation, serial: rules.serial)
                 guard descriptor >= 0, let directory = ruleState(of: parent, descriptor, rules) else { return hidden }
-                let folds = folds(name, in: parent.node, descriptor, directory, rules)
-                var finding = rules.judge(name, in: directory.state, isDirectory: isDirectory, folds: folds)
+                var (finding, folds) = judge(name, in: parent.node, descriptor, directory, isDirectory: isDirectory, rules)
                 // A listing has the names as they are.
                 if folds, !finding.isHidden, !isListed {
                     finding = judgeSpellings(of: name, (inode, device), descriptor, directory, isDirectory, finding, rules)

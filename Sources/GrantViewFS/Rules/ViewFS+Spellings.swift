@@ -13,12 +13,32 @@ extension ViewFS {
     func folds(
         _ name: UnsafePointer<CChar>, in node: NodePointer, _ descriptor: Int32, _ directory: RuledDirectory, _ rules: ScopeRules
     ) -> Bool {
-        if directory.folds == .no, rules.dependsOnFolding(name, in: directory.state) {
-            var unknown = directory
-            unknown.folds = .unknown
-            return folds(node, descriptor, unknown)
+        var directory = directory
+        if directory.folds == .no, node.pointee.withOwner({ $0.ruled.folding == .inFlaggedDirectories }) {
+            if !rules.dependsOnFolding(name, in: directory.state) { return false }
+            directory.folds = .unknown
         }
         return folds(node, descriptor, directory)
+    }
+
+    /// Judges a name, and tells whether its directory finds names under other spellings: as `folds`, in one step.
+    @inline(__always)
+    func judge(
+        _ name: UnsafePointer<CChar>, in node: NodePointer, _ descriptor: Int32, _ directory: RuledDirectory, isDirectory: Bool,
+        _ rules: ScopeRules
+    ) -> (finding: ScopeRules.Finding, folds: Bool) {
+        guard directory.folds == .no, node.pointee.withOwner({ $0.ruled.folding == .inFlaggedDirectories }) else {
+            let folds = folds(node, descriptor, directory)
+            return (rules.judge(name, in: directory.state, isDirectory: isDirectory, folds: folds), folds)
+        }
+        var folds = false
+        let finding = rules.judge(name, in: directory.state, isDirectory: isDirectory) {
+            var unknown = directory
+            unknown.folds = .unknown
+            folds = self.folds(node, descriptor, unknown)
+            return folds
+        }
+        return (finding, folds)
     }
 
     /// Whether a directory finds names under other spellings, as it was known last.

@@ -90,6 +90,14 @@ public final class ScopeRules: Sendable {
         return finding.isHidden ? .hidden : finding
     }
 
+    /// Judges a name in a directory of which it is not known whether it ignores case: see `RuleProgram.judge`.
+    public func judge(
+        _ name: UnsafePointer<CChar>, in state: UInt32, isDirectory: Bool, ignoresCase: () -> Bool?
+    ) -> Finding {
+        let finding = judge(bytes(of: name), in: state, isDirectory: isDirectory, ignoresCase: ignoresCase)
+        return finding.isHidden ? .hidden : finding
+    }
+
     /// Judges a name in a directory, and tells of a hidden one as well whether it is protected, and its state.
     ///
     /// A directory beyond the limits is hidden and protected.
