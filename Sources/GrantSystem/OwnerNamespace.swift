@@ -1,4 +1,5 @@
 import CGrantSystem
+import Glibc
 
 /// A user namespace without processes, by which directories show other owners.
 package final class OwnerNamespace: Sendable {
@@ -7,11 +8,16 @@ package final class OwnerNamespace: Sendable {
     package let unmapped: (user: UInt32, group: UInt32)
 
     /// - Parameters: The contents of its uid_map and gid_map.
-    /// - Throws: EPERM for a user without rights over the machine's users.
+    /// - Throws: EPERM for a user without rights over the machine's users, EOPNOTSUPP before Linux 6.2, which tells the numbers of the
+    ///   host for the users of an ACL.
     package init(users: String, groups: String) throws(Errno) {
+        guard KernelRelease.current.map({ $0 >= (6, 2) }) ?? false else { throw Errno(EOPNOTSUPP) }
         unmapped = (Self.overflow("uid"), Self.overflow("gid"))
         namespace = FileDescriptor(owning: try Errno.check(clinux_owners_namespace(users, groups)))
     }
+
+    /// What EOPNOTSUPP of `init` says.
+    package static let needed = "Linux 6.2 or later is needed"
 
     private static func overflow(_ kind: String) -> UInt32 {
         let text = (try? File.contents(of: "/proc/sys/kernel/overflow\(kind)".utf8)) ?? []

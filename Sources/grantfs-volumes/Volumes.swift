@@ -165,7 +165,8 @@ final class Volumes: Sendable {
         } catch {
             throw GrantError(
                 .invalidDirectory, "the files of “\(VisibleText.of(path))” cannot have other owners",
-                cause: error == Errno(EINVAL) ? "its filesystem cannot do that" : error.description,
+                cause: error == Errno(EOPNOTSUPP)
+                    ? OwnerNamespace.needed : error == Errno(EINVAL) ? "its filesystem cannot do that" : error.description,
                 advice: error == Errno(EPERM) ? "the option “map” is for a plugin of the machine's root" : "leave “map” out")
         }
         throw GrantError(

@@ -23,11 +23,12 @@ public enum Machine {
     public static let needsRoot = "needs root"
     public static let knowsVFAT = Processes.kernelText("/proc/filesystems").contains("vfat")
     /// Whether ext4 can find names by other spellings.
-    /// Whether mounts can show other owners of the files below the directory for temporary files (mount_setattr(2), Linux 5.12).
+    /// Whether mounts can show other owners of the files below the directory for temporary files (Linux 6.2).
     public static let mapsOwners: Bool = {
         guard Identity.isRoot, Command.exists("python3") else { return false }
         let script = """
             import ctypes, os
+            if tuple(int(number) for number in os.uname().release.split('.')[:2]) < (6, 2): raise SystemExit(1)
             libc, child = ctypes.CDLL(None), os.fork()
             if child == 0: libc.unshare(0x10000000); libc.pause()
             while os.stat(f'/proc/{child}/ns/user').st_ino == os.stat('/proc/self/ns/user').st_ino: os.sched_yield()

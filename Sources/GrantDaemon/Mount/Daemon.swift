@@ -152,7 +152,8 @@ enum Daemon {
             guard map.has(user: made.unmapped.user, group: made.unmapped.group) else { return made }
         } catch {
             throw GrantError(
-                error == Errno(EPERM) ? .permission : .system, "files cannot have other owners", cause: error.description,
+                error == Errno(EPERM) ? .permission : .system, "files cannot have other owners",
+                cause: error == Errno(EOPNOTSUPP) ? OwnerNamespace.needed : error.description,
                 advice: error == Errno(EPERM) ? "the mount option “map” is for root of the machine" : nil)
         }
         throw GrantError(
