@@ -81,7 +81,6 @@ extension MountTests {
                         'mkdir': lambda: os.mkdir(name + '/sub') or show(name + '/sub'),
                         'symlink': lambda: os.symlink('x', name + '/link') or show(name + '/link'),
                         'kept': lambda: os.unlink(name + '/kept'), 'list': lambda: sorted(os.listdir(name)),
-                        'inside': lambda: contents(name + '/inside', os.O_RDONLY),
                     }
                 else:
                     changes = {
@@ -118,7 +117,7 @@ extension MountTests {
             #expect(left.count == there.count && left.contains { $0.contains("/new \(user):") })
         }
 
-        @Test("Nobody has the rights of an owner without a number", arguments: ["shared", "exclusive", "none"])
+        @Test("No process has the rights of an owner without a number", arguments: ["shared", "exclusive", "none"])
         func unmapped(cache: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
@@ -297,6 +296,17 @@ extension MountTests {
             let own = try MountFixture(owner: try #require(Machine.plainUser))
             let output = try own.grantfs("mount", "default", try own.directory("place"), "--new", "-o", Self.map)
             #expect(output.status != 0 && output.errors.contains("for root of the machine"), "\(output)")
+        }
+    }
+
+    /// Before Linux 6.2 a map is refused.
+    @Suite(.enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot))) struct OwnerMapKernels {
+        @Test("A kernel that tells the host's numbers of an ACL maps no owners")
+        func kernels() throws {
+            let fixture = try MountFixture()
+            try fixture.grant(try fixture.source("a"))
+            let output = try fixture.grantfs("mount", "default", try fixture.directory("mount"), "-o", "map=0:100000:1000")
+            #expect(output.status == 0 ? Machine.mapsOwners : output.errors.contains("Linux 6.2 or later is needed"), "\(output)")
         }
     }
 }
