@@ -6,7 +6,7 @@ import GrantSystem
 /// A journal of parked requests in memory that outlives the daemon.
 ///
 /// It is for the next daemon on kernels that cannot resend requests (before Linux 6.9). Workers
-/// journal the requests that they receive themselves (`Session.receiveJournaled`).
+/// journal the requests that they receive themselves (`Session.receive`).
 final class RequestJournal: @unchecked Sendable {
     // Sendable: an entry belongs to the thread that took it.
     private let page: UnsafeMutablePointer<clinux_supervised>
@@ -71,14 +71,23 @@ extension Worker {
 }
 
 extension Session {
-    /// Does the same as `fuse_session_receive_buf`, for a worker with a journal record.
+    /// Does the same as `fuse_session_receive_buf`. A request is not lost by the daemon's death.
     ///
     /// Journals the request if the kernel cannot resend, or may turn out to be unable to.
+    @inline(__always)
+    func receive(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) -> Int32 {
+        guard let record = worker.pointee.record else { return fuse_session_receive_buf(pointer, &buffer) }
+        if buffer.mem == nil { buffer.mem = clinux_receive_buffer(record, Worker.bufferSize) }
+        guard let memory = buffer.mem else { return -ENOMEM }
+        return canResend ? fuse_session_receive_buf(pointer, &buffer) : receiveJournaled(record, memory, &buffer)
+    }
+
     @inline(never)
-    func receiveJournaled(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) -> Int32 {
-        guard let record = worker.pointee.record, !canResend else { return fuse_session_receive_buf(pointer, &buffer) }
+    private func receiveJournaled(
+        _ record: UnsafeMutablePointer<clinux_request>, _ memory: UnsafeMutableRawPointer, _ buffer: inout fuse_buf
+    ) -> Int32 {
         while true {
-            let received = clinux_receive_journaled(device, record, &buffer.mem, Worker.bufferSize)
+            let received = clinux_receive_journaled(device, record, memory, Worker.bufferSize)
             switch received {
             // The request was interrupted before it was received (fs/fuse/dev.c).
             case -ENOENT: continue

@@ -65,7 +65,7 @@ extension Session {
                 waitOutPause(worker)
                 continue
             }
-            let received = worker.pointee.record == nil ? fuse_session_receive_buf(pointer, &buffer) : receiveJournaled(worker, &buffer)
+            let received = receive(worker, &buffer)
             worker.pointee.activity.store(.busy, ordering: .relaxed)
             if received == -EINTR || received == -EAGAIN { continue }
             // The library had no memory for its buffer, which it allocates on demand: not the end

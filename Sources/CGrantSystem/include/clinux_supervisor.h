@@ -151,11 +151,17 @@ static inline void clinux_publish_claims(struct clinux_supervised *page, uint64_
     __atomic_store_n(&page->claims_valid, valid, __ATOMIC_RELEASE);
 }
 
-// read(2) from a FUSE device into `*memory`, which also journals the request in `request`.
+// Allocates a buffer for requests by malloc(3). Returns NULL if there is no memory.
 //
-// Reads at most `size` bytes. `*memory` is allocated by malloc(3) if NULL. Returns the bytes read
-// or a negative error number.
-int clinux_receive_journaled(int device, struct clinux_request *request, void **memory, size_t size);
+// All its pages are present, and those of `request`. If the reader of a FUSE device is killed while the
+// kernel makes a page of its buffer, the kernel answers the request with EIO, so the next daemon would not
+// get it (fs/fuse/dev.c, fuse_dev_do_read). Killing does not disturb the copying to present pages.
+void *clinux_receive_buffer(struct clinux_request *request, size_t size);
+
+// read(2) from a FUSE device into `memory`, which also journals the request in `request`.
+//
+// Reads at most `size` bytes. Returns the bytes read or a negative error number.
+int clinux_receive_journaled(int device, struct clinux_request *request, void *memory, size_t size);
 
 // Journals a parked request of `size` bytes in an entry below CLINUX_PARKED.
 //

@@ -42,6 +42,51 @@ extension MountTests.RecoveryTests {
         #expect(!FileManager.default.fileExists(atPath: scene.fixture.base + "/both"), "two had the lock")
     }
 
+    @Test(
+        "A write that a dying daemon was receiving is not refused",
+        .enabled(if: Machine.kernel >= (6, 9), "an earlier kernel cannot resend it"))
+    func received() throws {
+        let scene = try Succession(.death, switches: ["GRANTFS_TEST_CRASHES": "1000"])
+        // A new daemon's first requests come to memory that it has not used yet.
+        let writers = try Child([
+            "python3", "-I", "-uc",
+            """
+            import os, sys, threading, time
+            place, count = sys.argv[1], 24
+            done, errors, ended = [0] * count, [], False
+            def write(i):
+                file, data = os.open(f'{place}/w{i}', os.O_CREAT | os.O_RDWR), bytes(1 << 20)
+                sys.stdout.write('open\\n')
+                while not ended:
+                    try: os.pwrite(file, data, 0); done[i] += 1
+                    except OSError as error: errors.append(error.errno)
+            threads = [threading.Thread(target=write, args=(i,)) for i in range(count)]
+            for thread in threads: thread.start()
+            for line in sys.stdin:
+                # A request that several daemons died with is refused.
+                before = list(done)
+                while any(now == then for now, then in zip(done, before)) and not errors: time.sleep(0.0002)
+                print('all')
+            ended = True
+            for thread in threads: thread.join()
+            print('errors', errors)
+            """, scene.mount + "/a",
+        ])
+        for _ in 0..<24 { try writers.expect("open") }
+        for _ in 0..<16 {
+            writers.send("?")
+            try writers.expect("all")
+            let before = try scene.fixture.daemon(at: scene.mount)
+            kill(before, SIGKILL)
+            try scene.fixture.wait(until: "another daemon serves the mount") { try scene.fixture.daemon(at: scene.mount) != before }
+        }
+        writers.send("?")
+        try writers.expect("all")
+        writers.closeInput()
+        #expect(writers.line() == "errors []")
+        #expect(writers.wait() == 0)
+    }
+
     @Test("A change is never made twice while daemons die", arguments: deaths)
     func once(_ way: Succession.Way) throws {
         let scene = try Succession(way, switches: ["GRANTFS_TEST_CRASHES": "1000"])
