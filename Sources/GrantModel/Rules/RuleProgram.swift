@@ -77,6 +77,10 @@ package struct RuleProgram: Sendable {
     /// The positions that hold in each directory.
     private var floating: [Int32] = []
     private var isFloating: [Bool] = []
+    /// The bytes with which the names begin that `floating` matches, and those with which its others end.
+    private var edges = (first: ByteSet(), last: ByteSet())
+    /// Whether `floating` may match names with any first and last byte.
+    private var matchesAnyEdge = false
     private let hasOnly: Bool
     /// Whether a match of `only` can follow below any directory.
     private var mayFollowAnywhere = false
@@ -117,12 +121,27 @@ package struct RuleProgram: Sendable {
         for position in closure(of: first) {
             if isEverywhere {
                 floating.append(position)
+                noteEdge(of: positions[Int(truncatingIfNeeded: position)])
                 isFloating[Int(truncatingIfNeeded: position)] = true
             } else {
                 top.positions.append(position)
             }
         }
         if isEverywhere, list == .only, !pattern.isNegated { mayFollowAnywhere = true }
+    }
+
+    /// Notes the first or the last byte of the names that a floating position matches.
+    private mutating func noteEdge(of position: Position) {
+        if position.isAnyDepth {
+            // Before other components it adds nothing: those float as well.
+            if position.isLast { matchesAnyEdge = true }
+        } else if let first = UInt8(exactly: position.exact.firstByte) {
+            edges.first.insert(first)
+        } else if let token = tokens[position.exact.tokens].last, let last = UInt8(exactly: token) {
+            edges.last.insert(last)
+        } else {
+            matchesAnyEdge = true
+        }
     }
 
     private mutating func add(_ name: NamePattern?) -> Comparison {
@@ -151,6 +170,10 @@ package struct RuleProgram: Sendable {
         _ name: UnsafeBufferPointer<UInt8>, in state: State, isDirectory: Bool, folded: UnsafeBufferPointer<UInt8>? = nil,
         next: inout State
     ) -> Verdict {
+        if folded == nil, state.positions.isEmpty, !state.isProtected, cannotMatch(name) {
+            next = State()
+            return Verdict()
+        }
         // The last match in each list.
         var last: (hide: Int32, protect: Int32, only: Int32) = (-1, -1, -1)
         var follows = mayFollowAnywhere
@@ -159,6 +182,12 @@ package struct RuleProgram: Sendable {
         for position in state.positions { step(position, (name, folded), isDirectory, &last, &next, &follows) }
         next.sortPositions()
         return verdict(last, in: state, isDirectory: isDirectory, follows: follows, next: &next)
+    }
+
+    /// Whether no pattern matches a name in a directory with an empty state. Tells it by two bytes, so not always.
+    package func cannotMatch(_ name: UnsafeBufferPointer<UInt8>) -> Bool {
+        guard !hasOnly, !matchesAnyEdge, let first = name.first, let last = name.last else { return false }
+        return !edges.first.contains(first) && !edges.last.contains(last)
     }
 
     /// Whether a name is judged in the same way in each directory.

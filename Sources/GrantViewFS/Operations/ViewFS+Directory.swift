@@ -127,8 +127,11 @@ extension ViewFS {
                 var familiarity = stream.familiarity
                 let ended = stream.forEach(in: directory.pointee.descriptor) {
                     if let document, document.isNamed($0.name) || DocumentPlace.isReserved($0.name) { return true }
-                    if DocumentPlace.isWorkplace($0.name) || filter.hides($0) { return true }
-                    return view.add($0, of: (id, node), directory.pointee.descriptor, bare: omitsAttributes, &familiarity, to: &listing)
+                    if DocumentPlace.isWorkplace($0.name) { return true }
+                    let judged = filter.judge($0)
+                    if let judged, judged.finding.isHidden { return true }
+                    return view.add(
+                        $0, judged, of: (id, node), directory.pointee.descriptor, bare: omitsAttributes, &familiarity, to: &listing)
                 }
                 stream.familiarity = familiarity
                 return ended
@@ -159,13 +162,13 @@ extension ViewFS {
 
     /// Adds one entry. Returns false if it does not fit.
     private func add(
-        _ entry: DirectoryStream.Entry, of parent: (id: NodeID, node: NodePointer), _ directory: Int32, bare: Bool,
+        _ entry: DirectoryStream.Entry, _ judged: FoundName?, of parent: (id: NodeID, node: NodePointer), _ directory: Int32, bare: Bool,
         _ familiarity: inout Int8, to listing: inout Listing
     ) -> Bool {
         guard listing.hasRoom(for: entry.name) else { return false }
         var parameters = EntryParameters()
         if listing.plus, !bare, !isDots(entry.name) {
-            find(entry.name, of: parent, directory, &familiarity, into: &parameters)
+            find(entry.name, judged, of: parent, directory, &familiarity, into: &parameters)
         }
         if parameters.ino == 0 {
             parameters.attr.st_ino = ino_t(
@@ -181,11 +184,11 @@ extension ViewFS {
     /// For files that the kernel knows, one statx(2) of the name suffices. A new file is opened
     /// first, so that call would be wasted for it.
     private func find(
-        _ name: UnsafePointer<CChar>, of parent: (id: NodeID, node: NodePointer), _ directory: Int32, _ familiarity: inout Int8,
-        into parameters: inout EntryParameters
+        _ name: UnsafePointer<CChar>, _ judged: FoundName?, of parent: (id: NodeID, node: NodePointer), _ directory: Int32,
+        _ familiarity: inout Int8, into parameters: inout EntryParameters
     ) {
         if familiarity > 0 {
-            if enterKnown(name, in: directory, found: parent, into: &parameters) {
+            if enterKnown(name, judged, in: directory, found: parent, into: &parameters) {
                 familiarity = min(familiarity + 1, 8)
                 return
             }
@@ -193,7 +196,7 @@ extension ViewFS {
         }
         let moment = hostWatch.renamesSeen
         let descriptor = parent.node.pointee.withOwner { open(name, in: directory, of: $0) }
-        if descriptor >= 0, enter(descriptor, name, found: parent, since: moment, isListed: true, into: &parameters) != 0 {
+        if descriptor >= 0, enter(descriptor, name, found: parent, since: moment, .listed(judged), into: &parameters) != 0 {
             parameters = EntryParameters()
         }
     }

@@ -37,12 +37,11 @@ extension ViewFS {
     /// Interns the file behind a descriptor and describes it for the kernel.
     ///
     /// The file was found as `name`, nil if it has none. Takes ownership of the descriptor. Returns
-    /// 0 or a positive error number. `moment`: see `settleMoves`. `isListed`: whether `name` is the
-    /// spelling that the directory has.
+    /// 0 or a positive error number. `moment`: see `settleMoves`.
     @inline(__always)
     func enter(
         _ descriptor: Int32, _ name: UnsafePointer<CChar>?, found parent: (id: NodeID, node: NodePointer), since moment: UInt64,
-        isListed: Bool = false, into parameters: inout EntryParameters
+        _ origin: NameOrigin = .requested, into parameters: inout EntryParameters
     ) -> Int32 {
         var status = FileStatus()
         let result = clinux_statx(descriptor, nil, &status)
@@ -50,7 +49,7 @@ extension ViewFS {
             _ = clinux_close(descriptor)
             return Errno.number(of: result)
         }
-        let judged = judge(name, status, in: parent, isListed: isListed)
+        let judged = judge(name, status, in: parent, origin)
         if let judged, judged.finding.isHidden {
             _ = clinux_close(descriptor)
             return ENOENT
@@ -72,17 +71,17 @@ extension ViewFS {
 
     /// Does the same as `enter`, for an entry whose file the kernel may already know.
     ///
-    /// `name` is from a listing. One statx(2) describes the entry at one moment, so no descriptor must be held. Returns false
-    /// if the file is new, invisible, or a mount point (STATX_ATTR_MOUNT_ROOT, available since
-    /// Linux 5.8 like STATX_MNT_ID).
+    /// `name` is from a listing, `listed` what the rules said of it. One statx(2) describes the entry at one
+    /// moment, so no descriptor must be held. Returns false if the file is new, invisible, or a mount point
+    /// (STATX_ATTR_MOUNT_ROOT, available since Linux 5.8 like STATX_MNT_ID).
     @inline(__always)
     func enterKnown(
-        _ name: UnsafePointer<CChar>, in directory: Int32, found parent: (id: NodeID, node: NodePointer),
+        _ name: UnsafePointer<CChar>, _ listed: FoundName?, in directory: Int32, found parent: (id: NodeID, node: NodePointer),
         into parameters: inout EntryParameters
     ) -> Bool {
         var status = FileStatus()
         guard clinux_statx(directory, name, &status) == 0, status.has_mount_id, !status.is_mount_root else { return false }
-        let judged = judge(name, status, in: parent, isListed: true)
+        let judged = judge(name, status, in: parent, .listed(listed))
         if let judged, judged.finding.isHidden { return false }
         let found = parent.node.pointee.withOwner { tree.internKnown(status, in: $0, found: parent.id.rawValue, as: name) }
         guard let id = found, let node = tree.nodes.find(id), !hasTypeMismatch(id, node, status) else { return false }

@@ -58,14 +58,26 @@ extension ViewFS {
     ///
     /// Returns nil if the scope has no rules.
     @inline(__always)
-    func judge(_ name: UnsafePointer<CChar>?, _ status: borrowing FileStatus, in parent: Directory, isListed: Bool) -> FoundName? {
+    func judge(
+        _ name: UnsafePointer<CChar>?, _ status: borrowing FileStatus, in parent: Directory, _ origin: NameOrigin
+    ) -> FoundName? {
+        // A file of another type may have taken the place of the listed one.
+        if case .listed(let judged?) = origin, judged.isDirectory == (status.st.st_mode & S_IFMT == S_IFDIR) { return judged }
         guard let name, parent.node.pointee.withOwner({ $0.ruled.hasRules }) else { return nil }
-        return judgeFound(name, status, in: parent, isListed: isListed)
+        return judgeFound(name, status, in: parent, origin)
+    }
+
+    /// Where a name comes from.
+    enum NameOrigin {
+        case requested
+        /// From the directory itself, so this is the spelling that it has. The rules may have judged it then.
+        case listed(FoundName?)
     }
 
     /// What the rules said of a name when its file was found.
     struct FoundName {
-        var finding: ScopeRules.Finding
+        let finding: ScopeRules.Finding
+        let isDirectory: Bool
         /// Of the scope, before the name was judged.
         let generation: UInt32
         let serial: UInt32
@@ -73,7 +85,7 @@ extension ViewFS {
 
     @inline(never)
     private func judgeFound(
-        _ name: UnsafePointer<CChar>, _ status: borrowing FileStatus, in parent: Directory, isListed: Bool
+        _ name: UnsafePointer<CChar>, _ status: borrowing FileStatus, in parent: Directory, _ origin: NameOrigin
     ) -> FoundName? {
         let (inode, device) = (status.st.st_ino, status.st.st_dev)
         let isDirectory = status.st.st_mode & S_IFMT == S_IFDIR
@@ -82,14 +94,13 @@ extension ViewFS {
         return parent.node.pointee.withOwner { owner in
             let generation = owner.ruled.generation.load(ordering: .sequentiallyConsistent)
             return owner.ruled.withRules { rules in
-                let hidden = FoundName(finding: .hidden, generation: generation, serial: rules.serial)
+                let hidden = FoundName(finding: .hidden, isDirectory: isDirectory, generation: generation, serial: rules.serial)
                 guard descriptor >= 0, let directory = ruleState(of: parent, descriptor, rules) else { return hidden }
                 var (finding, folds) = judge(name, in: parent.node, descriptor, directory, isDirectory: isDirectory, rules)
-                // A listing has the names as they are.
-                if folds, !finding.isHidden, !isListed {
+                if folds, !finding.isHidden, case .requested = origin {
                     finding = judgeSpellings(of: name, (inode, device), descriptor, directory, isDirectory, finding, rules)
                 }
-                return FoundName(finding: finding, generation: generation, serial: rules.serial)
+                return FoundName(finding: finding, isDirectory: isDirectory, generation: generation, serial: rules.serial)
             }
         }
     }

@@ -8,6 +8,8 @@ public final class ScopeRules: Sendable {
     public let rules: GrantRules
     private let program: RuleProgram
     private let table: Lock<Table>
+    /// The state of most directories: no pattern goes on in it, and nothing below it is protected.
+    private let plain: UInt32
 
     private struct Table {
         var states: [RuleProgram.State]
@@ -47,7 +49,15 @@ public final class ScopeRules: Sendable {
         self.rules = rules
         self.serial = serial & Self.serialMask
         program = RuleProgram(rules)
-        table = Lock(Table(states: [program.top], numbers: [program.top: Self.top]))
+        var states = Table(states: [program.top], numbers: [program.top: Self.top])
+        if let known = states.numbers[RuleProgram.State()] {
+            plain = known
+        } else {
+            plain = UInt32(truncatingIfNeeded: states.states.count)
+            states.states.append(RuleProgram.State())
+            states.numbers[RuleProgram.State()] = plain
+        }
+        table = Lock(states)
     }
 
     /// Whether a name below a directory may be protected.
@@ -55,7 +65,7 @@ public final class ScopeRules: Sendable {
 
     public var protects: Bool { program.protects }
 
-    /// Whether directories were found that have another state than the granted one.
+    /// Whether there may be directories that have another state than the granted one.
     public var hasSeveralStates: Bool { table.withLock { $0.states.count > 1 } }
 
     /// See `RuleProgram.leadsFurther`. `folds`: as for `judge`.
@@ -86,7 +96,9 @@ public final class ScopeRules: Sendable {
 
     /// Judges a name in a directory. `folds`: whether that ignores case (`NameFolding`).
     public func judge(_ name: UnsafePointer<CChar>, in state: UInt32, isDirectory: Bool, folds: Bool) -> Finding {
-        let finding = judge(bytes(of: name), in: state, isDirectory: isDirectory, folds: folds)
+        let name = bytes(of: name)
+        if !folds, state == plain, program.cannotMatch(name) { return plainFinding(isDirectory: isDirectory) }
+        let finding = judge(name, in: state, isDirectory: isDirectory, folds: folds)
         return finding.isHidden ? .hidden : finding
     }
 
@@ -94,8 +106,15 @@ public final class ScopeRules: Sendable {
     public func judge(
         _ name: UnsafePointer<CChar>, in state: UInt32, isDirectory: Bool, ignoresCase: () -> Bool?
     ) -> Finding {
-        let finding = judge(bytes(of: name), in: state, isDirectory: isDirectory, ignoresCase: ignoresCase)
+        let name = bytes(of: name)
+        if state == plain, program.cannotMatch(name), program.hasOneForm(name) { return plainFinding(isDirectory: isDirectory) }
+        let finding = judge(name, in: state, isDirectory: isDirectory, ignoresCase: ignoresCase)
         return finding.isHidden ? .hidden : finding
+    }
+
+    /// Of a name that no pattern matches, in a plain directory.
+    private func plainFinding(isDirectory: Bool) -> Finding {
+        Finding(isHidden: false, isProtected: false, state: isDirectory ? plain : 0)
     }
 
     /// Judges a name in a directory, and tells of a hidden one as well whether it is protected, and its state.
