@@ -136,6 +136,8 @@ public struct Node: ~Copyable {
 
     /// Bits of `Containment`. Refusing bits are set under the shard's lock.
     public let containment: Atomic<UInt8>
+    /// Of a node that has left its grant: the kernel caches nothing of it any more.
+    public let isForgotten: Atomic<Bool>
     /// When its place was last checked, if renames are not reported.
     ///
     /// CLOCK_MONOTONIC in milliseconds, lower 32 bits.
@@ -197,6 +199,7 @@ public struct Node: ~Copyable {
         isWatched = Atomic(false)
         isTimeDirty = Atomic(false)
         containment = Atomic(owner.isUnwatched.load(ordering: .relaxed) ? Containment.isUnwatched : 0)
+        isForgotten = Atomic(false)
         lookedAt = Atomic(0)
         ruleState = Atomic(0)
         dataVersion = Atomic(0)

@@ -78,6 +78,7 @@ struct Departure {
         let isDone = invalidator.forget()
         if scope.ruled.hasRules { expireNames(of: nodes) }
         endLocks(nodes)
+        if isDone { for id in nodes { _ = view.tree.withLive(id, in: scope) { $0.pointee.isForgotten.store(true, ordering: .releasing) } } }
         return isDone
     }
 
@@ -102,6 +103,7 @@ struct Departure {
     private static let namesMicroseconds = 200_000
 
     private func finish(_ nodes: Set<UInt64>) {
+        InjectedFault.stop(at: "departing")
         let id = ScopeID(rawValue: scope.scope)
         var inside = awaitOperations()
         invalidate(nodes)

@@ -98,6 +98,7 @@ final class RuleChange {
 
     /// Refuses hidden files and changes of protected ones. Returns whether nothing hidden is cached.
     func carryOut(_ outcome: inout WithdrawalOutcome) -> Bool {
+        InjectedFault.stop(at: "rules")
         let ids = scope.ids
         judge(ids)
         // Lookups that began with the former rules have added these. Those that come now were found by the new rules, and
@@ -195,8 +196,13 @@ final class RuleChange {
 
     private func judge(_ id: UInt64, _ rules: ScopeRules, _ root: [CChar], _ buffer: inout PathBuffer) {
         var finding: ScopeRules.Finding?
+        var isLeaving = false
         let isJudged = view.tree.withLive(id, in: scope) { node -> Bool in
-            if node.pointee.containment.load(ordering: .relaxed) & Containment.escaped != 0 { return true }
+            if node.pointee.containment.load(ordering: .relaxed) & Containment.escaped != 0 {
+                // Another thread has refused it, and may not have invalidated it yet.
+                isLeaving = !node.pointee.isForgotten.load(ordering: .acquiring)
+                return true
+            }
             let generation = scope.ruled.generation.load(ordering: .sequentiallyConsistent)
             let moment = scope.doubts.load(ordering: .sequentiallyConsistent)
             let descriptor = view.tree.pin(node)
@@ -218,6 +224,7 @@ final class RuleChange {
             view.tree.settle(node, since: moment)
             return true
         }
+        if isLeaving { gone.insert(id) }
         // By its other names, if it has any.
         if isJudged != false { return }
         departure.depart(id, &gone, &isDirectoryGone)

@@ -34,6 +34,30 @@ extension MountTests {
             }
         }
 
+        @Test(
+            "A rule is confirmed when nothing is cached of what other threads found hidden", arguments: ["shared", "exclusive"])
+        func hiddenByOthers(_ cache: String) throws {
+            let fixture = try MountFixture()
+            let stops = try StopPoints(fixture)
+            let mounted = try RuledMount(fixture, cache, rules: [], files: ["d/file", "other"])
+            try Data(repeating: 0x61, count: 8192).write(to: URL(fileURLWithPath: mounted.source + "/d/file"))
+            let holder = try Child([Programs.attacker, "outlive", mounted.place + "/d/file", "map", "fd", "cwd"])
+            try holder.expect("ready")
+            let file = open(mounted.place + "/d/file", O_RDWR | O_CLOEXEC)
+            defer { close(file) }
+            for point in ["rules", "departing"] { stops.arm(point) }
+            let setting = try Child([Programs.grantfs, "set", "a", "--hide", "/d"], environment: fixture.environment)
+            try stops.awaitStop("rules")
+            // The file is judged for this call, and leaves.
+            #expect(fchmod(file, 0o600) == -1 && errno == EACCES)
+            try stops.awaitStop("departing")
+            stops.goOn("rules")
+            #expect(setting.wait() == 0)
+            #expect(try Succession.said(holder) == "map SIGBUS fd EACCES cwd EACCES")
+            stops.goOn("departing")
+            #expect(try Succession.said(holder) == "map SIGBUS fd EACCES cwd EACCES")
+        }
+
         @Test("A rule that protects an open file refuses later writes and keeps earlier ones", arguments: RuledMount.modes)
         func protect(_ mode: String) throws {
             let mounted = try RuledMount(mode, rules: [], files: ["kept", "free"])
