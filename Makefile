@@ -57,12 +57,12 @@ release: $(program) ## build the programs as they are installed
 static := $(CURDIR)/.build/static
 # Swift's modules for regular expressions and concurrency are not imported into each file, and so not linked.
 lean = $(foreach module,string-processing concurrency,-Xswiftc -Xfrontend -Xswiftc -disable-implicit-$(module)-module-import)
-quickstart = $(lean) --disable-local-rpath -Xlinker --no-export-dynamic -Xlinker --as-needed -Xlinker -L$(static)
+quickstart = $(lean) --disable-local-rpath -Xlinker --no-export-dynamic -Xlinker --as-needed -Xlinker '-L$(static)'
 
 # The touch marks it as up to date, even if the build linked nothing.
 $(program): $(sources)
 	@.ci/packages build
-	@mkdir -p $(static) && printf 'GROUP ( %s %s )\n' "$$(g++ -print-file-name=libstdc++.a)" "$$(g++ -print-file-name=libgcc_eh.a)" >$(static)/libstdc++.a
+	@mkdir -p "$(static)" && printf 'GROUP ( %s %s )\n' "$$(g++ -print-file-name=libstdc++.a)" "$$(g++ -print-file-name=libgcc_eh.a)" >"$(static)/libstdc++.a"
 	for product in $(companions) grantfs; do \
 		$(SWIFT) build -c release --static-swift-stdlib $(quickstart) --product $$product && .ci/program-contents .build/release/$$product || exit 1; done
 	@touch -c $@
@@ -171,7 +171,7 @@ test-kernels: ## run the tests that depend on the kernel on Linux 6.1, 6.12 and 
 	@.ci/packages build run test kernels emulation
 	@$(MAKE) --no-print-directory release
 	@rm -rf .build/installed
-	@(umask 022 && $(MAKE) --no-print-directory install DESTDIR= PREFIX=$(CURDIR)/.build/installed HELPERDIR=$(CURDIR)/.build/installed/sbin >/dev/null)
+	@(umask 022 && $(MAKE) --no-print-directory install DESTDIR= PREFIX="$(CURDIR)/.build/installed" HELPERDIR="$(CURDIR)/.build/installed/sbin" >/dev/null)
 	@$(MAKE) --no-print-directory faults && install -m 755 .build/release/grantfs*-faults .build/installed/bin/
 	$(SWIFT) build --build-tests
 	@.ci/kernels $(if $(PARTS),--parts '$(PARTS)') $(KERNELS)
