@@ -232,7 +232,10 @@ let package = Package(
             data: ["Screens"]),
         tests(
             "GrantKitTests",
-            ["GrantKit", "GrantModel", "GrantCoordinator", "GrantSystem", "TestSupport", "DirectoryList", "NoteEditor", "DocumentBrowser"]),
+            [
+                "GrantKit", "GrantStore", "GrantModel", "GrantCoordinator", "GrantSystem", "TestSupport", "DirectoryList", "NoteEditor",
+                "DocumentBrowser",
+            ]),
         tests(
             "GrantPortalTests", ["GrantPortal", "TestSupport"], data: ["portal-client", "impostor", "chooser-backend", "permission-store"]),
         tests("GrantProxyTests", ["GrantProxy", "GrantModel"]),

@@ -64,12 +64,14 @@ struct GrantedPlace {
             return
         }
         let now = Instant(nanoseconds: Clock.realtime)
-        let active = try administrator.store.grants().filter { $0.state(at: now) == .active }
+        let grants = try administrator.store.grants()
         // Tries those at their recorded paths first. The others are looked up only if none of them
-        // applies.
-        let near = active.filter { MountTable.path(path, isAtOrBelow: $0.bookmark.path) }
-        let far = active.filter { !MountTable.path(path, isAtOrBelow: $0.bookmark.path) }
-        for candidates in [near, far] where !candidates.isEmpty {
+        // applies. There may be thousands, so they are not copied before.
+        for isNear in [true, false] {
+            let candidates = grants.indices.filter {
+                MountTable.path(path, isAtOrBelow: grants[$0].bookmark.path) == isNear && grants[$0].state(at: now) == .active
+            }.map { grants[$0] }
+            if candidates.isEmpty { continue }
             let holding = administrator.describe(candidates).filter { $0.state == .active && MountTable.path(path, isAtOrBelow: $0.path) }
             let best = holding.max { ($0.path.count, $1.grant.created) < ($1.path.count, $0.grant.created) }
             if let best, let below = FilePath.below(best.path, path) {

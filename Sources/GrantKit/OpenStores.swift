@@ -14,6 +14,7 @@ enum OpenStores {
         if let (store, _) = known(directory) { return store }
         stores.withLock { $0[directory] = nil }
         let opened = try GrantStore(directory: directory, create: create)
+        opened.keepGrants()
         stores.withLock { $0[directory] = opened }
         return opened
     }

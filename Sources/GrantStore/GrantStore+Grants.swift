@@ -5,6 +5,12 @@ extension GrantStore {
     ///
     /// Sorted by view and name, in the order of bytes.
     public func grants(view: ViewName? = nil) throws(GrantError) -> [Grant] {
+        let kept = try keptGrants { () throws(GrantError) in try readGrants(of: nil) }
+        guard let kept else { return try readGrants(of: view) }
+        return view == nil ? kept : kept.filter { $0.view == view }
+    }
+
+    private func readGrants(of view: ViewName?) throws(GrantError) -> [Grant] {
         try read { (database) throws(GrantError) in
             var result: [Grant] = []
             let condition = view == nil ? "" : "WHERE view = ?"

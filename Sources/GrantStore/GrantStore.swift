@@ -9,7 +9,7 @@ import Synchronization
 /// them.
 ///
 /// Locking: one lock around the connection, taken by every function, held during the SQL and
-/// nothing else.
+/// nothing else. Another one around the kept grants, held for an access.
 public final class GrantStore: Sendable {
     /// Absolute and canonical.
     public let directory: String
@@ -27,6 +27,8 @@ public final class GrantStore: Sendable {
     private let connection: Lock<Database>
     /// How many transactions this connection has written: SQLite's data version does not count them.
     private let ownChanges = Atomic<Int>(0)
+    private let keepsGrants = Atomic<Bool>(false)
+    private let keptGrants = Lock<(stamp: ChangeStamp, grants: [Grant])?>(nil)
 
     /// Opens the store in `directory`.
     ///
@@ -92,6 +94,22 @@ public final class GrantStore: Sendable {
         try read { (database) throws(GrantError) in
             ChangeStamp(others: try database.integer("PRAGMA data_version"), own: ownChanges.load(ordering: .acquiring))
         }
+    }
+
+    /// Makes `grants(view:)` keep the grants, for a process that asks again and again.
+    ///
+    /// They are read again after each change.
+    package func keepGrants() { keepsGrants.store(true, ordering: .relaxed) }
+
+    /// Returns the kept grants, read by `body` if the store has changed. nil if none are kept.
+    func keptGrants(_ body: () throws(GrantError) -> [Grant]) throws(GrantError) -> [Grant]? {
+        guard keepsGrants.load(ordering: .relaxed) else { return nil }
+        // From before the look, so a change during it counts as one after it.
+        let stamp = try changeStamp()
+        if let kept = keptGrants.withLock({ $0 }), kept.stamp == stamp { return kept.grants }
+        let grants = try body()
+        keptGrants.withLock { $0 = (stamp, grants) }
+        return grants
     }
 
     /// Returns a hash of the size and time of the database file.

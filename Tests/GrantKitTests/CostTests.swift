@@ -1,4 +1,5 @@
 import Foundation
+import GrantStore
 import GrantSystem
 import TestSupport
 import Testing
@@ -29,6 +30,29 @@ import Testing
                 looked += try time(url, 1)
             }
             #expect(found < looked * 10, "200 starts: \(found) ms; 10 after a change: \(looked) ms")
+        }
+    }
+
+    @Test("The first access to each of many directories reads the grants once")
+    func firstStarts() throws {
+        let bench = try Bench()
+        let urls = try (0..<150).map { try bench.plain("folder\($0)") }
+        try bench.program {
+            for url in urls { _ = try GrantedDirectory.grant(url) }
+            let store = try GrantStore(directory: bench.fixture.store, create: false)
+            func time(_ body: () throws -> Void) rethrows -> Double {
+                let start = Machine.milliseconds
+                try body()
+                return Machine.milliseconds - start
+            }
+            let looked = try time { for _ in urls { try #require(store.grants().count == urls.count) } }
+            let started = try time {
+                for url in urls {
+                    try #require(url.startAccessingSecurityScopedResource())
+                    url.stopAccessingSecurityScopedResource()
+                }
+            }
+            #expect(started < looked, "\(urls.count) first starts: \(started) ms; as many times all grants: \(looked) ms")
         }
     }
 

@@ -21,6 +21,25 @@ import Testing
         #expect(try one.dataVersion() != before)
     }
 
+    @Test("Kept grants show each change, by the connection itself and by others")
+    func kept() throws {
+        let one = try GrantStore(directory: scratch.store, create: true)
+        one.keepGrants()
+        let other = try GrantStore(directory: scratch.store, create: false)
+        let view = try ViewName("other")
+        #expect(try one.grants().isEmpty)
+        for (number, store) in [one, other, one, other].enumerated() {
+            let made = try sample("grant\(number)", view: number < 2 ? .standard : view)
+            try store.insert(made, by: tester)
+            #expect(try one.grants().count == number + 1 && one.grants().map(\.id) == other.grants().map(\.id))
+            #expect(try one.grants(view: view).map(\.id) == other.grants(view: view).map(\.id))
+            _ = try store.revoke([made.id], by: tester)
+            #expect(try one.grants().first { $0.id == made.id }?.state == .revoked)
+        }
+        try FileManager.default.removeItem(atPath: scratch.database)
+        #expect(throws: GrantError.self) { try one.grants() }
+    }
+
     @Test("Concurrent threads lose no grant and no log number in a store")
     func ofManyThreadsLoseNothing() async throws {
         let shared = try GrantStore(directory: scratch.store, create: true)
