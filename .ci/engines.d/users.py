@@ -167,10 +167,16 @@ class Rootless(Podman):
             os.chown(path, self.user.pw_uid, self.user.pw_gid)
         settings = self.place.base / "fuse.conf"
         settings.write_text("user_allow_other\n")
+        # Users may not open the machine's device everywhere.
+        device = self.place.base / "fuse"
+        if not device.exists():
+            os.mknod(device, stat.S_IFCHR, os.makedev(10, 229))
+            device.chmod(0o666)
         # Rootless Podman has a mount namespace of its own, which gets later mounts from shared ones only. The host gets none of these.
         self.namespace = subprocess.Popen(
             ["unshare", "-m", "--propagation", "slave", "sh", "-c",
-             'mount --make-rshared / && mount --bind "$1" /etc/fuse.conf && echo ready && exec sleep infinity', "sh", str(settings)],
+             'mount --make-rshared / && mount --bind "$1" /etc/fuse.conf && mount --bind "$2" /dev/fuse && echo ready && exec sleep infinity',
+             "sh", str(settings), str(device)],
             stdout=subprocess.PIPE, text=True)
         assert self.namespace.stdout.readline() == "ready\n"
         self.as_user = [

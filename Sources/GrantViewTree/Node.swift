@@ -171,6 +171,7 @@ public struct Node: ~Copyable {
     static let pin: UInt64 = 1 << 32
     static let descriptorMask: UInt64 = 0xffff_ffff
 
+    @inline(__always)
     init(key: NodeKey, owner: ScopeNodes, type: mode_t, descriptor: Int32) {
         self.key = key
         scope = owner.scope
