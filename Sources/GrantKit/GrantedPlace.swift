@@ -66,7 +66,7 @@ struct GrantedPlace {
         let now = Instant(nanoseconds: Clock.realtime)
         let grants = try administrator.store.grants()
         // Tries those at their recorded paths first. The others are looked up only if none of them
-        // applies. There may be thousands, so they are not copied before.
+        // applies. There may be thousands, so only candidates are copied.
         for isNear in [true, false] {
             let candidates = grants.indices.filter {
                 MountTable.path(path, isAtOrBelow: grants[$0].bookmark.path) == isNear && grants[$0].state(at: now) == .active
