@@ -9,14 +9,16 @@ import GrantSystem
 /// others make, rename, change and delete shows within a moment. A directory whose grant is revoked
 /// is empty, with the reason in `problems`. When it is restored its documents are back.
 @MainActor public final class DocumentBrowser {
-    /// A document.
+    /// A document: a file, or a directory that is one document.
     public struct Item: Identifiable, Hashable, Sendable {
         public let url: URL
         /// The grant of the directory that contains it.
         public let grant: GrantID
         /// The path below the granted directory, for people.
         public let name: String
+        /// In bytes: that of its files, if it is a directory.
         public let size: Int
+        /// The time of its last change, which may be in one of its files.
         public let modified: Date
 
         public var id: URL { url }
@@ -38,20 +40,20 @@ import GrantSystem
 
     let directories: [GrantedDirectory]
     let environment = GrantEnvironment.current
-    private let extensions: Set<String>?
+    let listing: DocumentListing
     private var presenters: [DirectoryPresentation] = []
     private var all: [Item] = []
-    private var listing: Task<Void, Never>?
+    private var relisting: Task<Void, Never>?
     private var isStale = false
 
     /// Makes a browser of granted directories.
     ///
     /// - Parameters:
     ///   - directories: The directories to list.
-    ///   - extensions: The file extensions of documents, in lower case. If it is nil, every file
-    ///     that is not hidden is a document.
+    ///   - extensions: The file extensions of documents, in lower case. A directory with one of them is a document as a whole, and its
+    ///     contents are not listed. If it is nil, every file that is not hidden is a document, and no directory is.
     public init(_ directories: [GrantedDirectory], extensions: Set<String>? = nil) {
-        (self.directories, self.extensions) = (directories, extensions)
+        (self.directories, listing) = (directories, DocumentListing(extensions: extensions))
     }
 
     /// Lists the documents, and follows changes until `stop`.
@@ -67,7 +69,7 @@ import GrantSystem
     public func stop() {
         for presenter in presenters { NSFileCoordinator.removeFilePresenter(presenter) }
         presenters = []
-        listing?.cancel()
+        relisting?.cancel()
     }
 
     /// Creates a document and opens it. An existing file is not replaced.
@@ -124,12 +126,12 @@ import GrantSystem
 
     /// Many changes cause one listing, a tenth of a second later.
     func changed() {
-        guard listing == nil else { return isStale = true }
-        listing = Task { @MainActor [weak self] in
+        guard relisting == nil else { return isStale = true }
+        relisting = Task { @MainActor [weak self] in
             try? await Task.sleep(for: .milliseconds(100))
             guard let self, !Task.isCancelled else { return }
             await GrantEnvironment.$current.withValue(environment) { await self.list() }
-            listing = nil
+            relisting = nil
             if isStale {
                 isStale = false
                 changed()
@@ -140,10 +142,10 @@ import GrantSystem
     func list() async {
         var (found, troubles): ([Item], [GrantID: String]) = ([], [:])
         for directory in directories {
-            let (id, extensions) = (directory.id, extensions)
+            let (id, listing) = (directory.id, listing)
             do {
                 found += try await CoordinatedFiles.read(directory.url, options: .withoutChanges) { place in
-                    try Self.items(in: place, of: id, extensions)
+                    try listing.items(in: place, of: id)
                 }.get()
             } catch {
                 troubles[id] = ((error as? CocoaError)?.userInfo[NSUnderlyingErrorKey]).map { "\($0)" } ?? "\(error)"
@@ -156,27 +158,6 @@ import GrantSystem
     private func show() {
         items = filter.isEmpty ? all : all.filter { $0.name.range(of: filter, options: .caseInsensitive) != nil }
         didChange?()
-    }
-
-    private nonisolated static func items(in directory: URL, of grant: GrantID, _ extensions: Set<String>?) throws -> [Item] {
-        // An unreadable directory is an error and not an empty list.
-        _ = try FileManager.default.contentsOfDirectory(atPath: directory.path)
-        let keys: [URLResourceKey] = [.isRegularFileKey, .fileSizeKey, .contentModificationDateKey]
-        guard let files = FileManager.default.enumerator(at: directory, includingPropertiesForKeys: keys, options: .skipsHiddenFiles) else {
-            return []
-        }
-        var items: [Item] = []
-        for case let file as URL in files {
-            guard let values = try? file.resourceValues(forKeys: Set(keys)), values.isRegularFile == true,
-                extensions?.contains(file.pathExtension.lowercased()) ?? true
-            else { continue }
-            let name = String(file.path.dropFirst(directory.path.count).drop { $0 == "/" })
-            items.append(
-                Item(
-                    url: file, grant: grant, name: name, size: values.fileSize ?? 0,
-                    modified: values.contentModificationDate ?? Date(timeIntervalSince1970: 0)))
-        }
-        return items
     }
 }
 

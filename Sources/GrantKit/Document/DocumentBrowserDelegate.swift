@@ -87,7 +87,7 @@ extension DocumentBrowser {
     /// Makes sure that the list shows a document, even if the filter would hide it. There, the browser scrolls to it.
     ///
     /// - Parameters:
-    ///   - url: The document, in a mount or on the host.
+    ///   - url: The document or a part of it, in a mount or on the host.
     ///   - importIfNeeded: Whether a document that is in no directory of the browser is copied into the first one.
     /// - Returns: The document's URL as the list has it.
     /// - Throws: A `CocoaError`: `fileNoSuchFile` if it is in no directory of the browser.
@@ -126,14 +126,15 @@ extension DocumentBrowser {
         }
     }
 
-    /// Returns the document's URL in a directory of the browser, or nil if it is in none.
+    /// Returns the URL of the document, or of the one that has it as a part, in a directory of the browser. It is nil if it is in none.
     private func own(_ url: URL) -> URL? {
         GrantEnvironment.$current.withValue(environment) {
             guard let path = try? FilePath.canonical(url), let administrator = try? environment.administrator(),
                 let place = try? GrantedPlace(path, administrator: administrator), !place.below.isEmpty,
                 let directory = directories.first(where: { $0.id == place.grant.id }), let root = try? FilePath.words(directory.url)
             else { return nil }
-            return FilePath.url(FilePath.join(root, place.below), isDirectory: url.hasDirectoryPath)
+            let below = listing.document(of: place.below)
+            return FilePath.url(FilePath.join(root, below), isDirectory: below != place.below || url.hasDirectoryPath)
         }
     }
 
