@@ -107,4 +107,17 @@ import Testing
             #expect(shown == browser.items.first?.url && browser.items.count == 2)
         }
     }
+
+    @Test("A browser that was stopped and started again follows changes")
+    func startedAgain() async throws {
+        try await browsing(isMounted: false) { browser, host in
+            // A listing is due when the browser stops.
+            try await browser.rename(browser.items[0], to: "first.bundle")
+            browser.stop()
+            await browser.start()
+            #expect(browser.items.map(\.name) == ["first.bundle", "plain/file.bundle"])
+            try await browser.rename(browser.items[0], to: "latest.bundle")
+            try await soon("it is listed") { browser.items.first?.name == "latest.bundle" }
+        }
+    }
 }

@@ -70,6 +70,7 @@ import GrantSystem
         for presenter in presenters { NSFileCoordinator.removeFilePresenter(presenter) }
         presenters = []
         relisting?.cancel()
+        (relisting, isStale) = (nil, false)
     }
 
     /// Creates a document and opens it. An existing file is not replaced.
