@@ -87,8 +87,16 @@ public enum CoordinatedFiles {
         _ intents: [NSFileAccessIntent], purpose: Purpose = Purpose(), timeout: Duration? = nil,
         _ work: @Sendable ([URL]) async throws -> Value
     ) async throws(CoordinationError) -> Result<Value, any Error> {
+        try await claim(intents, purpose: purpose, timeout: timeout, cancellation: Cancellation(), work)
+    }
+
+    /// The same with a wait that `cancellation` ends, too.
+    static func claim<Value: Sendable>(
+        _ intents: [NSFileAccessIntent], purpose: Purpose, timeout: Duration? = nil, cancellation: Cancellation,
+        _ work: @Sendable ([URL]) async throws -> Value
+    ) async throws(CoordinationError) -> Result<Value, any Error> {
         let coordinated = CoordinatedWork.part()
-        let claim = try await take(intents, coordinated, purpose: purpose, timeout: timeout)
+        let claim = try await take(intents, coordinated, purpose: purpose, timeout: timeout, cancellation)
         defer { claim.end() }
         let urls = zip(intents, claim.paths).map { FilePath.url($1, isDirectory: $0.url.hasDirectoryPath) }
         do {
@@ -99,7 +107,7 @@ public enum CoordinatedFiles {
     }
 
     private static func take(
-        _ intents: [NSFileAccessIntent], _ coordinated: CoordinatedWork, purpose: Purpose, timeout: Duration?
+        _ intents: [NSFileAccessIntent], _ coordinated: CoordinatedWork, purpose: Purpose, timeout: Duration?, _ cancellation: Cancellation
     ) async throws(CoordinationError) -> CoordinatedClaim {
         var accesses: [CoordinatedAccess] = []
         for intent in intents {
@@ -109,7 +117,6 @@ public enum CoordinatedFiles {
                 throw .failed(error.description)
             }
         }
-        let cancellation = Cancellation()
         let seconds = timeout.map { Double($0.components.seconds) + Double($0.components.attoseconds) / 1e18 }
         let wait = CoordinatedClaim.Wait(work: coordinated, purpose: purpose.identifier, timeout: seconds, cancellation: cancellation)
         let (environment, wanted) = (GrantEnvironment.current, accesses)

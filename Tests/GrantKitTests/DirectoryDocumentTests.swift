@@ -1,5 +1,4 @@
 import Foundation
-import GrantSystem
 import TestSupport
 import Testing
 
@@ -7,8 +6,6 @@ import Testing
 
 /// Documents that are directories, in a browser: with a mount, and without one.
 @Suite @MainActor struct DirectoryDocumentTests {
-    nonisolated static let ways = Machine.hasFUSE ? [false, true] : [false]
-
     /// A browser of a granted directory that has a document `notes.bundle` of two files, one of them in a directory of its own.
     private func browsing(
         isMounted: Bool, extensions: Set<String>? = ["bundle"], _ body: @MainActor (DocumentBrowser, _ host: URL) async throws -> Void
@@ -20,29 +17,10 @@ import Testing
         try Data("three".utf8).write(to: host.appendingPathComponent("notes.bundle/deep/b.bundle"))
         try host.appendingPathComponent("plain").make()
         try Data("alone".utf8).write(to: host.appendingPathComponent("plain/file.bundle"))
-        try bench.fixture.grantfs("grant", host.path).orThrow()
-        if isMounted { _ = try bench.fixture.mount() }
-        var environment = GrantEnvironment(store: bench.fixture.store)
-        environment.timeouts = .long
-        try await GrantEnvironment.$current.withValue(environment) {
-            let directories = try GrantedDirectory.all()
-            #expect(directories.map(\.isInMount) == [isMounted])
-            let browser = DocumentBrowser(directories, extensions: extensions)
-            await browser.start()
-            defer { browser.stop() }
-            try await body(browser, host)
-        }
+        try await bench.browsing(host, extensions: extensions, isMounted: isMounted) { try await body($0, host) }
     }
 
-    private func soon(_ what: String, _ condition: @MainActor () -> Bool) async throws {
-        let deadline = ContinuousClock.now + .seconds(60)
-        while !condition() {
-            if ContinuousClock.now > deadline { throw TestFailure("not within a minute: \(what)") }
-            try await Task.sleep(for: .milliseconds(5))
-        }
-    }
-
-    @Test("A directory that is a document is listed once, with the size of its files", arguments: ways)
+    @Test("A directory that is a document is listed once, with the size of its files", arguments: Bench.waysToBrowse)
     func listed(isMounted: Bool) async throws {
         try await browsing(isMounted: isMounted) { browser, _ in
             #expect(browser.items.map(\.name) == ["notes.bundle", "plain/file.bundle"])
@@ -50,14 +28,14 @@ import Testing
         }
     }
 
-    @Test("A browser without extensions lists files and no directory", arguments: ways)
+    @Test("A browser without extensions lists files and no directory", arguments: Bench.waysToBrowse)
     func files(isMounted: Bool) async throws {
         try await browsing(isMounted: isMounted, extensions: nil) { browser, _ in
             #expect(browser.items.map(\.name) == ["notes.bundle/a", "notes.bundle/deep/b.bundle", "plain/file.bundle"])
         }
     }
 
-    @Test("A directory that is a document is edited, renamed and deleted as one", arguments: ways)
+    @Test("A directory that is a document is edited, renamed and deleted as one", arguments: Bench.waysToBrowse)
     func edited(isMounted: Bool) async throws {
         try await browsing(isMounted: isMounted) { browser, host in
             try host.appendingPathComponent("notes.bundle/deep").remove()
@@ -84,7 +62,7 @@ import Testing
         }
     }
 
-    @Test("A directory that is a document is imported as one, and keeps its parts", arguments: ways)
+    @Test("A directory that is a document is imported as one, and keeps its parts", arguments: Bench.waysToBrowse)
     func imported(isMounted: Bool) async throws {
         try await browsing(isMounted: isMounted) { browser, host in
             let outside = host.sibling("elsewhere").appendingPathComponent("notes.bundle", isDirectory: true)
@@ -98,7 +76,7 @@ import Testing
         }
     }
 
-    @Test("The document is revealed to which a part belongs", arguments: ways)
+    @Test("The document is revealed to which a part belongs", arguments: Bench.waysToBrowse)
     func revealed(isMounted: Bool) async throws {
         try await browsing(isMounted: isMounted) { browser, host in
             browser.filter = "plain"

@@ -50,6 +50,38 @@ struct Bench {
     func failure(_ data: Data) -> CocoaError.Code? { cocoaCode { _ = try resolve(data) } }
 }
 
+extension Bench {
+    /// Runs a part of a program with a browser that has started, of a directory that it grants.
+    @MainActor func browsing(
+        _ directory: URL, extensions: Set<String>? = nil, isMounted: Bool, _ body: @MainActor (DocumentBrowser) async throws -> Void
+    ) async throws {
+        try fixture.grantfs("grant", directory.path).orThrow()
+        if isMounted { _ = try fixture.mount() }
+        var environment = GrantEnvironment(store: fixture.store)
+        environment.timeouts = .long
+        try await GrantEnvironment.$current.withValue(environment) {
+            let directories = try GrantedDirectory.all()
+            #expect(directories.map(\.isInMount) == [isMounted])
+            let browser = DocumentBrowser(directories, extensions: extensions)
+            await browser.start()
+            defer { browser.stop() }
+            try await body(browser)
+        }
+    }
+
+    /// Whether a test of a browser mounts the view: it runs once without a mount and, if possible, once with one.
+    static let waysToBrowse = Machine.hasFUSE ? [false, true] : [false]
+}
+
+/// Waits until the condition holds. After a minute the test fails.
+@MainActor func soon(_ what: String, _ condition: @MainActor () throws -> Bool) async throws {
+    let deadline = ContinuousClock.now + .seconds(60)
+    while try !condition() {
+        if ContinuousClock.now > deadline { throw TestFailure("not within a minute: \(what)") }
+        try await Task.sleep(for: .milliseconds(5))
+    }
+}
+
 /// The code of NSCocoaErrorDomain that `body` fails with, or nil if it succeeds. Another error
 /// fails the test.
 func cocoaCode(_ body: () throws -> Void) -> CocoaError.Code? {

@@ -106,22 +106,26 @@ import GrantSystem
     }
 
     /// Runs `work` with the present URLs of the first and the last item, while all are claimed. Presenters are told of a move from one to
-    /// the other.
+    /// the other. The wait ends with the task.
     static func coordinated(
         _ intents: [NSFileAccessIntent], isMove: Bool = true, _ work: @escaping @Sendable (URL, URL) throws -> Void
     ) async throws {
-        try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
-            let coordinator = NSFileCoordinator()
-            coordinator.coordinate(with: intents, queue: OperationQueue()) { error in
-                do {
-                    if let error { throw error }
-                    try work(intents[0].url, intents[intents.count - 1].url)
-                    if isMove, intents.count > 1 { coordinator.item(at: intents[0].url, didMoveTo: intents[1].url) }
-                    continuation.resume()
-                } catch {
-                    continuation.resume(throwing: error)
+        let coordinator = NSFileCoordinator()
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
+                coordinator.coordinate(with: intents, queue: OperationQueue()) { error in
+                    do {
+                        if let error { throw error }
+                        try work(intents[0].url, intents[intents.count - 1].url)
+                        if isMove, intents.count > 1 { coordinator.item(at: intents[0].url, didMoveTo: intents[1].url) }
+                        continuation.resume()
+                    } catch {
+                        continuation.resume(throwing: error)
+                    }
                 }
             }
+        } onCancel: {
+            coordinator.cancel()
         }
     }
 

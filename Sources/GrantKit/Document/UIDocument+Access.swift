@@ -159,7 +159,10 @@ extension UIDocument {
         let options: NSFileCoordinator.ReadingOptions = registering ? .resolvesSymbolicLink : [.resolvesSymbolicLink, .withoutChanges]
         let read: Result<DocumentVersion?, any Error>
         do {
-            read = try await CoordinatedFiles.read(url, options: options, purpose: .init(of: presentation)) { place in
+            let intent = NSFileAccessIntent.readingIntent(with: url, options: options)
+            read = try await CoordinatedFiles.claim([intent], purpose: .init(of: presentation), cancellation: access.cancellation) {
+                places in
+                let place = places[0]
                 // Under one claim, so that no change is missed.
                 let version = DocumentVersion(of: place)
                 try access.run { try self.read(from: place) }
@@ -198,7 +201,8 @@ extension UIDocument {
             let intent = NSFileAccessIntent.writing(url, options: .forReplacing, followsLink: true)
             let saved: (DocumentVersion?, URL)
             do {
-                saved = try await CoordinatedFiles.claim([intent], purpose: .init(of: presentation)) { places in
+                saved = try await CoordinatedFiles.claim([intent], purpose: .init(of: presentation), cancellation: access.cancellation) {
+                    places in
                     let place = places[0]
                     if let expected, let now = DocumentVersion(of: place), now != expected { throw Conflict() }
                     try access.run { try self.writeContents(contents, safelyTo: place, for: operation) }

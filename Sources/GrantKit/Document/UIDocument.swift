@@ -91,7 +91,8 @@ import GrantSystem
     open var fileType: String? { fileURL.pathExtension.isEmpty ? nil : fileURL.pathExtension }
     /// When the file was last written, as far as known.
     public internal(set) var fileModificationDate: Date?
-    /// The progress of a read or save, or nil if there is none.
+    /// The progress of a read or save, or nil if there is none. Cancelling it ends the wait for other programs and the copy of the
+    /// contents. The error is `userCancelled` then, and the changes are kept.
     public internal(set) var progress: Progress?
 
     public internal(set) var documentState: State = .closed {
@@ -242,13 +243,18 @@ import GrantSystem
 /// What a read or save of a document has beside the parameters of the methods that a subclass may override.
 final class DocumentAccess: Sendable {
     let progress = Progress(totalUnitCount: 1)
+    /// Ends the wait for a claim when `progress` is cancelled.
+    let cancellation = Cancellation()
     /// Whether nothing may exist where it is saved.
     let isNew: Bool
     let state = Lock<(data: Data?, isPrivate: Bool)>((nil, false))
 
     @TaskLocal private static var bound: DocumentAccess?
 
-    init(isNew: Bool = false) { self.isNew = isNew }
+    init(isNew: Bool = false) {
+        self.isNew = isNew
+        progress.cancellationHandler = { [cancellation] in cancellation.cancel() }
+    }
 
     /// The access of the current task, or a new one if a program calls such a method by itself.
     static var current: DocumentAccess { bound ?? DocumentAccess() }
