@@ -305,7 +305,7 @@ import Testing
         try await eventually("it is saved there") { new.text == "here!" }
         #expect(file.text == nil)
         try await CoordinatedFiles.write(new, options: .forDeleting) { try FileManager.default.removeItem(at: $0) }.get()
-        try await eventually("it is closed") { document.documentState.contains(.closed) }
+        try await eventually("it is closed, and can be edited") { document.documentState == .closed }
         #expect(document.text == "here!" && new.text == nil)
     }
 

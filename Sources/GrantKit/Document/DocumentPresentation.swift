@@ -111,6 +111,8 @@ extension UIDocument {
         deletions += 1
         NSFileCoordinator.removeFilePresenter(presentation)
         documentState.insert(.closed)
+        // The end of the deletion is not told: the document is no presenter any more.
+        if documentState.remove(.editingDisabled) != nil { enableEditing() }
     }
 
     func didMove() {
