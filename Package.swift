@@ -157,6 +157,7 @@ let package = Package(
 
         example("DirectoryList"),
         example("NoteEditor"),
+        example("TextEditor"),
         example("DocumentBrowser"),
         .executableTarget(
             name: "AccessProbe",
@@ -234,7 +235,7 @@ let package = Package(
             "GrantKitTests",
             [
                 "GrantKit", "GrantStore", "GrantModel", "GrantCoordinator", "GrantSystem", "TestSupport", "DirectoryList", "NoteEditor",
-                "DocumentBrowser",
+                "TextEditor", "DocumentBrowser",
             ]),
         tests(
             "GrantPortalTests", ["GrantPortal", "TestSupport"], data: ["portal-client", "impostor", "chooser-backend", "permission-store"]),

@@ -80,7 +80,7 @@ import Testing
         #expect(await document.close())
     }
 
-    @Test("Cancelling the progress of a save ends its wait for a writer and keeps the changes")
+    @Test("Cancelling the progress of a save ends its wait, and keeps the changes")
     func waitingSave() async throws {
         let document = Text(fileURL: file)
         #expect(await document.open())
@@ -117,7 +117,7 @@ import Testing
         #expect(document.errors == [.userCancelled] && document.documentState == .closed && document.text == "")
     }
 
-    @Test("Cancelling the progress of a copy leaves the file as it was and keeps the changes")
+    @Test("Cancelling the progress of a copy leaves the file, and keeps the changes")
     func saving() async throws {
         let document = Text(fileURL: file)
         #expect(await document.open())

@@ -96,6 +96,24 @@ import Testing
         #expect(try rows(fixture).count == 1)
     }
 
+    @Test(
+        "DirectoryList keeps several directories picked at once, or none of them",
+        .enabled(if: Machine.offers("dbus-daemon"), Comment(rawValue: Machine.needs("dbus-daemon"))))
+    func picksSeveral() throws {
+        let desktop = try FakeDesktop()
+        let fixture = desktop.fixture
+        let (docs, music) = (try fixture.source("docs"), try fixture.source("music"))
+        fixture.switches["PATH"] = path
+        _ = try desktop.play("0", "file://" + docs, "file://\(fixture.base)/nowhere")
+        #expect(try run(fixture, "pick", "desktop").status == 1)
+        #expect(try rows(fixture).isEmpty)
+        _ = try desktop.play("0", "file://" + docs, "file://" + music)
+        let ids = try run(fixture, "pick", "desktop").orThrow().lines
+        #expect(ids.count == 2)
+        #expect(Set(try rows(fixture)) == Set(zip(ids, [docs, music]).map { Row(id: $0, state: "-", place: $1) }))
+        #expect(Set(try fixture.list("--view", "directory-list").map(\.name)) == ["docs", "music"])
+    }
+
     @Test("DirectoryList shows why a directory is unusable", .enabled(if: Machine.hasFUSE))
     func losses() throws {
         let fixture = try MountFixture()

@@ -152,4 +152,59 @@ struct TheDocumentBrowser {
         again.closeInput()
         #expect(again.wait() == 0)
     }
+
+    @Test("DocumentBrowser closes a document that it deletes, and keeps its text")
+    func deletesOpen() throws {
+        let fixture = try MountFixture()
+        let letters = try fixture.source("letters")
+        for name in ["a.txt", "b.txt"] { try Data("first\n".utf8).write(to: URL(fileURLWithPath: letters + "/" + name)) }
+        _ = try fixture.mount("documents", isNew: true)
+        let program = try Child([Programs.documentBrowser], environment: fixture.environment)
+        #expect(try ask(program, "pick \(letters)") == ["done"] && ask(program, "open 1") == ["done"])
+        #expect(try ask(program, "delete 1") == ["done"])
+        #expect(contents(letters + "/a.txt") == nil)
+        try wait(fixture, program, "list", ["1 b.txt, 6 bytes", "done"])
+        #expect(try ask(program, "type more") == ["done"])
+        // The state is “closed”: nothing of it is saved.
+        #expect(try ask(program, "show") == ["a: first / more", "state 1, unsaved true", "done"])
+        #expect(try ask(program, "close") == ["done"] && ask(program, "open 1") == ["done"])
+        program.closeInput()
+        #expect(program.wait() == 0)
+        #expect(contents(letters + "/a.txt") == nil && contents(letters + "/b.txt") == "first\n")
+    }
+
+    @Test("DocumentBrowser lists the documents of directories that are picked at once")
+    func picksSeveral() throws {
+        let fixture = try MountFixture()
+        let sources = try ["letters", "notes"].map { try fixture.source($0) }
+        for source in sources { try Data("first\n".utf8).write(to: URL(fileURLWithPath: source + "/a.txt")) }
+        let mountpoint = try fixture.mount("documents", isNew: true)
+        let program = try Child([Programs.documentBrowser], environment: fixture.environment)
+        #expect(try ask(program, "pick \(sources[0]):\(fixture.base)/nowhere").last == "failed")
+        #expect(try ask(program, "list") == ["done"])
+        #expect(try ask(program, "pick " + sources.joined(separator: ":")) == ["done"])
+        #expect(Set(try fixture.list().map(\.name)) == ["letters", "notes"])
+        #expect(try ask(program, "list") == ["1 a.txt, 6 bytes", "2 a.txt, 6 bytes", "done"])
+        // Each is open in the mount, and one that is revoked leaves the other.
+        #expect(try ask(program, "open 2") == ["done"] && ask(program, "type more") == ["done"] && ask(program, "close") == ["done"])
+        #expect(sources.map { contents($0 + "/a.txt") } == ["first\n", "first\nmore\n"])
+        try fixture.revoke("letters", "--view", "documents")
+        try fixture.wait(until: "it lists one") { try ask(program, "list").first == "1 a.txt, 11 bytes" }
+        #expect(try String(contentsOfFile: mountpoint + "/notes/a.txt", encoding: .utf8) == "first\nmore\n")
+    }
+
+    @Test("DocumentBrowser reports a document that it cannot import")
+    func failedImport() throws {
+        let fixture = try MountFixture()
+        let letters = try fixture.source("letters")
+        _ = try fixture.mount("documents", isNew: true)
+        let program = try Child([Programs.documentBrowser], environment: fixture.environment)
+        #expect(try ask(program, "pick \(letters)") == ["done"])
+        try fixture.revoke("letters", "--view", "documents")
+        program.send("make b.txt")
+        try fixture.wait(until: "it says so") { program.line()?.hasPrefix("* not made: ") == true }
+        try fixture.restore("letters")
+        try news(program, "make b.txt", "* made b.txt")
+        #expect(contents(letters + "/b.txt") == "")
+    }
 }

@@ -38,7 +38,7 @@ import Testing
     }
 
     @Test(
-        "An import into a revoked directory is reported to the delegate, and the document stays",
+        "An import into a revoked directory is reported, and the document stays",
         .enabled(if: Machine.hasFUSE, Comment(rawValue: Machine.noFUSE)))
     func revoked() async throws {
         let bench = try Bench()

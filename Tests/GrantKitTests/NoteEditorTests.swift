@@ -128,6 +128,45 @@ struct TheNoteEditor {
         try expect(editor, "* deleted")
     }
 
+    @Test("NoteEditor finds its notes by bookmarks after a restart and renames")
+    func restarted() throws {
+        let (fixture, source, inMount) = try mounted()
+        let recent = fixture.base + "/recent"
+        func start() throws -> Child { try Child([Programs.noteEditor, recent], environment: fixture.environment) }
+        func end(_ editor: Child) {
+            editor.closeInput()
+            #expect(editor.wait() == 0)
+        }
+        let first = try start()
+        #expect(try ask(first, "recent") == "")
+        #expect(try ask(first, "open \(inMount)/note") == "done" && ask(first, "close") == "done")
+        #expect(try ask(first, "create \(source)/other") == "done" && ask(first, "type text") == "done" && ask(first, "save") == "done")
+        end(first)
+
+        // The granted directory and a note are renamed on the host while the program does not run.
+        let moved = fixture.base + "/source/renamed"
+        try FileManager.default.moveItem(atPath: source, toPath: moved)
+        try FileManager.default.moveItem(atPath: moved + "/other", toPath: moved + "/letter")
+        let second = try start()
+        #expect(try ask(second, "recent") == "note / letter")
+        #expect(try ask(second, "reopen 1") == "done" && ask(second, "show") == "first")
+        #expect(try ask(second, "type more") == "done" && ask(second, "save") == "done" && ask(second, "close") == "done")
+        #expect(contents(moved + "/note") == "first\nmore\n")
+        #expect(try ask(second, "reopen 2") == "done" && ask(second, "show") == "text" && ask(second, "close") == "done")
+        #expect(try ask(second, "reopen 3").hasPrefix("failed: "))
+
+        // A note of a revoked grant is not found, and is found again when the grant is restored.
+        try fixture.revoke("docs")
+        #expect(try ask(second, "recent").hasPrefix("not found"))
+        #expect(try ask(second, "reopen 1").hasPrefix("failed: "))
+        end(second)
+        try fixture.restore("docs")
+        let third = try start()
+        #expect(try ask(third, "recent") == "note / letter")
+        #expect(try ask(third, "reopen 1") == "done" && ask(third, "show") == "first / more")
+        end(third)
+    }
+
     private func expect(_ editor: Child, _ line: String) throws {
         while let said = editor.line() { if said == line { return } }
         throw TestFailure("the editor does not say “\(line)”")

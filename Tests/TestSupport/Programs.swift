@@ -46,6 +46,7 @@ public enum Programs {
     /// The examples of docs/Examples.
     public static let directoryList = located("DirectoryList", variable: "GRANTFS_DIRECTORY_LIST")
     public static let noteEditor = located("NoteEditor", variable: "GRANTFS_NOTE_EDITOR")
+    public static let textEditor = located("TextEditor", variable: "GRANTFS_TEXT_EDITOR")
     public static let documentBrowser = located("DocumentBrowser", variable: "GRANTFS_DOCUMENT_BROWSER")
 
     /// A directory with copies that every user can run. A checkout in a user's home is closed to

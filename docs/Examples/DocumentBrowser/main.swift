@@ -1,6 +1,6 @@
 // DocumentBrowser: the documents of granted directories, in the terminal.
 //
-//     pick DIR · list · filter TEXT · choose N · open N · new NAME · make NAME · import FILE · reveal FILE
+//     pick DIR[:DIR…] · list · filter TEXT · choose N · open N · new NAME · make NAME · import FILE · reveal FILE
 //     type TEXT · show · save · close · rename N NAME · delete N
 //
 // `make` makes a document elsewhere, and imports it. N counts from 1, as in `list`. The output of a command ends with a line `done` or `failed`.
@@ -42,7 +42,7 @@ import GrantKit
         case "pick":
             // A program with a window shows its own dialog here. `TerminalPicker` asks in the
             // terminal and `DesktopPicker` with the desktop's dialog.
-            let picker = DialogPicker { _ in [URL(fileURLWithPath: operand, isDirectory: true)] }
+            let picker = DialogPicker { _ in operand.split(separator: ":").map { URL(fileURLWithPath: String($0), isDirectory: true) } }
             let picked = try await picker.pick(PickRequest(view: try ViewName("documents")))
             try await begin()
             return !picked.isEmpty
@@ -162,6 +162,7 @@ import GrantKit
     }
 
     func documentBrowser(_ controller: DocumentBrowser, failedToImportDocumentAt documentURL: URL, error: (any Error)?) {
+        try? FileManager.default.removeItem(at: documentURL.deletingLastPathComponent())
         say("* not made: \(error.map { $0.localizedDescription } ?? "")")
     }
 
