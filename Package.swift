@@ -159,6 +159,7 @@ let package = Package(
         example("NoteEditor"),
         example("TextEditor"),
         example("DocumentBrowser"),
+        example("DialogLoop"),
         .executableTarget(
             name: "AccessProbe",
             path: "Tests/AccessProbe",
@@ -235,7 +236,7 @@ let package = Package(
             "GrantKitTests",
             [
                 "GrantKit", "GrantStore", "GrantModel", "GrantCoordinator", "GrantSystem", "TestSupport", "DirectoryList", "NoteEditor",
-                "TextEditor", "DocumentBrowser",
+                "TextEditor", "DocumentBrowser", "DialogLoop",
             ]),
         tests(
             "GrantPortalTests", ["GrantPortal", "TestSupport"], data: ["portal-client", "impostor", "chooser-backend", "permission-store"]),

@@ -47,6 +47,7 @@ public enum Programs {
     public static let directoryList = located("DirectoryList", variable: "GRANTFS_DIRECTORY_LIST")
     public static let noteEditor = located("NoteEditor", variable: "GRANTFS_NOTE_EDITOR")
     public static let textEditor = located("TextEditor", variable: "GRANTFS_TEXT_EDITOR")
+    public static let dialogLoop = located("DialogLoop", variable: "GRANTFS_DIALOG_LOOP")
     public static let documentBrowser = located("DocumentBrowser", variable: "GRANTFS_DOCUMENT_BROWSER")
 
     /// A directory with copies that every user can run. A checkout in a user's home is closed to
