@@ -33,11 +33,14 @@ public struct ClaimedItem: Equatable, Sendable {
     public var place: ItemPlace?
     /// All parent directories, in any order.
     public var ancestors: [ItemID]
+    /// Whether it is certainly no directory, so that nothing lies in it.
+    public var isNoDirectory: Bool
 
-    public init(identities: [ItemID], place: ItemPlace?, ancestors: [ItemID]) {
+    public init(identities: [ItemID], place: ItemPlace?, ancestors: [ItemID], isNoDirectory: Bool = false) {
         self.identities = identities
         self.place = place
         self.ancestors = ancestors
+        self.isNoDirectory = isNoDirectory
     }
 
     /// Whether the two are the same, or one lies below the other.

@@ -53,9 +53,11 @@ public final class ClaimTarget: Sendable {
         guard let name else {
             return ClaimedItem(identities: Array(above.prefix(1)), place: nil, ancestors: Array(above.dropFirst()))
         }
-        var item = ClaimedItem(identities: [], place: above.first.map { ItemPlace(directory: $0, name: name) }, ancestors: above)
+        var item = ClaimedItem(
+            identities: [], place: above.first.map { ItemPlace(directory: $0, name: name) }, ancestors: above, isNoDirectory: true)
         if let file, let status = try? file.descriptor.status() {
             item.identities.append(ItemID(NodeKey(status)))
+            if status.st.st_mode & S_IFMT == S_IFDIR { item.isNoDirectory = false }
             for directory in ClaimTarget.directories(above: file.descriptor, status) where !item.ancestors.contains(directory) {
                 item.ancestors.append(directory)
             }
@@ -65,6 +67,7 @@ public final class ClaimTarget: Sendable {
             let status = try? there.status(), !item.identities.contains(ItemID(NodeKey(status)))
         {
             item.identities.append(ItemID(NodeKey(status)))
+            if status.st.st_mode & S_IFMT == S_IFDIR { item.isNoDirectory = false }
         }
         return item
     }
@@ -82,16 +85,30 @@ public final class ClaimTarget: Sendable {
 
     /// The directory and all its parents up to the root.
     static func chain(from directory: Int32) -> [ItemID] {
-        var result: [ItemID] = []
+        var seen = SeenDirectories()
+        return chain(from: directory, &seen)
+    }
+
+    /// The directory and all its parents up to the root, of which those in `seen` are not opened again.
+    static func chain(from directory: Int32, _ seen: inout SeenDirectories) -> [ItemID] {
+        var (result, places) = ([ItemID](), [SeenDirectories.Place?]())
         guard var current = try? FileDescriptor.openAt(directory, ".".utf8, OpenFlags.path | O_DIRECTORY) else { return result }
         while result.count < deepest, let status = try? current.status() {
             let id = ItemID(NodeKey(status))
             // The parent of the root is the root.
             if result.last == id { break }
+            let place = SeenDirectories.Place(id, status)
+            if let known = place.flatMap({ seen.chains[$0] }) {
+                result += known
+                break
+            }
             result.append(id)
+            places.append(place)
             guard let above = try? FileDescriptor.openAt(current.number, "..".utf8, OpenFlags.path | O_DIRECTORY) else { break }
             current = above
         }
+        // Others lie beside it more often than in it.
+        if places.count > 1, let place = places[1] { seen.chains[place] = Array(result.dropFirst()) }
         return result
     }
 
@@ -108,6 +125,23 @@ public final class ClaimTarget: Sendable {
         else { return [] }
         return chain(from: directory.number)
     }
+}
+
+/// Parents of directories that were looked at together.
+struct SeenDirectories {
+    /// A directory in one mount of its filesystem: in another mount it may have other parents.
+    struct Place: Hashable {
+        let (id, mount): (ItemID, UInt64)
+
+        /// Returns nil if the kernel does not tell the mount.
+        init?(_ id: ItemID, _ status: borrowing FileStatus) {
+            guard status.has_mount_id else { return nil }
+            (self.id, mount) = (id, status.mount_id)
+        }
+    }
+
+    /// Each directory with all its parents.
+    var chains: [Place: [ItemID]] = [:]
 }
 
 extension ItemID {
@@ -127,12 +161,9 @@ extension ViewFS {
     /// Opens no file outside of the granted directory and follows no link. May block on the
     /// filesystem.
     public func target(_ path: [UInt8]) throws(TargetFailure) -> ClaimTarget {
-        let holders = self.names.open.compactMap { _, scope in self.path(of: scope).map { (path: $0, scope: scope) } }
-            .filter { MountTable.path(path, isAtOrBelow: $0.path) }
-        // The innermost grant: it crosses the fewest mounts.
-        guard let holder = holders.max(by: { $0.path.count < $1.path.count }) else { throw .outside }
+        guard let holder = innermostScope(holding: path) else { throw .outside }
         let slash = UInt8(ascii: "/")
-        let names = path.dropFirst(holder.path.count).split(separator: slash)
+        let names = path.dropFirst(holder.count).split(separator: slash)
         let crosses = holder.scope.nodes.crossesMounts
         var result: Result<ClaimTarget, Errno> = .failure(Errno(ESTALE))
         tree.withRoot(of: holder.scope.nodes) { descriptor in
@@ -157,14 +188,44 @@ extension ViewFS {
         }
     }
 
+    /// Returns the innermost open grant that leads to a path, which crosses the fewest mounts, and
+    /// the length of its own path.
+    private func innermostScope(holding path: [UInt8]) -> (scope: Scope, count: Int)? {
+        var innermost: (scope: Scope, count: Int)?
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 16_384) { buffer in
+            for (_, scope) in names.open {
+                let count = self.path(of: scope.nodes, into: buffer)
+                guard count > 0, count > innermost?.count ?? 0, MountTable.path(path, isAtOrBelow: buffer.prefix(count)) else { continue }
+                innermost = (scope, count)
+            }
+        }
+        return innermost
+    }
+
     /// For each item, the open scopes that contain it or lie in it.
     public func scopes(meeting items: [ClaimedItem]) -> [[Scope]] {
-        let open = names.open.compactMap { _, scope -> (Scope, ClaimedItem)? in
+        let open = names.open.map(\.scope)
+        // Only a directory can have a granted directory in it, and to find those takes all parents
+        // of each.
+        let hasDirectories = !items.allSatisfy { $0.isNoDirectory || $0.identities.isEmpty }
+        let roots = hasDirectories ? rootItems(of: open) : []
+        return items.map { item in
+            if !item.isNoDirectory, !item.identities.isEmpty { return roots.filter { item.overlaps($0.item) }.map(\.scope) }
+            let reached = Set(item.identities + item.ancestors)
+            let containing = open.filter { scope in
+                scope.nodes.document != nil || scope.nodes.root.map { reached.contains(ItemID($0.key)) } == true
+            }
+            return rootItems(of: containing).filter { item.overlaps($0.item) }.map(\.scope)
+        }
+    }
+
+    private func rootItems(of scopes: [Scope]) -> [(scope: Scope, item: ClaimedItem)] {
+        var seen = SeenDirectories()
+        return scopes.compactMap { scope in
             var chain: [ItemID] = []
-            tree.withRoot(of: scope.nodes) { if $0 >= 0 { chain = ClaimTarget.chain(from: $0) } }
+            tree.withRoot(of: scope.nodes) { if $0 >= 0 { chain = ClaimTarget.chain(from: $0, &seen) } }
             guard let own = chain.first else { return nil }
             return (scope, ClaimedItem(identities: [own], place: nil, ancestors: Array(chain.dropFirst())))
         }
-        return items.map { item in open.filter { item.overlaps($0.1) }.map(\.0) }
     }
 }

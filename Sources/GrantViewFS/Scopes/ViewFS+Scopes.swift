@@ -143,16 +143,26 @@ extension ViewFS {
     public func path(of scope: Scope) -> [UInt8]? { path(of: scope.nodes) }
 
     func path(of scope: ScopeNodes) -> [UInt8]? {
-        if let document = scope.document { return path(of: document) }
-        var buffer = [UInt8](repeating: 0, count: 16_384)
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 16_384) { buffer in
+            let count = path(of: scope, into: buffer)
+            return count > 0 ? Array(buffer.prefix(count)) : nil
+        }
+    }
+
+    /// Writes the granted directory's current path. Returns its length, or 0 if it has none that
+    /// fits.
+    func path(of scope: ScopeNodes, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int {
+        if let document = scope.document {
+            guard let path = path(of: document), path.count <= buffer.count else { return 0 }
+            _ = buffer.update(fromContentsOf: path)
+            return path.count
+        }
         var count = 0
         tree.withRoot(of: scope) { descriptor in
             guard descriptor >= 0 else { return }
-            count = buffer.withUnsafeMutableBytes {
-                clinux_descriptor_path(descriptor, $0.baseAddress!.assumingMemoryBound(to: CChar.self), $0.count)
-            }
+            count = buffer.withMemoryRebound(to: CChar.self) { clinux_descriptor_path(descriptor, $0.baseAddress!, $0.count) }
         }
-        return count > 0 ? Array(buffer.prefix(count)) : nil
+        return max(count, 0)
     }
 
     /// Whether the granted directory is certainly still at this path.
