@@ -102,9 +102,9 @@ public struct MountTable: Sendable {
     /// Whether `path` is `directory` or lies below it.
     ///
     /// Both are absolute and canonical, without a `/` at the end.
-    public static func path(_ path: [UInt8], isAtOrBelow directory: some Collection<UInt8>) -> Bool {
+    public static func path(_ path: [UInt8], isAtOrBelow directory: [UInt8]) -> Bool {
         guard path.starts(with: directory) else { return false }
-        return path.count == directory.count || directory.elementsEqual(CollectionOfOne(0x2F)) || path[directory.count] == 0x2F
+        return path.count == directory.count || directory == [0x2F] || path[directory.count] == 0x2F
     }
 }
 

@@ -161,7 +161,12 @@ extension ViewFS {
     /// Opens no file outside of the granted directory and follows no link. May block on the
     /// filesystem.
     public func target(_ path: [UInt8]) throws(TargetFailure) -> ClaimTarget {
+        if let likely = innermostScope(holding: path, amongKnown: true), let target = try? target(path, likely) { return target }
         guard let holder = innermostScope(holding: path) else { throw .outside }
+        return try target(path, holder)
+    }
+
+    private func target(_ path: [UInt8], _ holder: (scope: Scope, count: Int)) throws(TargetFailure) -> ClaimTarget {
         let slash = UInt8(ascii: "/")
         let names = path.dropFirst(holder.count).split(separator: slash)
         let crosses = holder.scope.nodes.crossesMounts
@@ -190,14 +195,17 @@ extension ViewFS {
 
     /// Returns the innermost open grant that leads to a path, which crosses the fewest mounts, and
     /// the length of its own path.
-    private func innermostScope(holding path: [UInt8]) -> (scope: Scope, count: Int)? {
+    ///
+    /// - Parameter amongKnown: Whether only those are considered that an earlier search found on
+    ///   the way to this path.
+    private func innermostScope(holding path: [UInt8], amongKnown: Bool = false) -> (scope: Scope, count: Int)? {
         var innermost: (scope: Scope, count: Int)?
-        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 16_384) { buffer in
-            for (_, scope) in names.open {
-                let count = self.path(of: scope.nodes, into: buffer)
-                guard count > 0, count > innermost?.count ?? 0, MountTable.path(path, isAtOrBelow: buffer.prefix(count)) else { continue }
-                innermost = (scope, count)
-            }
+        for (_, scope) in names.open {
+            if amongKnown, !scope.lastPath.withLock({ !$0.isEmpty && MountTable.path(path, isAtOrBelow: $0) }) { continue }
+            let own = self.path(of: scope) ?? []
+            if !amongKnown { scope.lastPath.withLock { $0 = own } }
+            guard !own.isEmpty, own.count > innermost?.count ?? 0, MountTable.path(path, isAtOrBelow: own) else { continue }
+            innermost = (scope, own.count)
         }
         return innermost
     }

@@ -32,6 +32,10 @@ public final class Scope: @unchecked Sendable {
     let isMoveTold: Bool
     /// `HostWatch.movesSeen` when the granted directory was last found in its place. 0 before.
     let movesSeen = Atomic<UInt64>(0)
+    /// Where a search by path last found the granted directory: it may have moved since.
+    ///
+    /// Rank 2, held for a moment.
+    let lastPath = Lock<[UInt8]>([])
     /// Whether a full withdrawal was carried out.
     let isClosed = Atomic<Bool>(false)
     /// How far the scope's descriptors were released.

@@ -143,26 +143,14 @@ extension ViewFS {
     public func path(of scope: Scope) -> [UInt8]? { path(of: scope.nodes) }
 
     func path(of scope: ScopeNodes) -> [UInt8]? {
-        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 16_384) { buffer in
-            let count = path(of: scope, into: buffer)
-            return count > 0 ? Array(buffer.prefix(count)) : nil
+        if let document = scope.document { return path(of: document) }
+        return withUnsafeTemporaryAllocation(of: CChar.self, capacity: 16_384) { buffer in
+            var count = 0
+            tree.withRoot(of: scope) { descriptor in
+                if descriptor >= 0 { count = clinux_descriptor_path(descriptor, buffer.baseAddress!, buffer.count) }
+            }
+            return count > 0 ? buffer.prefix(count).map { UInt8(bitPattern: $0) } : nil
         }
-    }
-
-    /// Writes the granted directory's current path. Returns its length, or 0 if it has none that
-    /// fits.
-    func path(of scope: ScopeNodes, into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int {
-        if let document = scope.document {
-            guard let path = path(of: document), path.count <= buffer.count else { return 0 }
-            _ = buffer.update(fromContentsOf: path)
-            return path.count
-        }
-        var count = 0
-        tree.withRoot(of: scope) { descriptor in
-            guard descriptor >= 0 else { return }
-            count = buffer.withMemoryRebound(to: CChar.self) { clinux_descriptor_path(descriptor, $0.baseAddress!, $0.count) }
-        }
-        return max(count, 0)
     }
 
     /// Whether the granted directory is certainly still at this path.
