@@ -126,6 +126,13 @@ extension BookmarkResolver {
         return seen.release()
     }
 
+    /// Whether the bookmarked directory is certainly at its recorded path, and nowhere else.
+    public func isAtRecordedPath(_ bookmark: Bookmark) -> Bool {
+        guard bookmark.document == nil, !Trash.holds(bookmark.path), let seen = reopen(bookmark.path), isBookmarked(seen, bookmark)
+        else { return false }
+        return !isElsewhereToo(bookmark, seen.status)
+    }
+
     /// Returns the identity of an open file's filesystem, or nil if it cannot be determined.
     public func filesystemIdentity(of descriptor: borrowing FileDescriptor) -> FilesystemIdentity? {
         guard let status = try? descriptor.status() else { return nil }

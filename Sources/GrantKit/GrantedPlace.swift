@@ -58,7 +58,7 @@ struct GrantedPlace {
     /// In a mount it is the grant whose name the path begins with. On the host several may apply: it takes the innermost directory that
     /// holds the path, and of its grants the oldest.
     init(_ path: [UInt8], administrator: GrantAdministrator) throws(GrantError) {
-        let table = try GrantedPlace.table()
+        let (table, mounts) = try CurrentMounts.current()
         if let place = ViewPlace(path, in: table) {
             self = try GrantedPlace.inside(place, path, administrator, table)
             return
@@ -72,6 +72,14 @@ struct GrantedPlace {
                 MountTable.path(path, isAtOrBelow: grants[$0].bookmark.path) == isNear && grants[$0].state(at: now) == .active
             }.map { grants[$0] }
             if candidates.isEmpty { continue }
+            // No mount has to be asked where a directory is that has not moved.
+            if isNear, RecordedPlaces.process.hold(candidates, mounts: mounts),
+                let best = candidates.max(by: { ($0.bookmark.path.count, $1.created) < ($1.bookmark.path.count, $0.created) }),
+                let below = FilePath.below(best.bookmark.path, path)
+            {
+                (grant, directory, self.below) = (best, best.bookmark.path, below)
+                return
+            }
             let holding = administrator.describe(candidates).filter { $0.state == .active && MountTable.path(path, isAtOrBelow: $0.path) }
             let best = holding.max { ($0.path.count, $1.grant.created) < ($1.path.count, $0.grant.created) }
             if let best, let below = FilePath.below(best.path, path) {

@@ -210,8 +210,13 @@ extension ino_t {
     var asUInt64: UInt64 { UInt64(self) }
 }
 
-/// As commands do it.
-func resolve(_ bookmark: Bookmark) -> Outcome { Outcome(BookmarkResolver().resolve(bookmark, copies: true)) }
+/// As commands do it. The short way of the library must come to the same result.
+func resolve(_ bookmark: Bookmark) -> Outcome {
+    let outcome = Outcome(BookmarkResolver().resolve(bookmark, copies: true))
+    let isThere = bookmark.document == nil && (outcome.finding == .ok || outcome.finding == .weak)
+    #expect(BookmarkResolver().isAtRecordedPath(bookmark) == isThere, "\(outcome)")
+    return outcome
+}
 
 /// The same as a user without privileges: the kernel takes the capabilities for files from this thread with its fsuid.
 func resolveAsUser(_ bookmark: Bookmark) -> Outcome {

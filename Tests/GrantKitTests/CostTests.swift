@@ -56,6 +56,30 @@ import Testing
         }
     }
 
+    @Test("The first access to each of many directories reads the mount table once")
+    func firstLooksAtMounts() throws {
+        let bench = try Bench()
+        let urls = try (0..<50).map { try bench.plain("folder\($0)") }
+        try bench.program {
+            for url in urls { _ = try GrantedDirectory.grant(url) }
+            let size = try Data(contentsOf: URL(fileURLWithPath: "/proc/self/mountinfo")).count
+            let before = try bytesRead()
+            for url in urls {
+                try #require(url.startAccessingSecurityScopedResource())
+                url.stopAccessingSecurityScopedResource()
+            }
+            let read = try bytesRead() - before
+            // Also the grants are read once. A mount by another test may change the table meanwhile.
+            #expect(read < urls.count / 2 * size, "\(read) bytes, and the table has \(size)")
+        }
+    }
+
+    /// How many bytes this thread has read so far.
+    private func bytesRead() throws -> Int {
+        let words = try String(contentsOfFile: "/proc/thread-self/io", encoding: .utf8).split(whereSeparator: \.isWhitespace)
+        return try #require(words.firstIndex(of: "rchar:").flatMap { Int(words[$0 + 1]) })
+    }
+
     @Test("A found directory fails to start once its grant is revoked or expired")
     func revokedMeanwhile() throws {
         let bench = try Bench()
