@@ -82,6 +82,26 @@ extension MountTests {
             try ask(other, "try \(source)/b", "granted")
         }
 
+        @Test("A claim finds its grant after granted directories have changed places")
+        func changedPlaces() throws {
+            let (fixture, source) = try mounted()
+            let more = try fixture.source("more")
+            try Data("a".utf8).write(to: URL(fileURLWithPath: more + "/a"))
+            try fixture.grant(more)
+            let (one, other) = (try fixture.claimant(), try fixture.claimant())
+            for path in [source, more] {
+                try ask(one, "write \(path)/a", "granted")
+                try ask(one, "end", "granted")
+            }
+            rename(source, source + "-away")
+            rename(more, source)
+            rename(source + "-away", more)
+            try ask(one, "write \(source)/a", "granted")
+            try ask(other, "try \(source)/a", "error \(ETIMEDOUT)")
+            try ask(other, "try \(fixture.base)/mount/more/a", "error \(ETIMEDOUT)")
+            try ask(other, "try \(fixture.base)/mount/docs/a", "granted")
+        }
+
         @Test("A claim of a missing file keeps other claimants from creating it")
         func missing() throws {
             let (fixture, source) = try mounted()

@@ -121,6 +121,23 @@ extension MountTests {
             #expect(try waiting("cat \"$1/d/c\"", mount) { try ask(claimant, "end") } == 0)
         }
 
+        @Test("A mandatory claim of a directory blocks changes through grants inside of it", arguments: ["/d", ""])
+        func grantsInside(claimed: String) throws {
+            let (fixture, source, mount, claimant) = try mounted()
+            for name in ["inner", "other"] {
+                mkdir("\(source)/d/\(name)", 0o755)
+                try fixture.grant("\(source)/d/\(name)")
+                try fixture.grantfs("set", name, "--coordination", "mandatory").orThrow()
+            }
+            let inner = mount.replacingOccurrences(of: "/docs", with: "/inner")
+            try ask(claimant, "read \(source)\(claimed)")
+            #expect(try waiting("echo x >\"$1/x\"", inner) { try ask(claimant, "end") } == 0)
+            // A file in one of them is in no other.
+            try ask(claimant, "read \(source)/d/other/missing")
+            try write("y", inner + "/x")
+            try ask(claimant, "end")
+        }
+
         @Test("A mandatory claim covers other names of its file")
         func otherNames() throws {
             let (fixture, source, mount, claimant) = try mounted()
