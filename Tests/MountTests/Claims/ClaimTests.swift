@@ -100,6 +100,9 @@ extension MountTests {
             try ask(other, "try \(source)/a", "error \(ETIMEDOUT)")
             try ask(other, "try \(fixture.base)/mount/more/a", "error \(ETIMEDOUT)")
             try ask(other, "try \(fixture.base)/mount/docs/a", "granted")
+            // The claimed file is the one that is there now.
+            rename(source + "/a", source + "/x")
+            try ask(other, "try \(source)/x", "error \(ETIMEDOUT)")
         }
 
         @Test("A claim of a missing file keeps other claimants from creating it")
