@@ -8,7 +8,7 @@ import GrantSystem
 /// Locking: `arrivals` for a moment.
 final class SessionHub: Sendable {
     private let handler: any SessionHandler
-    private let wakeUp: PipePair
+    private let wakening: Wakening
     private let arrivals: Lock<Arrivals>
 
     private struct Arrivals {
@@ -35,9 +35,7 @@ final class SessionHub: Sendable {
     init(_ handler: any SessionHandler, isPaused: Bool = false) throws(Errno) {
         self.handler = handler
         arrivals = Lock(Arrivals(isPaused: isPaused))
-        wakeUp = try PipePair()
-        // Neither end may ever block: one byte in the pipe is enough to wake the thread.
-        for end in [wakeUp.reading.number, wakeUp.writing.number] { _ = fcntl(end, F_SETFL, O_NONBLOCK) }
+        wakening = try Wakening()
         try WorkerThread.start("control-hub") { [self] in run() }.detach()
     }
 
@@ -62,7 +60,7 @@ final class SessionHub: Sendable {
         wake()
     }
 
-    private func wake() { _ = write(wakeUp.writing.number, [0], 1) }
+    private func wake() { wakening.wake() }
 
     // MARK: pausing
 
@@ -182,10 +180,10 @@ final class SessionHub: Sendable {
             arrivals.withLock { $0.count -= new.count - taken.count }
             if isStopped { break }
             set.removeAll()
-            set.add(wakeUp.reading.number)
+            set.add(wakening.descriptor)
             for client in clients { set.add(client.session.connection.socket.number, writing: client.session.hasMore()) }
             guard (try? set.wait(until: nil)) != nil else { break }
-            if set.isReadable(0) { drainWakeUps() }
+            if set.isReadable(0) { wakening.drain() }
             var gone: [Int] = []
             // During a pause messages stay in the sockets.
             if arrivals.withLock({ $0.isPaused }) { continue }
@@ -202,11 +200,6 @@ final class SessionHub: Sendable {
             }
         }
         for client in clients { handler.ended(client.session) }
-    }
-
-    private func drainWakeUps() {
-        var bytes = [UInt8](repeating: 0, count: 256)
-        while read(wakeUp.reading.number, &bytes, bytes.count) == bytes.count {}
     }
 
     /// Receives messages. Returns false if the client is gone or sends malformed bytes.

@@ -1,4 +1,3 @@
-import Glibc
 import GrantSystem
 
 /// Cancels waiting claims, from any thread. It may be used early, late or twice, and for several claims.
@@ -13,15 +12,8 @@ public final class CoordinationCancellation: Sendable {
         var isCancelled = false
         /// The claims that wait on the pipe.
         var waits = 0
-        /// Readable once cancelled.
+        /// Readable once cancelled, for every waiter: it is never drained.
         var pipe: Wakening?
-    }
-
-    private final class Wakening: Sendable {
-        let pipe: PipePair
-        init() throws(Errno) { pipe = try PipePair() }
-        /// The byte is never read: every waiter sees it.
-        func wake() { _ = write(pipe.writing.number, [0], 1) }
     }
 
     public init() {}
@@ -52,6 +44,6 @@ public final class CoordinationCancellation: Sendable {
                 if state.waits == 0 { state.pipe = nil }
             }
         }
-        return try body(pipe.pipe.reading.number)
+        return try body(pipe.descriptor)
     }
 }

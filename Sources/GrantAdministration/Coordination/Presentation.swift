@@ -7,22 +7,21 @@ import GrantSystem
 /// A presenter registered with the daemon of every mount that leads to its item. It is asked before others may claim the item, and told
 /// what happened to it. It ends with `end`, its last reference, or the process.
 ///
-/// It has a connection to each mount and one thread, which calls both handlers, one after the other. A handler must not take long: the
-/// work belongs elsewhere, and the answer follows when it is done.
+/// One thread of the process calls the handlers of all presentations in a store, one after the
+/// other. A handler must not take long, and must not register a presenter: the work belongs
+/// elsewhere, and the answer follows when it is done.
 ///
 /// Locking: its own, for a moment.
 public final class Presentation: Sendable {
     private let shared: Shared
+    private let item: PresentedItem
+    private let hub: PresenterHub
 
-    /// The state shared with its thread.
+    /// The state shared with the hub's thread.
     final class Shared: Sendable {
-        let wakeUp: PipePair
         let state: Lock<(path: [UInt8], isPresenting: Bool, isEnded: Bool)>
 
-        init(_ path: [UInt8]) throws(Errno) {
-            wakeUp = try PipePair()
-            state = Lock((path, false, false))
-        }
+        init(_ path: [UInt8]) { state = Lock((path, false, false)) }
 
         var isEnded: Bool { state.withLock { $0.isEnded } }
     }
@@ -45,23 +44,25 @@ public final class Presentation: Sendable {
         onRequest: @escaping @Sendable (PresenterRequest) -> Void, onNotice: @escaping @Sendable (PresenterNotice) -> Void,
         onStoreChange: @escaping @Sendable () -> Void = {}
     ) throws(CoordinationError) {
+        let store = coordination.administrator.store
+        // Read first, so that a mount which is made meanwhile is noticed as a change.
+        let version = try? store.dataVersion()
         let records = try coordination.mounts()
-        let place = try coordination.place(of: path, follows: false, records)
-        let connections: PresenterConnections
+        shared = Shared(try coordination.place(of: path, follows: false, records))
+        item = PresentedItem(
+            records, version, shared: shared, purpose: purpose.map { Array($0.utf8) },
+            timeout: timeout.map { UInt32(min(max($0 * 1000, 1), 60_000)) } ?? 0, onRequest: onRequest, onNotice: onNotice,
+            onStoreChange: onStoreChange)
         do throws(Errno) {
-            shared = try Shared(place)
-            connections = PresenterConnections(
-                shared: shared, store: coordination.administrator.store, purpose: purpose.map { Array($0.utf8) },
-                timeout: timeout.map { UInt32(min(max($0 * 1000, 1), 60_000)) } ?? 0, onRequest: onRequest, onNotice: onNotice,
-                onStoreChange: onStoreChange)
+            hub = try PresenterHub.begin(item, in: store)
         } catch {
             throw .failed(error.description)
         }
-        try connections.begin(records)
-        do throws(Errno) {
-            try WorkerThread.start("presentation") { connections.run() }.detach()
+        do throws(CoordinationError) {
+            try item.waitForOutcome()
         } catch {
-            throw .failed(error.description)
+            end()
+            throw error
         }
     }
 
@@ -79,6 +80,6 @@ public final class Presentation: Sendable {
             defer { (state.isEnded, state.isPresenting) = (true, false) }
             return !state.isEnded
         }
-        if isFirst { _ = write(shared.wakeUp.writing.number, [0], 1) }
+        if isFirst { hub.end(item) }
     }
 }

@@ -1,4 +1,3 @@
-import Glibc
 import GrantAdministration
 import GrantSystem
 
@@ -21,23 +20,6 @@ final class DaemonWaits: Sendable {
         var isServed = false
         /// Made with the first wait.
         var wakening: Wakening?
-    }
-
-    private final class Wakening: Sendable {
-        let pipe: PipePair
-
-        init() throws(Errno) {
-            pipe = try PipePair()
-            // Neither end may block: one byte in the pipe is enough to wake the thread.
-            for end in [pipe.reading.number, pipe.writing.number] { _ = fcntl(end, F_SETFL, O_NONBLOCK) }
-        }
-
-        func wake() { _ = write(pipe.writing.number, [0], 1) }
-
-        func drain() {
-            var bytes = [UInt8](repeating: 0, count: 256)
-            while read(pipe.reading.number, &bytes, bytes.count) == bytes.count {}
-        }
     }
 
     private let state = Lock(State())
@@ -107,7 +89,7 @@ final class DaemonWaits: Sendable {
             }
             if entries.isEmpty { return }
             var set = PollSet()
-            set.add(wakening.pipe.reading.number)
+            set.add(wakening.descriptor)
             for (_, entry) in entries { for descriptor in entry.descriptors { set.add(descriptor) } }
             // If it fails, each claim looks for itself.
             let hasFailed = (try? set.wait(until: entries.compactMap(\.value.until).min())) == nil

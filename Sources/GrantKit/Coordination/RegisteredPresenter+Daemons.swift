@@ -7,12 +7,16 @@ extension RegisteredPresenter {
     /// Registers with the daemons of the mounts that lead to the item. If there are none, only this process asks the presenter.
     func listen(in environment: GrantEnvironment) {
         guard let administrator = try? environment.administrator() else { return }
+        // The thread that calls these serves other presenters too. What a presenter is told may
+        // wait for a filesystem.
+        let news = SerialWork()
         let presentation = try? Presentation(
             path, in: FileCoordination(administrator), purpose: purpose, timeout: environment.timeouts.presenter,
             onRequest: { [weak self] request in
-                if let self { answer(request) } else { request.answer() }
+                news.add { [weak self] in if let self { self.answer(request) } else { request.answer() } }
             },
-            onNotice: { [weak self] notice in self?.handle(notice) }, onStoreChange: { [weak self] in self?.renew() })
+            onNotice: { [weak self] notice in news.add { [weak self] in self?.handle(notice) } },
+            onStoreChange: { [weak self] in news.add { [weak self] in self?.renew() } })
         if let presentation { listens(by: presentation, in: administrator.store.directory) }
     }
 

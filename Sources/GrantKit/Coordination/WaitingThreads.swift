@@ -119,3 +119,32 @@ final class WaitingThreads: Sendable {
         }
     }
 }
+
+/// Jobs that are done one after the other, on the waiting threads.
+///
+/// Locking: one lock around the queue, held for an access.
+final class SerialWork: Sendable {
+    private let state = Lock((jobs: [WaitingThreads.Job](), isServed: false))
+
+    func add(_ job: @escaping WaitingThreads.Job) {
+        let isFirst = state.withLock { state in
+            state.jobs.append(job)
+            defer { state.isServed = true }
+            return !state.isServed
+        }
+        guard isFirst else { return }
+        // Without a thread it is done here.
+        if (try? WaitingThreads.process.run({ self.serve() })) == nil { serve() }
+    }
+
+    private func serve() {
+        while let job = next() { job() }
+    }
+
+    private func next() -> WaitingThreads.Job? {
+        state.withLock { state in
+            if state.jobs.isEmpty { state.isServed = false }
+            return state.jobs.isEmpty ? nil : state.jobs.removeFirst()
+        }
+    }
+}

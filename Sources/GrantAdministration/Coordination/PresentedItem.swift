@@ -4,13 +4,19 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// The connections of one presentation, and their messages.
+/// One presented item, and what each mount that may lead to it has said.
 ///
-/// Safe to send: it belongs to the thread that makes it until that starts `run`, and to the thread of `run` from then on.
-final class PresenterConnections: @unchecked Sendable {
+/// Safe to send: it belongs to the thread that makes it until `PresenterHub.begin`, and to the hub's thread from then on. The outcome of
+/// its start and what is shared with its `Presentation` are behind locks.
+final class PresentedItem: @unchecked Sendable {
+    typealias Registration = (connection: PresenterLink.Connection, number: UInt64)
+
     private struct Source {
         let record: MountRecord
-        var client: SessionClient?
+        /// Whether it waits for its turn to be registered.
+        var isQueued = false
+        /// Where it was registered, answered or not.
+        var registration: Registration?
         /// Whether the mount has accepted the registration.
         var isPresented = false
         var mark: EventMark?
@@ -18,10 +24,16 @@ final class PresenterConnections: @unchecked Sendable {
         var relinquished = 0
         /// Why the mount refused, or nil until it did.
         var refusal: CoordinationError?
+
+        /// Whether the mount was asked or is about to be.
+        var isAsked: Bool { isQueued || registration != nil }
     }
 
+    /// The mounts of the store when the presentation was made.
+    let records: [MountRecord]
+    /// The state of the store that they are from.
+    let storeVersion: Int64?
     private let shared: Presentation.Shared
-    private let store: GrantStore
     private let purpose: [UInt8]?
     private let timeout: UInt32
     private let onRequest: @Sendable (PresenterRequest) -> Void
@@ -37,86 +49,76 @@ final class PresenterConnections: @unchecked Sendable {
     /// The latest questions with their replies. Other mounts may ask the same.
     private var replies: [QuestionKey: PresenterReply] = [:]
     private static let maxReplies = 256
-    private var storeVersion: Int64?
-    /// When to look for mounts again.
-    private var next: Int64 = 0
     /// Notices that were sent and not reversed.
     private var (isReleased, hasLostDaemon) = (false, false)
+    /// Until when the mounts may answer the first registration. It is nil once that is over.
+    private(set) var settlesUntil: Int64?
+    private let outcome = Lock<Result<Void, CoordinationError>?>(nil)
+    private let hasOutcome = Semaphore()
 
-    /// Each presenter has its own connection.
-    private static let number: UInt64 = 1
     /// How long daemons may take to say whether they lead to the item: nanoseconds.
     private static let registrationTimeout: Int64 = 10_000_000_000
-    /// The time between two searches for mounts, after a loss and otherwise: nanoseconds.
-    private static let (retryInterval, pollInterval): (Int64, Int64) = (200_000_000, 1_000_000_000)
 
     init(
-        shared: Presentation.Shared, store: GrantStore, purpose: [UInt8]?, timeout: UInt32,
+        _ records: [MountRecord], _ storeVersion: Int64?, shared: Presentation.Shared, purpose: [UInt8]?, timeout: UInt32,
         onRequest: @escaping @Sendable (PresenterRequest) -> Void, onNotice: @escaping @Sendable (PresenterNotice) -> Void,
         onStoreChange: @escaping @Sendable () -> Void
     ) {
+        self.records = records
+        self.storeVersion = storeVersion
         self.shared = shared
-        self.store = store
         self.purpose = purpose
         self.timeout = timeout
         self.onRequest = onRequest
         self.onNotice = onNotice
         self.onStoreChange = onStoreChange
+        settlesUntil = Clock.monotonic + Self.registrationTimeout
     }
 
-    // MARK: connecting
+    var isEnded: Bool { shared.isEnded }
 
-    /// Registers with all mounts and waits for their answers.
-    func begin(_ records: [MountRecord]) throws(CoordinationError) {
-        storeVersion = try? store.dataVersion()
-        for record in records { connect(record) }
-        let deadline = Clock.monotonic + Self.registrationTimeout
-        while sources.values.contains(where: { $0.client != nil && !$0.isPresented }) {
-            if !wait(until: deadline) { break }
-            take()
+    // MARK: the start
+
+    /// Waits until the hub knows whether a mount presents the item.
+    func waitForOutcome() throws(CoordinationError) {
+        // The hub's own time is over before.
+        guard hasOutcome.wait(until: Clock.monotonic + 2 * Self.registrationTimeout), let outcome = outcome.withLock({ $0 }) else {
+            throw .failed("the presenters of this process are busy")
         }
-        if sources.values.contains(where: \.isPresented) { return }
+        try outcome.get()
+    }
+
+    /// Ends the start if all mounts have answered, or if its time is over. Returns false if no
+    /// mount presents the item.
+    func settle(at now: Int64) -> Bool {
+        let isWaiting = sources.values.contains { $0.isAsked && !$0.isPresented }
+        guard let until = settlesUntil, !isWaiting || now >= until else { return true }
+        settlesUntil = nil
+        let isPresented = sources.values.contains(where: \.isPresented)
+        outcome.withLock { $0 = isPresented ? .success(()) : .failure(failure(isWaiting: isWaiting)) }
+        hasOutcome.post()
+        return isPresented
+    }
+
+    private func failure(isWaiting: Bool) -> CoordinationError {
         let path = shared.state.withLock { $0.path }
         let refusals = sources.values.compactMap(\.refusal)
-        if sources.values.contains(where: { $0.client != nil }) { throw .failed("a daemon does not answer") }
-        throw refusals.first { $0 == .revoked(path) } ?? refusals.first { $0 != .outside(path) } ?? .outside(path)
+        if isWaiting { return .failed("a daemon does not answer") }
+        return refusals.first { $0 == .revoked(path) } ?? refusals.first { $0 != .outside(path) } ?? .outside(path)
     }
 
-    private func connect(_ record: MountRecord) {
-        let mark = sources[record.id]?.mark
-        var source = Source(record: record, mark: mark)
-        do throws(ControlClient.Failure) {
-            let client = try SessionClient(socket: record.socket, directory: store.runDirectory, deadline: Clock.deadline(seconds: 1))
-            try client.send(
-                .present(
-                    PresentRequest(
-                        number: Self.number, path: shared.state.withLock { $0.path }, purpose: purpose, patienceMilliseconds: timeout,
-                        since: mark)))
-            source.client = client
-        } catch {
-            // A lost mount is tried again until it is known to have ended. A mount that never
-            // answered is tried again when the store changes.
-            if mark == nil {
-                source.refusal = .failed("the daemon of “\(String(decoding: record.mountpoint, as: UTF8.self))”: \(error.description)")
-            }
-        }
-        sources[record.id] = source
-    }
+    // MARK: mounts
 
-    /// Connects to new mounts when the store has changed, and to all lost ones.
-    private func reconnect() {
-        let version = try? store.dataVersion()
-        let isLost = sources.values.contains { $0.client == nil && $0.refusal == nil }
-        next = Clock.monotonic + (isLost ? Self.retryInterval : Self.pollInterval)
-        guard isLost || version == nil || version != storeVersion,
-            let records = try? store.mounts().filter({ $0.isServed(in: store.runDirectory) })
-        else {
-            return
-        }
-        let isOther = version != storeVersion
-        storeVersion = version
+    var registrations: [Registration] { sources.values.compactMap(\.registration) }
+
+    /// Whether a mount that presented the item is to be tried again.
+    var hasLostMount: Bool { sources.values.contains { !$0.isAsked && $0.refusal == nil } }
+
+    /// Takes notice of the mounts that there are now. Returns those to register with. `isOther`: whether the store has changed.
+    func compare(with records: [MountRecord], isOther: Bool) -> [MountRecord] {
+        if isEnded { return [] }
         if isOther { onStoreChange() }
-        for (id, source) in sources where source.client == nil && !records.contains(where: { $0.id == id }) {
+        for (id, source) in sources where !source.isAsked && !records.contains(where: { $0.id == id }) {
             sources[id] = nil
             if source.refusal == nil {
                 hasLostDaemon = true
@@ -124,58 +126,56 @@ final class PresenterConnections: @unchecked Sendable {
             }
         }
         // A mount that has refused is asked again when the grants may have changed.
-        for record in records where sources[record.id]?.client == nil && (isOther || sources[record.id]?.refusal == nil) {
-            connect(record)
+        return records.filter { sources[$0.id]?.isAsked != true && (isOther || sources[$0.id]?.refusal == nil) }
+    }
+
+    func isQueued(at record: MountRecord) {
+        sources[record.id] = Source(record: record, isQueued: true, mark: sources[record.id]?.mark)
+    }
+
+    func isSent(at id: GrantID, over connection: PresenterLink.Connection, as number: UInt64) {
+        sources[id]?.isQueued = false
+        sources[id]?.registration = (connection, number)
+    }
+
+    func request(_ number: UInt64, at id: GrantID) -> PresentRequest {
+        PresentRequest(
+            number: number, path: shared.state.withLock { $0.path }, purpose: purpose, patienceMilliseconds: timeout,
+            since: sources[id]?.mark)
+    }
+
+    /// A lost mount is tried again until it is known to have ended. A mount that never answered is
+    /// tried again when the store changes.
+    func hasNoConnection(to record: MountRecord, _ reason: String) {
+        sources[record.id]?.isQueued = false
+        if sources[record.id]?.mark == nil {
+            sources[record.id]?.refusal = .failed("the daemon of “\(String(decoding: record.mountpoint, as: UTF8.self))”: \(reason)")
         }
     }
 
-    // MARK: the thread
-
-    func run() {
-        while !shared.isEnded {
-            _ = wait(until: next)
-            take()
-            if Clock.monotonic >= next { reconnect() }
-        }
-        for source in sources.values { try? source.client?.send(.endPresenting(Self.number)) }
-    }
-
-    /// Returns false when the time is over.
-    private func wait(until deadline: Int64) -> Bool {
-        var set = PollSet()
-        set.add(shared.wakeUp.reading.number)
-        for source in sources.values { if let client = source.client { set.add(client.descriptor) } }
-        return (try? set.wait(until: deadline)) == true
-    }
-
-    /// Reads the messages that have arrived on all connections.
-    private func take() {
-        for id in sources.keys {
-            while let client = sources[id]?.client, !shared.isEnded {
-                do throws(ControlClient.Failure) {
-                    guard let news = try client.next() else { break }
-                    take(news, id, client)
-                } catch {
-                    disconnected(id)
-                }
-            }
-        }
-        let isPresenting = sources.values.contains(where: \.isPresented)
-        shared.state.withLock { if !$0.isEnded { $0.isPresenting = isPresenting } }
-    }
-
-    private func disconnected(_ id: GrantID) {
+    func isDisconnected(from id: GrantID) {
         let hadRelinquished = sources[id]?.relinquished ?? 0 > 0
-        sources[id]?.client = nil
+        sources[id]?.registration = nil
         sources[id]?.isPresented = false
         sources[id]?.relinquished = 0
         sources[id]?.refusal = nil
-        next = Clock.monotonic + Self.retryInterval
+        noteWhetherPresenting()
         // The daemon would have sent this, but no longer knows it.
         if hadRelinquished, !sources.values.contains(where: { $0.relinquished > 0 }) { onNotice(.reacquired) }
     }
 
-    private func take(_ news: SessionNews, _ id: GrantID, _ client: SessionClient) {
+    private func noteWhetherPresenting() {
+        let isPresenting = sources.values.contains(where: \.isPresented)
+        shared.state.withLock { if !$0.isEnded { $0.isPresenting = isPresenting } }
+    }
+
+    // MARK: messages
+
+    enum Standing { case registered, over }
+
+    /// Takes a message of a mount. Returns whether the registration there lasts.
+    func take(_ news: SessionNews, _ id: GrantID) -> Standing {
+        defer { noteWhetherPresenting() }
         switch news {
         case .presenting(_, let mark, let hasMissed):
             sources[id]?.isPresented = true
@@ -185,16 +185,18 @@ final class PresenterConnections: @unchecked Sendable {
             if hasMissed || hasLostDaemon { onNotice(.missed) }
             (isReleased, hasLostDaemon) = (false, false)
         case .notPresenting(_, let refusal, let text):
-            sources[id]?.client = nil
+            sources[id]?.registration = nil
             sources[id]?.refusal = CoordinationError(refusal, text, shared.state.withLock { $0.path })
             if sources[id]?.mark != nil, refusal == .revoked, !isReleased {
                 isReleased = true
                 onNotice(.released)
             }
-        case .asks(let ask): request(ask, id, client)
+            return .over
+        case .asks(let ask): if let client = sources[id]?.registration?.connection.client { request(ask, id, client) }
         case .tellsPresenter(let telling): tell(telling, id)
         case .granted, .waits, .refused, .progress, .tells, .listening, .preparing: break
         }
+        return .registered
     }
 
     private func request(_ ask: PresenterAsk, _ id: GrantID, _ client: SessionClient) {
