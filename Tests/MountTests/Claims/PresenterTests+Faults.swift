@@ -154,6 +154,36 @@ extension MountTests.APresenter {
         try claimant.expect("granted")
     }
 
+    @Test("Presenters of a process share descriptors, and register again with the next daemon")
+    func manyInOneProcess() throws {
+        let (fixture, source) = try mounted()
+        // More than a daemon takes on one connection.
+        let count = 1_200
+        let words = [Programs.claimProbe, fixture.store, "presenters", source + "/a", "\(count)"]
+        let probe = try Child(["sh", "-c", "ulimit -n 40; exec \"$@\"", "sh"] + words)
+        try probe.expect("\(count) presenting", within: 120)
+        let claimant = try fixture.claimant()
+        /// How many answer before the next claim is granted.
+        func answering() throws -> Int {
+            func answered() throws -> Int {
+                probe.send("count")
+                return try #require(probe.line().flatMap { $0.split(separator: " ").first }.flatMap { Int($0) })
+            }
+            let before = try answered()
+            claimant.send("write \(source)/a")
+            try claimant.expect("granted", within: 60)
+            claimant.send("end")
+            try claimant.expect("granted")
+            return try answered() - before
+        }
+        // An answer is counted a moment after it was sent.
+        try fixture.wait(until: "all are asked") { try answering() == count }
+        try fixture.killDaemon(at: fixture.base + "/mount")
+        try fixture.mount()
+        try fixture.wait(until: "all are asked again", within: 60) { try answering() == count }
+        #expect(try passedOver(fixture) == [])
+    }
+
     @Test("A presenter is refused with the error number of its cause")
     func refusals() throws {
         let (fixture, source) = try mounted()
