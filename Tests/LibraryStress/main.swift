@@ -1,4 +1,5 @@
-// LibraryStress DIRECTORY: many tasks wait, write, present and save, while their grant comes and goes.
+// LibraryStress DIRECTORY [PLACE]: many tasks wait, write, present and save, while their grant comes and goes.
+// PLACE is a granted directory in a mount. Without it a new directory is granted, and nothing is mounted.
 // The thread sanitizer looks on: .ci/sanitize thread.
 import Foundation
 import GrantKit
@@ -17,11 +18,12 @@ final class Text: UIDocument {
     }
 }
 
-let place = URL(fileURLWithPath: CommandLine.arguments[1], isDirectory: true).appendingPathComponent("shared", isDirectory: true)
-try FileManager.default.createDirectory(at: place, withIntermediateDirectories: true)
+let mounted = CommandLine.arguments.dropFirst(2).first
+let place = URL(fileURLWithPath: mounted ?? CommandLine.arguments[1] + "/shared", isDirectory: true)
 let note = place.appendingPathComponent("note")
+if mounted == nil { try FileManager.default.createDirectory(at: place, withIntermediateDirectories: true) }
 try Data("0".utf8).write(to: note)
-let granted = try GrantedDirectory.grant(place)
+let granted = mounted == nil ? try GrantedDirectory.grant(place) : try GrantedDirectory(containing: place)
 
 @MainActor func edit() async {
     for round in 0..<10 {

@@ -100,7 +100,7 @@ extension MountTests {
             try ask(other, "try \(source)/a", "error \(ETIMEDOUT)")
             try ask(other, "try \(fixture.base)/mount/more/a", "error \(ETIMEDOUT)")
             try ask(other, "try \(fixture.base)/mount/docs/a", "granted")
-            // The claimed file is the one that is there now.
+            // The claim is of the file at the present path.
             rename(source + "/a", source + "/x")
             try ask(other, "try \(source)/x", "error \(ETIMEDOUT)")
         }
