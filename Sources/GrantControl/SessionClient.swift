@@ -11,7 +11,8 @@ import GrantSystem
 public final class SessionClient: Sendable {
     private let socket: UnixSocket
     private let incoming = Lock<[UInt8]>([])
-    private let outgoing = Lock(())
+    /// Whether a message was sent in part, after which the daemon understands nothing more.
+    private let outgoing = Lock(false)
 
     /// Nanoseconds for a daemon to accept a message.
     private static let patience: Int64 = 10_000_000_000
@@ -29,10 +30,12 @@ public final class SessionClient: Sendable {
 
     public func send(_ request: SessionRequest) throws(ControlClient.Failure) {
         let deadline = Clock.monotonic + SessionClient.patience
-        try outgoing.withLock { _ throws(ControlClient.Failure) in
+        try outgoing.withLock { isBroken throws(ControlClient.Failure) in
+            if isBroken { throw .hungUp }
             do throws(Errno) {
                 try Frame.send(request.encoded, over: socket, deadline: deadline)
             } catch {
+                isBroken = true
                 throw ControlClient.Failure(error)
             }
         }
