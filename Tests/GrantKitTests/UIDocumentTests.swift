@@ -118,6 +118,35 @@ import Testing
         #expect(try status(link).st_mode & S_IFMT == S_IFLNK && document.fileURL == link)
     }
 
+    @Test("A save through a link without a target fails and keeps the link and the changes")
+    func linkWithoutTarget() async throws {
+        let link = file.deletingLastPathComponent().appendingPathComponent("link.txt")
+        try FileManager.default.createSymbolicLink(atPath: link.path, withDestinationPath: "missing.txt")
+        let document = Text(fileURL: link)
+        document.text = "new"
+        check(await !document.save(to: link, for: .forCreating))
+        #expect(document.errors.count == 1 && document.text == "new")
+        #expect(try FileManager.default.destinationOfSymbolicLink(atPath: link.path) == "missing.txt")
+        try FileManager.default.removeItem(at: link)
+        check(await document.save(to: link, for: .forCreating))
+        check(await document.close() && link.text == "new")
+    }
+
+    @Test("A document in a set-gid directory has the directory's group", .enabled(if: Identity.isRoot, "needs root"))
+    func directoryGroup() async throws {
+        let directory = file.deletingLastPathComponent()
+        chown(directory.path, 0, 2345)
+        chmod(directory.path, 0o2775)
+        let other = directory.appendingPathComponent("other.txt")
+        let document = Text(fileURL: other)
+        document.text = "new"
+        check(await document.save(to: other, for: .forCreating))
+        #expect(try status(other).st_gid == 2345)
+        document.type("!")
+        check(await document.close())
+        #expect(try other.text == "new!" && status(other).st_gid == 2345)
+    }
+
     @Test("A new document gets the mode that the umask leaves")
     func umask() async throws {
         let other = file.deletingLastPathComponent().appendingPathComponent("other.txt")
