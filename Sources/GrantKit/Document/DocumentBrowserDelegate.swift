@@ -126,7 +126,7 @@ extension DocumentBrowser {
         }
     }
 
-    /// Returns the URL of the document, or of the one that has it as a part, in a directory of the browser. It is nil if it is in none.
+    /// Returns the URL of the document, or of the document that it is a part of, in a directory of the browser. It is nil if it is in none.
     private func own(_ url: URL) -> URL? {
         GrantEnvironment.$current.withValue(environment) {
             guard let path = try? FilePath.canonical(url), let administrator = try? environment.administrator(),

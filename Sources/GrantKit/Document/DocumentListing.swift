@@ -8,7 +8,7 @@ struct DocumentListing: Sendable {
     /// The extensions of documents' names, in lower case. If it is nil, every file is a document and no directory is.
     let extensions: Set<String>?
 
-    /// Lists the documents. What is inside of a document is not listed.
+    /// Lists the documents. Parts of documents are not listed.
     ///
     /// - Throws: The error of reading `directory`. An unreadable directory below it has no documents.
     func items(in directory: URL, of grant: GrantID) throws -> [DocumentBrowser.Item] {
