@@ -6,7 +6,7 @@ import Glibc
 /// Documents and browsers work on the main actor, whose work waits for the main thread. An asynchronous `main` and `RunLoop.main.run()`
 /// serve it. A program whose main thread runs another loop has that watch `descriptor`, and call `runPending` when it is readable:
 ///
-/// ```swift
+/// ```
 /// g_unix_fd_add(MainLoop.descriptor, G_IO_IN, { _, _, _ in MainLoop.runPending(); return 1 }, nil)
 /// ```
 ///
