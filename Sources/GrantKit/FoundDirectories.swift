@@ -33,8 +33,10 @@ final class FoundDirectories: Sendable {
         guard let directory = try? environment.storeDirectory() else { return false }
         if let (_, stamp) = OpenStores.known(directory), isFound(path, in: directory, stamp, mounts) { return true }
         // The stamp is from before the look at the store, so a change during it counts as one after it.
-        guard let administrator = try? environment.administrator(), let stamp = try? administrator.store.changeStamp(),
-            let place = try? GrantedPlace(path, administrator: administrator)
+        guard let store = try? OpenStores.store(directory, create: false), let stamp = try? store.changeStamp(),
+            let grants = try? store.grants(),
+            let place = GrantedPlace.recorded(path, among: grants, mounts: mounts)
+                ?? (try? GrantedPlace(path, administrator: environment.administrator()))
         else { return false }
         keep(place, in: directory, stamp, mounts)
         return true

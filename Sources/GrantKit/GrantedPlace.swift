@@ -63,23 +63,16 @@ struct GrantedPlace {
             self = try GrantedPlace.inside(place, path, administrator, table)
             return
         }
-        let now = Instant(nanoseconds: Clock.realtime)
         let grants = try administrator.store.grants()
-        // Tries those at their recorded paths first. The others are looked up only if none of them
-        // applies. There may be thousands, so only candidates are copied.
+        if let place = GrantedPlace.recorded(path, among: grants, mounts: mounts) {
+            self = place
+            return
+        }
+        let now = Instant(nanoseconds: Clock.realtime)
+        // Tries those at their recorded paths first. The others are looked up only if none of them applies.
         for isNear in [true, false] {
-            let candidates = grants.indices.filter {
-                MountTable.path(path, isAtOrBelow: grants[$0].bookmark.path) == isNear && grants[$0].state(at: now) == .active
-            }.map { grants[$0] }
+            let candidates = GrantedPlace.active(grants, at: now) { MountTable.path(path, isAtOrBelow: $0) == isNear }
             if candidates.isEmpty { continue }
-            // No mount has to be asked where a directory is that has not moved.
-            if isNear, RecordedPlaces.process.hold(candidates, mounts: mounts),
-                let best = candidates.max(by: { ($0.bookmark.path.count, $1.created) < ($1.bookmark.path.count, $0.created) }),
-                let below = FilePath.below(best.bookmark.path, path)
-            {
-                (grant, directory, self.below) = (best, best.bookmark.path, below)
-                return
-            }
             let holding = administrator.describe(candidates).filter { $0.state == .active && MountTable.path(path, isAtOrBelow: $0.path) }
             let best = holding.max { ($0.path.count, $1.grant.created) < ($1.path.count, $0.grant.created) }
             if let best, let below = FilePath.below(best.path, path) {
@@ -90,6 +83,22 @@ struct GrantedPlace {
         throw GrantError(
             .permission, "“\(FilePath.shown(path))” is not granted", cause: "no active grant of the store leads there",
             advice: "grantfs grant DIR")
+    }
+
+    /// Finds the grant if its directory, and each other that holds the path by its recorded path, has not moved: then no mount has to be
+    /// asked where it is. The result is nil if one has moved.
+    static func recorded(_ path: [UInt8], among grants: [Grant], mounts: UInt64) -> GrantedPlace? {
+        let candidates = active(grants, at: Instant(nanoseconds: Clock.realtime)) { MountTable.path(path, isAtOrBelow: $0) }
+        guard !candidates.isEmpty, RecordedPlaces.process.hold(candidates, mounts: mounts),
+            let best = candidates.max(by: { ($0.bookmark.path.count, $1.created) < ($1.bookmark.path.count, $0.created) }),
+            let below = FilePath.below(best.bookmark.path, path)
+        else { return nil }
+        return GrantedPlace(grant: best, directory: best.bookmark.path, below: below)
+    }
+
+    /// Returns the active grants whose recorded paths are wanted. There may be thousands, so only these are copied.
+    private static func active(_ grants: [Grant], at now: Instant, _ isWanted: ([UInt8]) -> Bool) -> [Grant] {
+        grants.indices.filter { isWanted(grants[$0].bookmark.path) && grants[$0].state(at: now) == .active }.map { grants[$0] }
     }
 
     private init(grant: Grant, directory: [UInt8], below: [UInt8]) {
