@@ -36,6 +36,8 @@ public final class SessionClient: Sendable {
                 try Frame.send(request.encoded, over: socket, deadline: deadline)
             } catch {
                 isBroken = true
+                // Whoever waits for messages learns it.
+                _ = shutdown(socket.number, Int32(SHUT_RDWR))
                 throw ControlClient.Failure(error)
             }
         }

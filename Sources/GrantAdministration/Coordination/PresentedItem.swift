@@ -27,6 +27,11 @@ final class PresentedItem: @unchecked Sendable {
 
         /// Whether the mount was asked or is about to be.
         var isAsked: Bool { isQueued || registration != nil }
+
+        /// Whether the mount did not say that it leads nowhere. A slow daemon may serve it later.
+        var hasFailed: Bool {
+            if case .failed = refusal { true } else { false }
+        }
     }
 
     /// The mounts of the store when the presentation was made.
@@ -111,8 +116,10 @@ final class PresentedItem: @unchecked Sendable {
 
     var registrations: [Registration] { sources.values.compactMap(\.registration) }
 
-    /// Whether a mount that presented the item is to be tried again.
+    /// Whether a mount that presented the item must be tried again.
     var hasLostMount: Bool { sources.values.contains { !$0.isAsked && $0.refusal == nil } }
+    /// Whether a mount could not be asked, or failed to look the item up.
+    var hasFailedMount: Bool { sources.values.contains(where: \.hasFailed) }
 
     /// Takes notice of the mounts that there are now. Returns those to register with. `isOther`: whether the store has changed.
     func compare(with records: [MountRecord], isOther: Bool) -> [MountRecord] {
@@ -125,8 +132,11 @@ final class PresentedItem: @unchecked Sendable {
                 onNotice(.lostDaemon)
             }
         }
-        // A mount that has refused is asked again when the grants may have changed.
-        return records.filter { sources[$0.id]?.isAsked != true && (isOther || sources[$0.id]?.refusal == nil) }
+        // A mount that leads elsewhere is asked again when the grants may have changed.
+        return records.filter { record in
+            guard let source = sources[record.id] else { return true }
+            return !source.isAsked && (isOther || source.refusal == nil || source.hasFailed)
+        }
     }
 
     func isQueued(at record: MountRecord) {
@@ -144,8 +154,8 @@ final class PresentedItem: @unchecked Sendable {
             since: sources[id]?.mark)
     }
 
-    /// A lost mount is tried again until it is known to have ended. A mount that never answered is
-    /// tried again when the store changes.
+    /// A lost mount is tried again at short intervals until it is known to have ended. A mount that
+    /// never answered does not delay the start, and is tried again at longer ones.
     func hasNoConnection(to record: MountRecord, _ reason: String) {
         sources[record.id]?.isQueued = false
         if sources[record.id]?.mark == nil {

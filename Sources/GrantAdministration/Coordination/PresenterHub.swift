@@ -134,7 +134,7 @@ final class PresenterHub: @unchecked Sendable {
         let version = try? store.dataVersion()
         let isLost = items.values.contains(where: \.hasLostMount)
         next = Clock.monotonic + (isLost ? Self.retryInterval : Self.pollInterval)
-        guard isLost || version == nil || version != storeVersion,
+        guard isLost || version == nil || version != storeVersion || items.values.contains(where: \.hasFailedMount),
             let records = try? store.mounts().filter({ $0.isServed(in: store.runDirectory) })
         else {
             return

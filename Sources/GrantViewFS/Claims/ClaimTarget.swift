@@ -95,9 +95,9 @@ public final class ClaimTarget: Sendable {
         guard var current = try? FileDescriptor.openAt(directory, ".".utf8, OpenFlags.path | O_DIRECTORY) else { return result }
         while result.count < deepest, let status = try? current.status() {
             let id = ItemID(NodeKey(status))
-            // The parent of the root is the root.
-            if result.last == id { break }
             let place = SeenDirectories.Place(id, status)
+            // The parent of the root is the root. A directory can also be mounted on its own child.
+            if result.last == id, places.last == place { break }
             if let known = place.flatMap({ seen.chains[$0] }) {
                 result += known
                 break
@@ -220,10 +220,15 @@ extension ViewFS {
         return items.map { item in
             if !item.isNoDirectory, !item.identities.isEmpty { return roots.filter { item.overlaps($0.item) }.map(\.scope) }
             let reached = Set(item.identities + item.ancestors)
-            let containing = open.filter { scope in
-                scope.nodes.document != nil || scope.nodes.root.map { reached.contains(ItemID($0.key)) } == true
+            let devices = Set(reached.map(\.first))
+            return open.filter { scope in
+                // Other filesystems, which may hang, are not asked.
+                guard let root = scope.nodes.root, devices.contains(root.key.device) else { return false }
+                // An overlay changes a directory's birth time with the first change in it.
+                var now: NodeKey?
+                tree.withRoot(of: scope.nodes) { if $0 >= 0 { now = NodeKey(descriptor: $0) } }
+                return now.map { reached.contains(ItemID($0)) } ?? false
             }
-            return rootItems(of: containing).filter { item.overlaps($0.item) }.map(\.scope)
         }
     }
 

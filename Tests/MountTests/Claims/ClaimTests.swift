@@ -105,6 +105,30 @@ extension MountTests {
             try ask(other, "try \(source)/x", "error \(ETIMEDOUT)")
         }
 
+        @Test("A claim is taken after an overlay has copied the granted directory", .enabled(if: Identity.isRoot, "needs root"))
+        func copiedUp() throws {
+            let fixture = try MountFixture()
+            let layers = fixture.base + "/layers"
+            mkdir(layers, 0o755)
+            try fixture.mountOther(["mount", "-t", "tmpfs", "none"], at: layers)
+            for name in ["lower", "lower/docs", "upper", "work", "all"] { mkdir("\(layers)/\(name)", 0o755) }
+            try Data("a".utf8).write(to: URL(fileURLWithPath: layers + "/lower/docs/a"))
+            let options = "lowerdir=\(layers)/lower,upperdir=\(layers)/upper,workdir=\(layers)/work"
+            try fixture.mountOther(["mount", "-t", "overlay", "none", "-o", options], at: layers + "/all")
+            let source = layers + "/all/docs"
+            try fixture.grant(source)
+            try fixture.mount()
+            let (one, other) = (try fixture.claimant(), try fixture.claimant())
+            try ask(one, "write \(source)/a", "granted")
+            try ask(one, "end", "granted")
+            try Data("b".utf8).write(to: URL(fileURLWithPath: source + "/b"))
+            try ask(one, "write \(source)/a", "granted")
+            try ask(other, "try \(fixture.base)/mount/docs/a", "error \(ETIMEDOUT)")
+            one.send("lost")
+            try fixture.revoke("docs")
+            try one.expect("lost \(EACCES)")
+        }
+
         @Test("A claim of a missing file keeps other claimants from creating it")
         func missing() throws {
             let (fixture, source) = try mounted()

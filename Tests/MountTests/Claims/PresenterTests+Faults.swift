@@ -154,6 +154,34 @@ extension MountTests.APresenter {
         try claimant.expect("granted")
     }
 
+    @Test("A presenter is asked by a mount that was slow to answer at first")
+    func slowDaemon() throws {
+        let (fixture, source) = try mounted()
+        let (presenter, claimant) = (try fixture.presenting(source + "/a"), try fixture.claimant())
+        let mountpoint = fixture.base + "/mount"
+        try fixture.grantfs("unmount", mountpoint).orThrow()
+        try presenter.expect("told lostDaemon")
+        kill(presenter.pid, SIGSTOP)
+        try fixture.mount()
+        let daemon = try fixture.daemon(at: mountpoint)
+        kill(daemon, SIGSTOP)
+        defer { kill(daemon, SIGCONT) }
+        kill(presenter.pid, SIGCONT)
+        func isConnecting() -> Bool {
+            let threads = "/proc/\(presenter.pid)/task"
+            return (try? FileManager.default.contentsOfDirectory(atPath: threads))?.contains {
+                (try? String(contentsOfFile: "\(threads)/\($0)/comm", encoding: .utf8)) == "presenter-link\n"
+            } ?? false
+        }
+        try fixture.wait(until: "it connects", within: 20) { isConnecting() }
+        try fixture.wait(until: "it has given up for now", within: 20) { !isConnecting() }
+        kill(daemon, SIGCONT)
+        try presenter.expect("told missed", within: 20)
+        claimant.send("write \(source)/a")
+        try presenter.expect("asked relinquishToWriter \(source)/a")
+        try claimant.expect("granted")
+    }
+
     @Test("Presenters of a process share descriptors, and register again with the next daemon")
     func manyInOneProcess() throws {
         let (fixture, source) = try mounted()
