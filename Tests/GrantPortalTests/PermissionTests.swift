@@ -59,7 +59,15 @@ extension GrantPortalTests {
                 try session.store("SetPermission", "(sbssas)", ["documents", false, id, app, [String]()])
             }
             try session.fixture.wait(until: "the view refuses it") { text("\(view)/\(id)/report.txt") == nil }
-            #expect(throws: (any Error).self) { try held.read(upToCount: 1) }
+            // The name goes first.
+            try session.fixture.wait(until: "the open descriptor is refused") {
+                do {
+                    _ = try held.read(upToCount: 1)
+                    return false
+                } catch {
+                    return true
+                }
+            }
             try session.fixture.wait(until: "the portal says so") {
                 let document = try session.host.call("Info", "(s)", [id])
                 return member == "Delete"
