@@ -114,7 +114,11 @@ final class PresentedItem: @unchecked Sendable {
 
     // MARK: mounts
 
-    var registrations: [Registration] { sources.values.compactMap(\.registration) }
+    /// Ends its registrations here, and returns them. An ended presentation must not keep a connection open.
+    func takeRegistrations() -> [Registration] {
+        defer { sources = [:] }
+        return sources.values.compactMap(\.registration)
+    }
 
     /// Whether a mount that presented the item must be tried again.
     var hasLostMount: Bool { sources.values.contains { !$0.isAsked && $0.refusal == nil } }

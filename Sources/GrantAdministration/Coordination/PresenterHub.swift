@@ -224,7 +224,7 @@ final class PresenterHub: @unchecked Sendable {
 
     private func remove(_ item: PresentedItem) {
         guard items.removeValue(forKey: ObjectIdentifier(item)) != nil else { return }
-        for registration in item.registrations {
+        for registration in item.takeRegistrations() {
             registration.connection.items[registration.number] = nil
             try? registration.connection.client.send(.endPresenting(registration.number))
         }
